@@ -1,0 +1,208 @@
+"""The opinions: what the facts of a recording mean. ``Diagnosis`` is the JSON document.
+
+Only additive changes keep ``SCHEMA_VERSION``'s major number; ``graphdoctor schema`` prints the JSON Schema.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.model.base import Fact
+from graphdoctor.model.recording import (
+    BreakEffect,
+    BreakReason,
+    Call,
+    CaptureGap,
+    Compile,
+    Coverage,
+    Environment,
+    Frame,
+    Graph,
+    Origin,
+    ProbeExit,
+    StackEntry,
+    TargetInfo,
+)
+
+SCHEMA_VERSION = "1.0"
+
+Severity = Literal["error", "warning", "info"]
+"""``error``: code runs eagerly or fails; ``warning``: code is split or compiled again; ``info``: worth knowing."""
+
+
+class Location(Fact):
+    """Where a finding is."""
+
+    file: str
+    """Path; relative to the working directory where it lies below it."""
+    line: int
+    """1-based."""
+    column: int | None = None
+    """1-based start of the expression, where Python knows it."""
+    end_column: int | None = None
+    """1-based, exclusive."""
+    function: str
+    """Qualified name where the source could be read, else the function's name."""
+    package: str | None = None
+    """Owning package, or None for the user's own code."""
+    origin: Origin = "user"
+    """Who owns the file."""
+    text: str | None = None
+    """The source line, with its indentation removed."""
+    indent: int | None = None
+    """How many characters of indentation ``text`` lost."""
+    note: str | None = None
+    """For a related location: what it is."""
+
+
+class Fix(Fact):
+    """A suggestion."""
+
+    title: str
+    """One imperative sentence fitted to the line."""
+    kind: Literal["code", "config", "call"]
+    """An edit of source, of a torch config value, or of how the target is compiled and called."""
+    snippet: str | None = None
+    """Code or configuration to write."""
+    is_safe: bool = False
+    """Keeps results as they are for every input, by the rule's documentation."""
+    verdict: Literal["not tried"] = "not tried"
+    """What a trial showed."""
+    source: str | None = None
+    """Where the remedy is recommended."""
+
+
+class Effects(Fact):
+    """What one break site, or one recompiled function, caused."""
+
+    graphs: tuple[str, ...] = ()
+    """Compile ids of the graphs that end at the site or start behind it."""
+    resume_functions: tuple[str, ...] = ()
+    """Compile ids of the resume functions that exist because of it."""
+    skipped_frames: tuple[str, ...] = ()
+    """Functions that run eagerly as a whole because of it."""
+    rest_eager_frames: tuple[str, ...] = ()
+    """Functions of which everything behind the site runs eagerly."""
+
+
+class Finding(Fact):
+    """One thing worth a person's attention."""
+
+    code: str
+    """Rule code, such as ``GD101``."""
+    rule: str
+    """The rule's name, such as ``print-or-log``."""
+    severity: Severity
+    """How bad it is."""
+    message: str
+    """One sentence."""
+    location: Location
+    """The primary location."""
+    related: tuple[Location, ...] = ()
+    """Other places that belong to it."""
+    count: int
+    """How often it happened: records of torch for a break, compiles for a recompile."""
+    torch_id: str | None = None
+    """The cause's registry id, where torch gives one."""
+    torch_reason: str | None = None
+    """The cause in torch's words."""
+    hints: tuple[str, ...] = ()
+    """torch's hints for the cause."""
+    reasons: tuple[BreakReason, ...] = ()
+    """The whole chain of torch's messages, cause first."""
+    break_effects: tuple[BreakEffect, ...] = ()
+    """What torch did at the break, each kind once."""
+    effects: Effects = Effects()
+    """What it caused."""
+    compile_ids: tuple[str, ...] = ()
+    """The evidence: compiles in which it happened."""
+    user_stack: tuple[StackEntry, ...] = ()
+    """The longest call path to it, outermost first."""
+    fixes: tuple[Fix, ...] = ()
+    """Suggestions, best first."""
+    fingerprint: str
+    """Survives lines moving; 16 hexadecimal digits."""
+
+
+class FrameReport(Frame):
+    """A frame and what became of it."""
+
+    state: Literal["compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"]
+    """``partly_eager``: compiled up to a break, the rest of the function runs eagerly."""
+    compile_ids: tuple[str, ...]
+    """Its compiles."""
+    call_path: tuple[StackEntry, ...] = ()
+    """How the first compile was reached, outermost first."""
+
+
+class GraphReport(Graph):
+    """A graph and why it ends where it does."""
+
+    function: str
+    """The function it was captured from, as people call it."""
+    ended_by: str
+    """``return``, or the break site as ``file:line (GB0059)``."""
+    ended_by_fingerprint: str | None = None
+    """Fingerprint of the finding that ended it."""
+
+
+class Summary(Fact):
+    """The counts. Each is derivable from the recording; None where the recording cannot tell."""
+
+    calls: int
+    """Calls of the target that were started."""
+    calls_failed: int
+    """Of these, those that raised or never ended."""
+    compiles: int
+    """Compiles that got guarded code; those dropped for having no operation are not counted."""
+    graphs: int
+    """Graphs handed to the backend."""
+    break_sites: int
+    """Distinct lines (file and line) that graph-break records point to."""
+    break_records: int
+    """torch's own graph-break records."""
+    skipped_frames: int
+    """Distinct frames that torch gave up."""
+    recompiles: int
+    """Compiles of code that had a cache entry already and got guarded code."""
+    frames_over_limit: int
+    """Distinct frames that hit the recompile limit."""
+    coverage: float | None
+    """Share, 0 to 1, of the tensor operations of a steady call that ran in a compiled graph."""
+    coverage_detail: Coverage | None = None
+    """The counts behind coverage."""
+    compile_time_s: float | None = None
+    """Seconds spent compiling during the user's calls, as torch measured it."""
+    hidden_findings: int = 0
+    """Findings left out by ``--own-code``, ``--select`` or ``--ignore``."""
+
+
+class Diagnosis(Fact):
+    """The JSON document."""
+
+    schema_version: str = SCHEMA_VERSION
+    """Version of this document's shape."""
+    graphdoctor_version: str
+    """The program that wrote it."""
+    is_partial: bool
+    """Calls are missing: the run ended early."""
+    environment: Environment
+    """Where the target ran."""
+    target: TargetInfo
+    """What was compiled."""
+    exit: ProbeExit
+    """How the run ended."""
+    summary: Summary
+    """The counts."""
+    findings: tuple[Finding, ...]
+    """Worst first."""
+    calls: tuple[Call, ...]
+    """The user's calls."""
+    frames: tuple[FrameReport, ...]
+    """In the order of their first compile."""
+    compiles: tuple[Compile, ...]
+    """In order."""
+    graphs: tuple[GraphReport, ...]
+    """In order."""
+    gaps: tuple[CaptureGap, ...]
+    """What the numbers lack."""
