@@ -329,6 +329,34 @@ class Coverage(Fact):
         return self.graph_ops / total if total else None
 
 
+class Enclosing(Fact):
+    """A compound statement around a line, within the same function."""
+
+    kind: Literal["for", "while", "try", "with", "if", "comprehension"]
+    """Which statement."""
+    line: int
+    """1-based line where it starts."""
+    text: str
+    """Its first line, without indentation."""
+
+
+class SourceContext(Fact):
+    """What surrounds a line that torch pointed to, read while the program was running."""
+
+    file: str
+    """Path as in the stack entries."""
+    line: int
+    """1-based."""
+    qualname: str
+    """Enclosing class and function, such as ``Net.forward``; ``<module>`` outside any."""
+    function_line: int | None
+    """1-based line of the enclosing ``def`` or ``lambda``; None outside any."""
+    statement: str
+    """The innermost statement that covers the line, dedented, at most 12 lines."""
+    enclosing: tuple[Enclosing, ...] = ()
+    """Compound statements around it, innermost first, up to the function."""
+
+
 class ProbeExit(Fact):
     """How the child process ended."""
 
@@ -367,6 +395,8 @@ class Recording(Fact):
     """In order; those of the extra calls left out."""
     breaks: tuple[BreakRecord, ...]
     """torch's own records in order; those of the extra calls left out."""
+    sources: tuple[SourceContext, ...] = ()
+    """Around the lines that breaks point to; empty for a log without our records."""
     coverage: Coverage | None
     """None when not measured; a gap says why."""
     gaps: tuple[CaptureGap, ...]
