@@ -164,8 +164,6 @@ class BreakRecord(Fact):
     """False when the stack is the printed one, which merges neighbouring lines of one function name."""
     higher_order_operator: str | None = None
     """The higher-order operator in whose body it happened, if any."""
-    branch_condition: str | None = None
-    """For a data-dependent branch: torch's trace of how the condition was computed."""
     words: str
     """Everything torch printed as the reason, up to the user's stack."""
 

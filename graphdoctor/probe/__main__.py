@@ -1,0 +1,32 @@
+"""Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json``.
+
+It is started by path, because graphdoctor need not be installed where the probe runs. The folder of this file must
+not stay on ``sys.path``: its modules would hide the user's own ``coverage`` or ``events``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+_PACKAGE = "_graphdoctor_probe"
+
+
+def _load_package() -> None:
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
+    spec = importlib.util.spec_from_file_location(
+        _PACKAGE, here / "__init__.py", submodule_search_locations=[str(here)]
+    )
+    if spec is None or spec.loader is None:  # the file lies beside this one
+        raise ImportError(f"cannot load the probe from {here}")
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[_PACKAGE] = package
+    spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    _load_package()
+    session = importlib.import_module(f"{_PACKAGE}.session")
+    sys.exit(session.main(Path(sys.argv[1])))

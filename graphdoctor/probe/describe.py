@@ -1,0 +1,75 @@
+"""Says in short what a value is: ``f32[8, 128]``, ``flag=True``. Never copies a tensor and never trusts ``repr``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "b8",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
+"""torch's own abbreviations (``torch/fx/graph.py``, 2.13, ``dtype_abbrs``)."""
+
+_MAX_TEXT = 80
+_MAX_ITEMS = 8
+
+
+def dtype_text(dtype: torch.dtype) -> str:
+    """A dtype's short name, such as ``bf16``."""
+    return _DTYPES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def tensor_text(value: torch.Tensor) -> str:
+    """A tensor's dtype and shape, such as ``f32[8, 128]``; its device too when that is not the CPU."""
+    device = "" if value.device.type == "cpu" else f" {value.device}"
+    return f"{dtype_text(value.dtype)}[{', '.join(str(size) for size in value.shape)}]{device}"
+
+
+def value_text(value: object, *, depth: int = 0) -> str:
+    """Any argument in at most a few dozen characters."""
+    if isinstance(value, torch.Tensor):
+        return tensor_text(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")
+    if depth < 3:
+        if type(value) in (list, tuple):
+            return _sequence_text(value, depth)  # type: ignore[arg-type]
+        if type(value) is dict:
+            shown = [f"{key!s:.40}: {value_text(item, depth=depth + 1)}" for key, item in _first(value.items())]
+            return "{" + ", ".join([*shown, *_rest(len(value))]) + "}"
+    return f"<{type(value).__qualname__}>"
+
+
+def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The arguments of a call."""
+    parts = [value_text(value) for value in args]
+    parts += [f"{name}={value_text(value)}" for name, value in kwargs.items()]
+    return ", ".join(parts)
+
+
+def _sequence_text(value: list[Any] | tuple[Any, ...], depth: int) -> str:
+    shown = [value_text(item, depth=depth + 1) for item in _first(value)]
+    opening, closing = ("[", "]") if isinstance(value, list) else ("(", ")")
+    return opening + ", ".join([*shown, *_rest(len(value))]) + closing
+
+
+def _first(items: Any) -> list[Any]:  # noqa: ANN401
+    return [item for _, item in zip(range(_MAX_ITEMS), items, strict=False)]
+
+
+def _rest(count: int) -> list[str]:
+    return [f"… {count - _MAX_ITEMS} more"] if count > _MAX_ITEMS else []

@@ -1,0 +1,125 @@
+"""Listens to torch's structured trace and adds what only the running process can know.
+
+torch prints a graph break's stack with lines missing (neighbouring entries of one function name are merged, and a
+torch module's own caller is dropped); the exception itself has the whole stack and its columns. So right behind each
+break or error record goes one of ours, under the same compile id:
+
+``graphdoctor_stack``  {"of", "type", "gb_type", "stack": [entry, …]}
+``graphdoctor_sources``  [{"file", "line", "qualname", …}, …] after each call
+"""
+
+from __future__ import annotations
+
+import linecache
+import logging
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import torch_api
+from .sources import SourceReader
+
+_STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
+
+
+def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any]]:
+    """A traceback's lines in the form of the recording: 1-based columns that count characters.
+
+    Args:
+        stack: Outermost first.
+
+    Returns:
+        One object a line: file, line, function, text, indent, column, end_column.
+    """
+    entries = []
+    for summary in stack:
+        line = summary.lineno or 0
+        text = linecache.getline(summary.filename, line).rstrip("\n") or (summary.line or "")
+        stripped = text.strip()
+        entry: dict[str, Any] = {
+            "file": summary.filename,
+            "line": line,
+            "function": summary.name,
+            "text": stripped or None,
+            "indent": len(text) - len(text.lstrip()) if stripped else None,
+        }
+        column = getattr(summary, "colno", None)
+        if column is not None and stripped and getattr(summary, "end_lineno", line) == line:
+            entry["column"] = _characters(text, column) + 1
+            end = getattr(summary, "end_colno", None)
+            entry["end_column"] = None if end is None else _characters(text, end) + 1
+        entries.append(entry)
+    return entries
+
+
+def _characters(text: str, byte_offset: int) -> int:
+    """How many characters the first ``byte_offset`` bytes of a line are; Python counts columns in UTF-8 bytes."""
+    return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="replace"))
+
+
+class TraceListener(logging.Handler):
+    """A handler on torch's trace logger.
+
+    It must come after torch's own handler, so that our record follows the one it belongs to.
+
+    Args:
+        on_compile: Called with the compile id, such as ``0/1``, when a compile begins.
+    """
+
+    def __init__(self, on_compile: Callable[[str], None]) -> None:
+        super().__init__(logging.DEBUG)
+        self._on_compile = on_compile
+        self._strings: dict[int, str] = {}
+        self._pending: dict[tuple[str, int], None] = {}
+        self._sources = SourceReader()
+        self.failures: dict[str, int] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at one structured record; trouble here must never reach the program that is being compiled."""
+        metadata = getattr(record, "metadata", None)
+        if not isinstance(metadata, dict):
+            return
+        try:
+            self._look_at(metadata)
+        except Exception as error:  # noqa: BLE001 - see the docstring; the session reports the count as a gap
+            name = type(error).__name__
+            self.failures[name] = self.failures.get(name, 0) + 1
+
+    def _look_at(self, metadata: dict[str, Any]) -> None:
+        for key, value in torch_api.interned_strings(metadata):
+            self._strings[key] = value
+        artifact = metadata.get("artifact")
+        if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:
+            self._write_stack(artifact["name"])
+        elif "dynamo_start" in metadata:
+            self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
+            stack = metadata["dynamo_start"].get("stack") or []
+            if stack:
+                file = self._strings.get(stack[-1]["filename"])
+                if file is not None:
+                    self._pending[file, stack[-1]["line"]] = None
+
+    def _write_stack(self, of: str) -> None:
+        error = torch_api.exception_being_logged()
+        stack = getattr(error, "real_stack", None)
+        if error is None or stack is None:
+            return
+        entries = stack_entries(stack)
+        for entry in entries:
+            self._pending[entry["file"], entry["line"]] = None
+        torch_api.write_artifact(
+            "graphdoctor_stack",
+            {
+                "of": of,
+                "type": type(error).__qualname__,
+                "gb_type": getattr(error, "gb_type", None),
+                "stack": entries,
+            },
+        )
+
+    def write_sources(self) -> None:
+        """Record what surrounds the lines seen since the last time."""
+        pending, self._pending = list(self._pending), {}
+        contexts = [context for file, line in pending if (context := self._sources.context(file, line))]
+        if contexts:
+            torch_api.write_artifact("graphdoctor_sources", contexts)

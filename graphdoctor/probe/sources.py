@@ -1,0 +1,109 @@
+"""Reads what surrounds a line of Python source: qualified name, statement, enclosing compound statements.
+
+Standard library only. A file that cannot be read or parsed yields None; nothing here raises for its content.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import textwrap
+from typing import Any
+
+_MAX_STATEMENT_LINES = 12
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_KINDS: dict[type[ast.AST], str] = {
+    ast.For: "for",
+    ast.AsyncFor: "for",
+    ast.While: "while",
+    ast.Try: "try",
+    ast.TryStar: "try",
+    ast.With: "with",
+    ast.AsyncWith: "with",
+    ast.If: "if",
+    ast.ListComp: "comprehension",
+    ast.SetComp: "comprehension",
+    ast.DictComp: "comprehension",
+    ast.GeneratorExp: "comprehension",
+}
+
+
+class SourceReader:
+    """Parses each file once."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, ast.Module | None] = {}
+
+    def context(self, file: str, line: int) -> dict[str, Any] | None:
+        """What surrounds a line.
+
+        Args:
+            file: Path, or a name that ``linecache`` knows, such as a notebook cell.
+            line: 1-based.
+
+        Returns:
+            The fields of ``SourceContext``, or None when the source cannot be had.
+        """
+        tree = self._tree(file)
+        if tree is None or line < 1:
+            return None
+        path = _path_to(tree, line)
+        function_at = max((i for i, node in enumerate(path) if isinstance(node, _FUNCTIONS)), default=None)
+        names = [_name(node) for node in path if isinstance(node, (ast.ClassDef, *_FUNCTIONS))]
+        inner = path[function_at + 1 :] if function_at is not None else path[1:]
+        statement = next((node for node in reversed(inner) if isinstance(node, ast.stmt)), None)
+        lines = linecache.getlines(file)
+        if statement is None:
+            text = lines[line - 1].strip() if line <= len(lines) else ""
+        else:
+            last = min(statement.end_lineno or line, statement.lineno + _MAX_STATEMENT_LINES - 1)
+            text = textwrap.dedent("".join(lines[statement.lineno - 1 : last])).rstrip()
+        enclosing = [
+            {"kind": kind, "line": node.lineno, "text": lines[node.lineno - 1].strip()}  # type: ignore[attr-defined]
+            for node in reversed(inner)
+            if (kind := _KINDS.get(type(node)))
+        ]
+        function = path[function_at] if function_at is not None else None
+        return {
+            "file": file,
+            "line": line,
+            "qualname": ".".join(names) or "<module>",
+            "function_line": getattr(function, "lineno", None),
+            "statement": text,
+            "enclosing": enclosing,
+        }
+
+    def _tree(self, file: str) -> ast.Module | None:
+        if file not in self._trees:
+            try:
+                self._trees[file] = ast.parse("".join(linecache.getlines(file)) or "!")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self._trees[file] = None
+        return self._trees[file]
+
+
+def _path_to(tree: ast.Module, line: int) -> list[ast.AST]:
+    """The nodes from the module down to the innermost one that begins or lies on a line, outermost first."""
+    path: list[ast.AST] = [tree]
+    node: ast.AST = tree
+    while True:
+        for child in ast.iter_child_nodes(node):
+            first = _first_line(child)
+            if first is not None and first <= line <= (getattr(child, "end_lineno", None) or first):
+                path.append(child)
+                node = child
+                break
+        else:
+            return path
+
+
+def _first_line(node: ast.AST) -> int | None:
+    """Where a node starts; a decorated definition starts at its first decorator, as its code object does."""
+    decorators = getattr(node, "decorator_list", None)
+    if decorators:
+        return int(decorators[0].lineno)
+    return getattr(node, "lineno", None)
+
+
+def _name(node: ast.AST) -> str:
+    return getattr(node, "name", "<lambda>")

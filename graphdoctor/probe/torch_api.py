@@ -1,0 +1,242 @@
+"""Every private name of torch that graphdoctor touches, and every difference between versions. Nothing else may.
+
+Each access survives its own absence: ``missing()`` lists what this torch lacks, and the session reports each as a
+gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+TRACE_LOGGER_NAME = "torch.__trace"
+"""Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
+
+_FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
+"""``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic execution is only written
+while this artifact logger is enabled for DEBUG."""
+
+_REQUIRED = {
+    "torch._logging.trace_structured": "our own records in the trace log",
+    "torch._guards.CompileContext": "the compile id of a graph",
+    "torch._dynamo.reset": "a fresh start",
+    "torch._dynamo.lookup_backend": "backends by name",
+    "torch._dynamo.list_backends": "the list of backends",
+    "torch._dynamo.exc.TorchDynamoException": "telling compiler errors from the program's own",
+    "torch._TorchCompileInductorWrapper": "wrapping inductor with its mode and options",
+    "torch.utils._pytree.tree_leaves": "tensors inside outputs",
+}
+
+
+def _lookup(dotted: str) -> Any:  # noqa: ANN401
+    """The object at a dotted path below torch; ``AttributeError`` or ``ImportError`` when this torch lacks it."""
+    parts = dotted.split(".")
+    value: Any = torch
+    for depth, part in enumerate(parts[1:], start=2):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            value = importlib.import_module(".".join(parts[:depth]))
+    return value
+
+
+def missing() -> dict[str, str]:
+    """Private names that this torch lacks, each with what is lost without it."""
+    absent = {}
+    for dotted, purpose in _REQUIRED.items():
+        try:
+            _lookup(dotted)
+        except (AttributeError, ImportError):
+            absent[dotted] = purpose
+    return absent
+
+
+def trace_logger() -> logging.Logger:
+    """The logger that every structured record goes through."""
+    return logging.getLogger(TRACE_LOGGER_NAME)
+
+
+def is_tracing_to_disk() -> bool:
+    """Whether torch writes its structured trace (``TORCH_TRACE`` is read when torch is imported)."""
+    return bool(trace_logger().handlers)
+
+
+def write_artifact(name: str, payload: object) -> None:
+    """Add a record of ours to the trace log, under the compile that is under way, if any.
+
+    Args:
+        name: Artifact name; ours begin with ``graphdoctor_``.
+        payload: Anything that JSON has a form for.
+    """
+    # expect_trace_id=False: outside a compile torch would add the whole Python stack to say why there is no id.
+    torch._logging.trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": name, "encoding": "json"},
+        payload_fn=lambda: json.dumps(payload, default=str),
+        expect_trace_id=False,
+    )
+
+
+def record_skipped_frames() -> None:
+    """Make torch write a record for frames that it gives up outside symbolic execution (see the logger's note)."""
+    logger = logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
+    if not logger.isEnabledFor(logging.DEBUG):
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+
+
+def current_compile_id() -> str | None:
+    """The compile under way, such as ``0/1``, or None."""
+    compile_id = torch._guards.CompileContext.current_compile_id()
+    return None if compile_id is None else str(compile_id)
+
+
+def exception_being_logged(max_depth: int = 16) -> BaseException | None:
+    """The exception that a graph-break or error record is about, seen from inside a logging handler.
+
+    torch logs most breaks while handling the exception; a data-dependent jump is logged after its handler has ended
+    (``InstructionTranslatorBase.jump_graph_break``, 2.13), so there the caller's local is the only way to it.
+    """
+    frame = sys._getframe(1)
+    for _ in range(max_depth):
+        if frame is None:
+            break
+        if frame.f_code.co_name == "log_graph_break":
+            found = frame.f_locals.get("exc")
+            if isinstance(found, BaseException):
+                return found
+        frame = frame.f_back  # type: ignore[assignment]
+    return sys.exc_info()[1]
+
+
+def is_compiler_error(error: BaseException) -> bool:
+    """torch.compile raised it of its own accord: the same call could work in eager.
+
+    ``TorchRuntimeError`` is left out: it wraps what the program's own operation raised.
+    """
+    try:
+        exceptions = _lookup("torch._dynamo.exc")
+    except (AttributeError, ImportError):
+        return False
+    if isinstance(error, exceptions.TorchRuntimeError):
+        return False
+    return isinstance(error, exceptions.TorchDynamoException) or isinstance(
+        error, getattr(exceptions, "FailOnRecompileLimitHit", ())
+    )
+
+
+def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | None, dynamic: bool | None) -> Any:  # noqa: ANN401
+    """The callable that ``torch.compile(backend=name, mode=…, options=…)`` would hand graphs to.
+
+    Mirrors the choice at the end of ``torch.compile`` (``torch/__init__.py``, 2.13): inductor has a wrapper of its own
+    that applies mode and options; every other backend receives them as keyword arguments.
+
+    Raises:
+        torch._dynamo.exc.InvalidBackend: No backend has that name.
+    """
+    if name == "inductor":
+        if mode is None and options is None:
+            mode = "default"
+        return torch._TorchCompileInductorWrapper(mode, options, dynamic)
+    return torch._TorchCompileWrapper(name, mode, options, dynamic)  # type: ignore[attr-defined]
+
+
+def backend_names() -> list[str]:
+    """Every registered backend, experimental and debugging ones included."""
+    return sorted(torch._dynamo.list_backends(None))  # type: ignore[arg-type]
+
+
+def set_config(dotted: str, value: object) -> object:
+    """Set a torch config value.
+
+    Args:
+        dotted: Such as ``torch._dynamo.config.capture_scalar_outputs``.
+        value: The new value.
+
+    Returns:
+        The value it had.
+
+    Raises:
+        AttributeError: There is no such config.
+    """
+    module_name, _, name = dotted.rpartition(".")
+    module = importlib.import_module(module_name)
+    before = getattr(module, name)
+    setattr(module, name, value)
+    return before
+
+
+def config_names(module_name: str) -> list[str]:
+    """The settings of a config module, for suggesting the nearest name."""
+    try:
+        return [name for name in dir(importlib.import_module(module_name)) if not name.startswith("_")]
+    except ImportError:
+        return []
+
+
+def original_callable(function: Any) -> Any:  # noqa: ANN401
+    """What was handed to ``torch.compile``, when ``function`` is its result; else ``function`` itself.
+
+    ``_orig_mod`` and ``_torchdynamo_orig_callable``: ``torch/_dynamo/eval_frame.py``, 2.13.
+    """
+    module = getattr(function, "_orig_mod", None)
+    if isinstance(module, torch.nn.Module) and type(function).__name__ == "OptimizedModule":
+        return module
+    if isinstance(function, torch.nn.Module):
+        return function
+    # torch.compiler.disable leaves the same attribute; what was disabled must stay so.
+    if getattr(function, "_torchdynamo_disable", False):
+        return function
+    return getattr(function, "_torchdynamo_orig_callable", function)
+
+
+def tree_leaves(value: object) -> list[Any]:
+    """Every leaf of nested containers, transformers' outputs included."""
+    return list(torch.utils._pytree.tree_leaves(value))
+
+
+def tree_map(function: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401
+    """``value`` with ``function`` applied to every leaf."""
+    return torch.utils._pytree.tree_map(function, value)
+
+
+def placeholder_source(node: Any) -> str | None:  # noqa: ANN401
+    """Where Dynamo takes a graph input from, such as ``L['x']``; ``name`` is a method up to 2.11, then a property."""
+    source = getattr(node, "_dynamo_source", None)
+    if source is None:
+        source = getattr(node.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", None)
+    if callable(name):
+        name = name()
+    return name if isinstance(name, str) and name else None
+
+
+def node_value(node: Any) -> Any:  # noqa: ANN401
+    """The example value that Dynamo computed for a node, or None."""
+    return node.meta.get("example_value")
+
+
+def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """What a ``str`` record of the trace defines."""
+    entry = metadata.get("str")
+    if isinstance(entry, (list, tuple)) and len(entry) == 2:
+        yield entry[1], entry[0]
+
+
+def torch_root() -> Path:
+    """The folder of torch's own files."""
+    return Path(torch.__file__).resolve().parent
+
+
+def reset() -> None:
+    """Forget every compiled frame."""
+    torch._dynamo.reset()

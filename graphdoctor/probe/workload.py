@@ -1,0 +1,256 @@
+"""The compiled target and its calls."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from . import coverage, torch_api
+from .backend import GraphRuns, InstrumentedBackend
+from .describe import arguments_text
+from .events import EventFile
+from .listener import TraceListener
+from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
+
+_MAX_WARM_UPS = 6
+"""How often the last call is repeated for coverage; automatic dynamic shapes and numbers settle in two or three."""
+
+_DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+    "b8": torch.bool,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+}
+
+
+class Workload:
+    """Imports the target, compiles it with the instrumented backend, and makes calls.
+
+    Args:
+        request: What ``graphdoctor.capture`` asks for.
+        events: Where to say what is being done.
+
+    Raises:
+        TargetError: The request does not fit what is there.
+    """
+
+    def __init__(self, request: dict[str, Any], events: EventFile) -> None:
+        from .session import seed_everything
+
+        self._request = request
+        self._events = events
+        self._compiles_seen = 0
+        self._last_call: Call | None = None
+        seed_everything(request["seed"])
+        self._device = _device(request["device"])
+        for name, value in request["config"].items():
+            _set_config(name, value)
+        self._target = self._find_target()
+        seed_everything(request["seed"])
+        self._calls = self._find_calls()
+        # Attached after the user's import: a program that resets torch's logging there keeps us.
+        self.listener = self._attach_listener()
+        self._runs = GraphRuns()
+        self._compiled = self._compile()
+        self.description = self._describe()
+
+    def _find_target(self) -> Target:
+        request = self._request
+        module = import_target(request["file"], request["module"])
+        target = find_target(module, request["name"], is_call=request["is_call"])
+        if isinstance(target.function, torch.nn.Module):
+            if self._device is not None:
+                target.function.to(self._device)
+            if request["train"] is not None:
+                target.function.train(request["train"])
+        return target
+
+    def _find_calls(self) -> Calls:
+        inputs = self._request["inputs"]
+        asked: Call | None = None
+        if inputs is not None:
+            asked = (
+                tuple(_make_input(spec) for spec in inputs["args"]),
+                {name: _make_input(spec) for name, spec in inputs["kwargs"].items()},
+            )
+        return find_calls(self._target, asked)
+
+    def _attach_listener(self) -> TraceListener:
+        torch_api.record_skipped_frames()
+        listener = TraceListener(self._on_compile)
+        torch_api.trace_logger().addHandler(listener)
+        return listener
+
+    def _on_compile(self, compile_id: str) -> None:
+        self._compiles_seen += 1
+        self._events.phase(f"compiling {compile_id}")
+
+    def _compile(self) -> Any:  # noqa: ANN401
+        request = self._request
+        try:
+            inner = torch_api.backend_function(
+                request["backend"],
+                mode=request["mode"],
+                options=request["options"] or None,
+                dynamic=request["dynamic"],
+            )
+        except RuntimeError as error:
+            names = torch_api.backend_names()
+            if request["backend"] in names:
+                raise TargetError(str(error), "See the compile arguments: --mode, --option.") from error
+            near = difflib.get_close_matches(request["backend"], names, n=3, cutoff=0.4)
+            did_you_mean = f"Did you mean {' or '.join(near)}? " if near else ""
+            raise TargetError(
+                f"torch has no backend {request['backend']!r}", did_you_mean + "There are: " + ", ".join(names)
+            ) from None
+        return torch.compile(
+            self._target.function,
+            backend=InstrumentedBackend(request["backend"], inner, self._runs),
+            dynamic=request["dynamic"],
+            fullgraph=request["fullgraph"],
+        )
+
+    def _describe(self) -> dict[str, Any]:
+        function = self._target.function
+        named = type(function) if isinstance(function, torch.nn.Module) else function
+        return {
+            "name": self._target.name,
+            "kind": self._target.kind,
+            "class_name": getattr(named, "__qualname__", type(named).__qualname__),
+            "file": getattr(self._target.module, "__file__", None),
+            "inputs_from": self._calls.origin,
+        }
+
+    def calls(self) -> Iterator[Call]:
+        """The calls in order, each made ready just before its turn: a generator may change state in between."""
+        for _ in range(self._request["calls"]):
+            for args, kwargs in self._calls.rounds():
+                self._last_call = self._to_device(args), self._to_device(kwargs)
+                yield self._last_call
+
+    def _to_device(self, value: Any) -> Any:  # noqa: ANN401
+        device = self._device
+        if device is None:
+            return value
+        return torch_api.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+    def inputs_text(self, call: Call) -> str:
+        """A call's arguments in short."""
+        return arguments_text(*call)
+
+    def call(self, call: Call) -> None:
+        """Make one call of the compiled target, and run backward when asked to."""
+        output = self._forward(self._compiled, call)
+        if self._request["backward"]:
+            self._backward(output)
+
+    def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
+        args, kwargs = call
+        with torch.no_grad() if self._request["no_grad"] else contextlib.nullcontext():
+            return function(*args, **kwargs)
+
+    def _backward(self, output: object) -> None:
+        leaves = [
+            leaf
+            for leaf in torch_api.tree_leaves(output)
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point()
+        ]
+        if not leaves:
+            raise TargetError(
+                "--backward: no floating-point output requires a gradient",
+                "Leave --backward out, or let an input or a parameter require a gradient.",
+            )
+        sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
+        if isinstance(self._target.function, torch.nn.Module):
+            self._target.function.zero_grad()
+
+    def is_compiler_error(self, error: BaseException) -> bool:
+        """torch.compile raised it of its own accord."""
+        return torch_api.is_compiler_error(error)
+
+    def eager_outcome(self, call: Call) -> str | None:
+        """What the same call does without torch.compile: ``ok``, or the name of the type it raises."""
+        try:
+            self._forward(self._target.function, copy.copy(call))
+        except Exception as error:  # noqa: BLE001 - which type it is, is the answer
+            return type(error).__qualname__
+        return "ok"
+
+    def measure_coverage(self) -> dict[str, Any] | str:
+        """Coverage of the last call once it no longer compiles anything.
+
+        Returns:
+            The fields of the recording's ``Coverage``, or the reason why there is none.
+        """
+        call = self._last_call
+        if call is None:
+            return "no call was made."
+        extra_compiles = 0
+        for attempt in range(1, _MAX_WARM_UPS + 1):
+            before = self._compiles_seen
+            # The first repetition is measured at once: most calls are steady by then.
+            measured = coverage.measure(lambda: self._forward(self._compiled, call), self._runs)
+            compiled = self._compiles_seen - before
+            if not compiled:
+                return measured | {"extra_calls": attempt, "extra_compiles": extra_compiles}
+            extra_compiles += compiled
+        return f"the last call still compiled something after {_MAX_WARM_UPS} repetitions."
+
+    def mark(self, event: str, index: int | None, **values: Any) -> None:  # noqa: ANN401
+        """Write into the trace where a call starts or ends; ``index`` is None for the extra calls of coverage."""
+        torch_api.write_artifact("graphdoctor_call", {"event": event, "index": index, **values})
+
+
+def _device(name: str | None) -> torch.device | None:
+    if name is None:
+        return None
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise TargetError(f"--device {name} cannot be used here: {reason}", "Try --device cpu.") from None
+    return device
+
+
+def _set_config(name: str, value: object) -> None:
+    try:
+        torch_api.set_config(name, value)
+    except (ImportError, ValueError):
+        module = name.rpartition(".")[0]
+        raise TargetError(
+            f"--config: there is no module {module!r}", "Such as torch._dynamo.config.capture_scalar_outputs=True."
+        ) from None
+    except AttributeError:
+        module, _, setting = name.rpartition(".")
+        near = difflib.get_close_matches(setting, torch_api.config_names(module), n=3)
+        raise TargetError(
+            f"--config: {module} has no {setting!r}", f"Did you mean {' or '.join(near)}?" if near else None
+        ) from None
+
+
+def _make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
+    """A value as ``--input`` describes it: floats are drawn from a normal distribution, integers from {0, 1}.
+
+    0 and 1 are valid as class, index and token alike.
+    """
+    if spec["kind"] == "value":
+        return spec["value"]
+    dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(shape, dtype=dtype)
+    return torch.randint(0, 2, shape).to(dtype)

@@ -1,0 +1,175 @@
+"""Parses the texts that torch prints for a graph break.
+
+The layout was read from ``format_graph_break_message`` and ``unimplemented`` (``torch/_dynamo/exc.py``, 2.13) and
+``log_graph_break`` (``torch/_dynamo/symbolic_convert.py``, 2.13), and holds for what 2.11 and 2.15 print. A text of
+another layout is kept whole as the reason: nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+
+from graphdoctor.model.recording import BreakEffect, BreakReason
+
+_CHAIN = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
+_ID = re.compile(r"/gb/gb(\d+)\.html")
+_INSTRUCTION = re.compile(r"^Encountered graph break when attempting to trace (\w+)")
+_HIGHER_ORDER = re.compile(r"^\s*Higher Order Operator: (.+)$", re.MULTILINE)
+_HEADER_AT = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILINE)
+_WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$", re.MULTILINE)
+_STACK_ENTRY = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
+_SKIP_NOTICE = "which results in a skip"
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+@dataclass(frozen=True)
+class PrintedEntry:
+    """One line of a printed stack; ``text`` has no indentation."""
+
+    file: str
+    line: int
+    function: str
+    text: str | None
+
+
+@dataclass(frozen=True)
+class BreakText:
+    """A graph-break record's payload, taken apart.
+
+    Args:
+        chain: torch's messages, cause first; at least one.
+        effect: What torch says it does; None when the text does not say.
+        instruction: The bytecode instruction it could not go past.
+        higher_order_operator: In whose body it happened.
+        words: The reason as printed.
+        stack: The printed user stack, outermost first.
+        header: File and line that the first line names.
+    """
+
+    chain: tuple[BreakReason, ...]
+    effect: BreakEffect | None
+    instruction: str | None
+    higher_order_operator: str | None
+    words: str
+    stack: tuple[PrintedEntry, ...]
+    header: tuple[str, int] | None
+
+
+def parse_break(payload: str) -> BreakText:
+    """Take a ``dynamo_graph_break_reason`` payload apart."""
+    wont = _WONT_CONVERT.search(payload)
+    if wont:
+        return _parse_wont_convert(payload, wont)
+    words, stack = _split(payload)
+    header = _HEADER_AT.search(payload)
+    instruction = _INSTRUCTION.search(words)
+    operator = _HIGHER_ORDER.search(words)
+    return BreakText(
+        chain=parse_chain(words if words else payload),
+        effect=_effect(payload, words),
+        instruction=instruction[1] if instruction else None,
+        higher_order_operator=operator[1].strip() if operator else None,
+        words=words or payload.strip(),
+        stack=parse_stack(stack),
+        header=(header[1], int(header[2])) if header else None,
+    )
+
+
+def _split(payload: str) -> tuple[str, str]:
+    """The reason's words and the printed user stack."""
+    if _SKIP_NOTICE in payload:
+        # torch prints the stack first here, and the reason only as the exception of Python's traceback.
+        _, _, rest = payload.partition("in the following user code:\n")
+        stack, _, trace = rest.partition(_TRACEBACK)
+        return exception_words(_TRACEBACK + trace), stack
+    _, _, rest = payload.partition("Graph Break Reason: ")
+    rest = rest or payload
+    words, _, stack = rest.partition("\nUser code traceback:\n")
+    words, _, _ = words.partition("\nStack variable source attribution:\n")
+    stack = re.split(r"^(?:Traceback \(most recent call last\):|NoneType: None)$", stack, maxsplit=1, flags=re.MULTILINE)[0]
+    return words.strip(), stack
+
+
+def _effect(payload: str, words: str) -> BreakEffect | None:
+    if words.startswith("Encountered graph break that we cannot resume from"):
+        return "rest_eager"
+    if words.startswith("Failed to handle graph break gracefully") or _SKIP_NOTICE in payload:
+        return "frame_skipped"
+    if words.startswith(("Encountered graph break when attempting to trace", "Data-dependent")):
+        return "resumed"
+    return None
+
+
+def exception_words(trace: str) -> str:
+    """The last exception's message in Python's traceback text, without its type name.
+
+    Also cuts what Dynamo appends to the message: the user's stack and the advice on verbosity.
+    """
+    last = trace.rpartition(_TRACEBACK)[2]
+    match = re.search(r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", last, re.MULTILINE)
+    message = last[match.end() :] if match else last
+    message = re.split(r"^\s*from user code:\s*$", message, maxsplit=1, flags=re.MULTILINE)[0]
+    message = re.split(r"^Set TORCHDYNAMO_VERBOSE=1", message, maxsplit=1, flags=re.MULTILINE)[0]
+    return message.strip()
+
+
+def parse_chain(words: str) -> tuple[BreakReason, ...]:
+    """torch's chained messages, the cause first; at least one."""
+    reasons = tuple(reason for part in _CHAIN.split(words) if (reason := _parse_reason(part)))
+    return reasons or (BreakReason(gb_type=_first_line(words)),)
+
+
+def _parse_reason(part: str) -> BreakReason | None:
+    head, found, body = part.partition("\n  Explanation:")
+    if not found:
+        return None
+    lines = [line for line in head.splitlines() if line.strip() and not _HIGHER_ORDER.match(line)]
+    link = _ID.search(body)
+    body = re.split(r"\n\s*For more details about this graph break", body, maxsplit=1)[0]
+    body, _, context = body.partition("\n  Developer debug context:")
+    pieces = re.split(r"^  Hint: ?", body, flags=re.MULTILINE)
+    hints = tuple(dict.fromkeys(_dedent(piece) for piece in pieces[1:] if piece.strip()))
+    return BreakReason(
+        gb_type=lines[-1].strip() if lines else "unknown",
+        torch_id=f"GB{int(link[1]):04d}" if link else None,
+        explanation=_dedent(pieces[0]) or None,
+        hints=hints,
+        context=_dedent(context) or None,
+    )
+
+
+def _dedent(text: str) -> str:
+    """The text without torch's four-space indentation of every line but the first."""
+    first, newline, rest = text.strip("\n").partition("\n")
+    return (first.strip() + newline + textwrap.dedent(rest)).strip()
+
+
+def _first_line(words: str) -> str:
+    return next((line.strip() for line in words.splitlines() if line.strip()), "unknown")[:200]
+
+
+def parse_stack(text: str) -> tuple[PrintedEntry, ...]:
+    """The entries of a printed traceback, its caret lines ignored."""
+    entries: list[PrintedEntry] = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        match = _STACK_ENTRY.match(line)
+        if match is None:
+            continue
+        following = lines[number + 1] if number + 1 < len(lines) else ""
+        source = following.strip() if following.startswith("    ") else None
+        entries.append(PrintedEntry(match[1], int(match[2]), match[3], source or None))
+    return tuple(entries)
+
+
+def _parse_wont_convert(payload: str, match: re.Match[str]) -> BreakText:
+    """The notice of ``unimplemented_with_warning`` (``torch/_dynamo/exc.py``, 2.13): a backend's exception.
+
+    torch logs a full record of the same break right behind it.
+    """
+    words = payload.strip()
+    reason = BreakReason(gb_type="Backend compiler exception", explanation=exception_words(payload) or None)
+    entry = PrintedEntry(match[2], int(match[3]), match[1], None)
+    return BreakText((reason,), None, None, None, words, (entry,), (match[2], int(match[3])))

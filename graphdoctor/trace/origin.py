@@ -1,0 +1,87 @@
+"""Who owns a file: the user, a package, the standard library or torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from graphdoctor.model.recording import Environment, Origin, StackEntry
+
+_SITE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
+_STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]")
+_PROBE = re.compile(r"[/\\]graphdoctor[/\\]probe[/\\]\w+\.py$")
+_TORCH_FILE = re.compile(r"^(.*[/\\]torch)[/\\]_dynamo[/\\]\w+\.py$")
+_TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
+
+
+class Origins:
+    """Classifies files by the folders of one environment, and by the usual layout where those are not known.
+
+    Args:
+        environment: Where the recording was made; its roots may be None.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._torch_root = environment.torch_root
+        self._stdlib_root = environment.stdlib_root
+        self._site_roots = environment.site_roots
+        self._known: dict[str, tuple[Origin, str | None]] = {}
+
+    def learn_from(self, file: str) -> None:
+        """Take torch's folder from a file of Dynamo's own, for logs without an environment record."""
+        if self._torch_root is None and (match := _TORCH_FILE.match(file)):
+            self._torch_root = match[1]
+            self._known.clear()
+
+    def of(self, file: str) -> tuple[Origin, str | None]:
+        """Who owns a file, and its top-level package when that is an installed one."""
+        if file not in self._known:
+            self._known[file] = self._classify(file)
+        return self._known[file]
+
+    def _classify(self, file: str) -> tuple[Origin, str | None]:
+        # <eval_with_key> is FX's generated code; <frozen os> and <string> (dataclasses, namedtuples) are Python's.
+        if file.startswith("<eval_with_key>"):
+            return "torch", "torch"
+        if file.startswith("<frozen ") or file in ("<string>", "<unknown>"):
+            return "stdlib", None
+        if self._torch_root and _is_below(file, self._torch_root):
+            return "torch", "torch"
+        for root in self._site_roots:
+            if _is_below(file, root):
+                return _of_package(re.split(r"[/\\]", file[len(root) :].lstrip("/\\"))[0])
+        if match := _SITE.search(file):
+            return _of_package(match[1])
+        if (self._stdlib_root and _is_below(file, self._stdlib_root)) or _STDLIB.search(file):
+            return "stdlib", None
+        return "user", None
+
+
+def _is_below(file: str, root: str) -> bool:
+    return file.startswith(root) and file[len(root) : len(root) + 1] in ("/", "\\", "")
+
+
+def _of_package(name: str) -> tuple[Origin, str | None]:
+    name = name.removesuffix(".py")
+    return ("torch", name) if name in _TORCH_PACKAGES else ("third_party", name)
+
+
+def is_probe(file: str) -> bool:
+    """The file is graphdoctor's own probe, which no report shows."""
+    return _PROBE.search(file) is not None
+
+
+def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:
+    """The innermost line that is neither torch's nor the standard library's."""
+    return next((entry for entry in reversed(stack) if entry.origin in ("user", "third_party")), None)
+
+
+def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
+    """The stack from below the innermost line of the probe on: what lies above it is not the user's."""
+    kept: list[StackEntry] = []
+    for entry in stack:
+        if is_probe(entry.file):
+            kept.clear()
+        else:
+            kept.append(entry)
+    return tuple(kept)
