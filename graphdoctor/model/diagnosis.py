@@ -140,6 +140,8 @@ class GraphReport(Graph):
 
     function: str
     """The function it was captured from, as people call it."""
+    resumes_at: int | None = None
+    """For the graph of a resume function: the line after whose break it goes on."""
     ended_by: str
     """``return``, or the break site as ``file:line (GB0059)``."""
     ended_by_fingerprint: str | None = None

@@ -5,11 +5,13 @@ torch module's own caller is dropped); the exception itself has the whole stack 
 break or error record goes one of ours, under the same compile id:
 
 ``graphdoctor_stack``  {"of", "type", "gb_type", "stack": [entry, …]}
+``graphdoctor_caller``  [entry, …] behind each ``dynamo_start``, whose own stack lacks the frame that made the call
 ``graphdoctor_sources``  [{"file", "line", "qualname", …}, …] after each call
 """
 
 from __future__ import annotations
 
+import ast
 import linecache
 import logging
 import traceback
@@ -44,12 +46,30 @@ def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any
             "indent": len(text) - len(text.lstrip()) if stripped else None,
         }
         column = getattr(summary, "colno", None)
-        if column is not None and stripped and getattr(summary, "end_lineno", line) == line:
-            entry["column"] = _characters(text, column) + 1
-            end = getattr(summary, "end_colno", None)
-            entry["end_column"] = None if end is None else _characters(text, end) + 1
+        if column is not None and stripped:
+            start = _characters(text, column)
+            entry["column"] = start + 1
+            entry["end_column"] = _end_column(text, start, getattr(summary, "end_colno", None))
         entries.append(entry)
     return entries
+
+
+def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
+    """1-based column behind an expression that starts at ``start``, or None when it goes on in another line.
+
+    Dynamo keeps where an instruction's expression ends but not in which line (``frame_summary``,
+    ``torch/_dynamo/symbolic_convert.py``, 2.13); what is no whole expression on its first line ends on another.
+    """
+    if end_offset is None:
+        return None
+    end = _characters(text, end_offset)
+    if end <= start:
+        return None
+    try:
+        ast.parse(text[start:end])
+    except (SyntaxError, ValueError):
+        return None
+    return end + 1
 
 
 def _characters(text: str, byte_offset: int) -> int:
@@ -93,6 +113,7 @@ class TraceListener(logging.Handler):
             self._write_stack(artifact["name"])
         elif "dynamo_start" in metadata:
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
+            torch_api.write_artifact("graphdoctor_caller", stack_entries(torch_api.stack_above_compile()))
             stack = metadata["dynamo_start"].get("stack") or []
             if stack:
                 file = self._strings.get(stack[-1]["filename"])

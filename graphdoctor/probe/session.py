@@ -8,7 +8,9 @@ without it is reported like any other trouble.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
+import os
 import platform
 import random
 import sys
@@ -113,11 +115,15 @@ def make_calls(workload: Workload, events: EventFile) -> bool:
 
 
 def measure_coverage(workload: Workload, events: EventFile) -> None:
-    """Repeat the last call until nothing is compiled, then once more under the profiler."""
+    """Repeat the last call under the profiler until nothing is compiled.
+
+    These calls are ours, not the user's: what the program prints in them is dropped.
+    """
     events.phase("measuring coverage")
     workload.mark("start", None)
     try:
-        measured = workload.measure_coverage()
+        with _silence():
+            measured = workload.measure_coverage()
     except Exception as error:  # noqa: BLE001 - coverage is an extra; its failure must not lose the report
         events.write("gap", message=f"Coverage was not measured: repeating the last call raised {_type_name(error)}.")
     else:
@@ -126,6 +132,29 @@ def measure_coverage(workload: Workload, events: EventFile) -> None:
         else:
             events.write("coverage", **measured)
     workload.mark("end", None)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Drop what this process writes to its standard streams, extensions and the profiler's own notices included."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    # A crash must still be able to say where it happened.
+    faulthandler.enable(file=kept[1])
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        faulthandler.enable()
+        for descriptor in (*kept, nowhere):
+            os.close(descriptor)
 
 
 def _environment(torch: Any, torch_api: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ import torch
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
+
+_CONVERT_FRAME = os.path.join("_dynamo", "convert_frame.py")
 
 _FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
 """``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic execution is only written
@@ -116,6 +120,27 @@ def exception_being_logged(max_depth: int = 16) -> BaseException | None:
                 return found
         frame = frame.f_back  # type: ignore[assignment]
     return sys.exc_info()[1]
+
+
+def stack_above_compile() -> list[traceback.FrameSummary]:
+    """The Python stack that led to the frame being compiled, outermost first, seen from inside a compile.
+
+    Between us and the caller lie logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
+    its ``__call__`` methods); the frame to be compiled has not begun, so it is not on the stack.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.endswith(_CONVERT_FRAME):
+        frame = frame.f_back  # type: ignore[assignment]
+    while frame is not None and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
+        frame = frame.f_back  # type: ignore[assignment]
+    summaries = []
+    while frame is not None:
+        code = frame.f_code
+        summaries.append(
+            traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False)
+        )
+        frame = frame.f_back  # type: ignore[assignment]
+    return summaries[::-1]
 
 
 def is_compiler_error(error: BaseException) -> bool:

@@ -7,7 +7,6 @@ no operation has metrics that claim guarded code, without counts.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +34,7 @@ from graphdoctor.model.recording import (
 )
 from graphdoctor.trace.breaks import BreakText, PrintedEntry, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.origin import Origins, without_probe
+from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 
 _BREAK = "dynamo_graph_break_reason"
 _WANTED = frozenset(
@@ -49,12 +48,12 @@ _WANTED = frozenset(
         "torch_version",
         _BREAK,
         "graphdoctor_call",
+        "graphdoctor_caller",
         "graphdoctor_graph",
         "graphdoctor_stack",
         "graphdoctor_sources",
     }
 )
-_RESUME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _MAX_MESSAGE = 20_000
 
@@ -158,7 +157,7 @@ class Assembler:
         if not entries:
             return
         # The last entry is the frame itself; its file is never ours.
-        compile_.stack = (*without_probe(entries[:-1]), entries[-1])
+        compile_.stack = (*collapse_resumes(without_probe(entries[:-1])), entries[-1])
         frame = entries[-1]
         self._code_names.setdefault(compile_.frame_id, (frame.function, frame.file, frame.line))
 
@@ -241,6 +240,13 @@ class Assembler:
         else:
             self._graphs.append({"compile_id": record.compile_id, "code": None, **value})
 
+    def _on_graphdoctor_caller(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is None or not compile_.stack:
+            return
+        above = tuple(self._recorded_entry(entry) for entry in orjson.loads(record.payload or "[]"))
+        compile_.stack = (*collapse_resumes(without_probe(above)), compile_.stack[-1])
+
     def _on_graphdoctor_stack(self, record: Record) -> None:
         value = orjson.loads(record.payload or "{}")
         last = self._last_stacked
@@ -274,12 +280,13 @@ class Assembler:
             file=file, line=line, function=function, text=text or None, origin=origin, package=package, **columns
         )
 
+    def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
+        return self._entry(**{key: value for key, value in entry.items() if key in _ENTRY})
+
     def _stack(self, found: _Break, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
         """A break's stack, and whether it is the exact one."""
         if found.exact:
-            return tuple(
-                self._entry(**{key: value for key, value in entry.items() if key in _ENTRY}) for entry in found.exact
-            ), True
+            return tuple(self._recorded_entry(entry) for entry in found.exact), True
         printed = found.text.stack
         header = found.text.header
         # Where the exception has no stack, torch names the function's first line in the header alone.
@@ -375,7 +382,7 @@ class Assembler:
             if compile_.frame_id in frames or named is None:
                 continue
             code_name, file, line = named
-            resume = _RESUME.match(code_name)
+            resume = RESUME_NAME.match(code_name)
             context = self._sources.get((file, line))
             origin, package = self._origins.of(file)
             frames[compile_.frame_id] = Frame(

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from graphdoctor.model.recording import Environment, Origin, StackEntry
 
+RESUME_NAME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
+"""A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): the function's name and the line."""
+
 _SITE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]")
 _PROBE = re.compile(r"[/\\]graphdoctor[/\\]probe[/\\]\w+\.py$")
@@ -85,3 +88,30 @@ def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
         else:
             kept.append(entry)
     return tuple(kept)
+
+
+def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
+    """The stack with a function and the resume functions it went on in as one entry, at the line reached last.
+
+    Each resume function is called by the code before it, so the stack holds the function once a break; to a person
+    it is the same call of the same function.
+    """
+    kept: list[StackEntry] = []
+    for entry in stack:
+        resume = RESUME_NAME.match(entry.function)
+        if resume is None:
+            kept.append(entry)
+            continue
+        function = resume[1]
+        while kept and kept[-1].origin == "torch" and _leads_to(kept, entry, function):
+            kept.pop()
+        if kept and (kept[-1].file, kept[-1].function) == (entry.file, function):
+            kept.pop()
+        kept.append(entry.model_copy(update={"function": function}))
+    return tuple(kept)
+
+
+def _leads_to(kept: list[StackEntry], entry: StackEntry, function: str) -> bool:
+    """Nothing but torch's wrappers lies between the function and its resume function."""
+    below = next((item for item in reversed(kept) if item.origin != "torch"), None)
+    return below is not None and (below.file, below.function) == (entry.file, function)

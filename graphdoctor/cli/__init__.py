@@ -1,0 +1,43 @@
+"""The command line: parse, call, choose the exit code. One file a command; no logic of its own.
+
+Commands import what they need when they run, so that ``graphdoctor --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from graphdoctor.errors import GraphDoctorError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    from graphdoctor.cli.app import app
+
+    try:
+        app()
+    except GraphDoctorError as error:
+        _complain(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has gone: `graphdoctor report | head`.
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:  # noqa: BLE001 - trouble of our own: one line and the path of a log
+        from graphdoctor.cli.trouble import write_trouble_log
+
+        path = write_trouble_log(error)
+        print(f"error: graphdoctor failed: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"hint: please report it with the log {path}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _complain(error: GraphDoctorError) -> None:
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)

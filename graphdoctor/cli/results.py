@@ -1,0 +1,168 @@
+"""Writes a result: the format, the file, the colours."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor.cli.options import Colour, Format
+from graphdoctor.errors import GraphDoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from graphdoctor.config import Settings
+    from graphdoctor.model.diagnosis import Diagnosis
+
+_ENDINGS = {".json": Format.json, ".txt": Format.text, ".text": Format.text}
+_FILE_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a result goes and how it looks.
+
+    Args:
+        format: The format.
+        path: The file, or None for standard output.
+        is_verbose: Show everything.
+        colour: When to colour text.
+        is_quiet: Say nothing on standard error.
+    """
+
+    format: Format
+    path: Path | None
+    is_verbose: bool
+    colour: Colour
+    is_quiet: bool
+
+    @classmethod
+    def choose(
+        cls,
+        *,
+        format: Format | None,  # noqa: A002 - named like the option
+        path: Path | None,
+        force: bool,
+        verbose: bool,
+        colour: Colour,
+        quiet: bool,
+    ) -> Output:
+        """Decide before anything runs, so that a wrong file name costs nothing.
+
+        Raises:
+            GraphDoctorError: The ending says no format, or the file exists.
+        """
+        if path is not None and str(path) == "-":
+            path = None
+        if format is None:
+            format = Format.text if path is None else _ENDINGS.get(path.suffix.lower())  # noqa: A001
+        if format is None:
+            raise GraphDoctorError(
+                f"The ending of {path} names no format.", hint="End it in .json or .txt, or give --format."
+            )
+        if path is not None:
+            if path.exists() and not force:
+                raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
+            if not path.parent.is_dir():
+                raise GraphDoctorError(f"There is no folder {path.parent}.")
+        return cls(format, path, verbose, colour, quiet)
+
+    def write(self, diagnosis: Diagnosis) -> None:
+        """Write the result."""
+        if self.path is None:
+            self._write_to_stdout(diagnosis)
+            return
+        self._write_file(self._text(diagnosis), self.path)
+        if not self.is_quiet:
+            print(f"Wrote {self.path}", file=sys.stderr)
+
+    def _write_to_stdout(self, diagnosis: Diagnosis) -> None:
+        if self.format is Format.json:
+            sys.stdout.write(self._text(diagnosis))
+            return
+        from rich.console import Console
+
+        from graphdoctor.render.console import render_console
+
+        is_forced = {Colour.auto: None, Colour.always: True, Colour.never: None}[self.colour]
+        console = Console(force_terminal=is_forced, no_color=True if self.colour is Colour.never else None)
+        render_console(diagnosis, console, is_verbose=self.is_verbose)
+
+    def _text(self, diagnosis: Diagnosis) -> str:
+        if self.format is Format.json:
+            from graphdoctor.render.json import render_json
+
+            return render_json(diagnosis)
+        from io import StringIO
+
+        from rich.console import Console
+
+        from graphdoctor.render.console import render_console
+
+        buffer = StringIO()
+        render_console(diagnosis, Console(file=buffer, width=_FILE_WIDTH), is_verbose=self.is_verbose)
+        return buffer.getvalue()
+
+    @staticmethod
+    def _write_file(text: str, path: Path) -> None:
+        """Write to a temporary name and rename, so that nobody ever reads half a file."""
+        try:
+            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        except OSError as error:
+            raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+                stream.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(temporary).chmod(0o666 & ~mask)
+            Path(temporary).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(temporary).unlink()
+            raise
+
+
+def diagnose_recording(
+    recording: Path,
+    *,
+    settings: Settings,
+    own_code: bool | None,
+    select: Sequence[str] | None,
+    ignore: Sequence[str] | None,
+) -> Diagnosis:
+    """Read a recording and say what it means."""
+    from graphdoctor import __version__
+    from graphdoctor.rules.diagnose import Selection, diagnose
+    from graphdoctor.trace.reader import read_recording
+
+    selection = Selection(
+        select=_prefixes(select, settings.select),
+        ignore=_prefixes(ignore, settings.ignore),
+        is_own_code_only=settings.own_code if own_code is None else own_code,
+    )
+    return diagnose(read_recording(recording), root=Path.cwd(), version=__version__, selection=selection)
+
+
+def _prefixes(flags: Sequence[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
+    """Code prefixes of flags (comma-separated ones too), else of the configuration.
+
+    Raises:
+        GraphDoctorError: No rule's code begins so.
+    """
+    from graphdoctor.rules.catalog import ALL_RULES
+
+    chosen = configured
+    if flags:
+        chosen = tuple(part.strip().upper() for flag in flags for part in flag.split(",") if part.strip())
+    for prefix in chosen:
+        if not any(code.startswith(prefix) for code in ALL_RULES):
+            raise GraphDoctorError(
+                f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule --all lists the rules."
+            )
+    return chosen

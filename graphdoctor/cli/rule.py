@@ -1,0 +1,43 @@
+"""``graphdoctor rule``: what a rule means."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import Annotated
+
+import typer
+
+from graphdoctor.cli.options import Colour, ColourOption, Format, FormatOption
+from graphdoctor.errors import GraphDoctorError
+
+
+def rule(
+    codes: Annotated[
+        list[str] | None, typer.Argument(help="Codes or beginnings of codes: GD101, GD1.", show_default=False)
+    ] = None,
+    all_rules: Annotated[bool, typer.Option("--all", help="Every rule.")] = False,
+    format: FormatOption = None,  # noqa: A002 - the option's name
+    color: ColourOption = Colour.auto,
+) -> None:
+    """Explain rules: what one finds, why it costs, what to write instead."""
+    from graphdoctor.render.rule_help import render_rules, render_rules_json
+    from graphdoctor.rules.catalog import ALL_RULES
+
+    chosen = list(ALL_RULES.values()) if all_rules else []
+    for code in codes or []:
+        found = [rule for name, rule in ALL_RULES.items() if name.startswith(code.upper()) or rule.name == code]
+        if not found:
+            near = difflib.get_close_matches(code.upper(), ALL_RULES, n=3)
+            hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule --all lists the rules."
+            raise GraphDoctorError(f"There is no rule {code}.", hint=hint)
+        chosen += [rule for rule in found if rule not in chosen]
+    if not chosen:
+        raise GraphDoctorError("No rule is named.", hint="Give a code, such as GD101, or --all.")
+    if format is Format.json:
+        sys.stdout.write(render_rules_json(chosen))
+        return
+    from rich.console import Console
+
+    is_forced = True if color is Colour.always else None
+    render_rules(chosen, Console(force_terminal=is_forced, no_color=True if color is Colour.never else None))

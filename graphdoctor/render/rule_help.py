@@ -1,0 +1,47 @@
+"""What ``graphdoctor rule`` prints: a rule's own documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+from rich import box
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.rules.base import Rule
+
+_MANY = 3
+
+
+def render_rules(rules: Sequence[Rule], console: Console) -> None:
+    """One or a few rules in full, more than that as a table."""
+    if len(rules) > _MANY:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("code", "name", "severity", "finds"):
+            table.add_column(heading, overflow="fold")
+        for rule in rules:
+            table.add_row(Text(rule.code), Text(rule.name), Text(rule.severity), Text(rule.title()))
+        console.print(table)
+        return
+    for rule in rules:
+        console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))
+        console.print(Markdown(rule.documentation()))
+        console.print()
+
+
+def render_rules_json(rules: Sequence[Rule]) -> str:
+    """The rules with their documentation by section."""
+    described = [
+        {
+            "code": rule.code,
+            "name": rule.name,
+            "severity": rule.severity,
+            "title": rule.title(),
+            "sections": dict(rule.sections()),
+        }
+        for rule in rules
+    ]
+    return orjson.dumps(described, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()

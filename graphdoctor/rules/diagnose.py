@@ -1,0 +1,306 @@
+"""A ``Recording`` to a ``Diagnosis``: sites to findings, counts, order."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.model.diagnosis import (
+    Diagnosis,
+    Finding,
+    FrameReport,
+    GraphReport,
+    Location,
+    Severity,
+    Summary,
+)
+from graphdoctor.model.recording import Compile, Frame, Recording, StackEntry
+from graphdoctor.rules.base import BreakSite, RecordingView, Rule, RuleMatch
+from graphdoctor.rules.catalog import BREAK_RULES, RECORDING_RULES
+from graphdoctor.rules.sites import frame_name, view_of
+
+_SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which findings to show.
+
+    Args:
+        select: Code prefixes; empty for all.
+        ignore: Code prefixes to leave out.
+        is_own_code_only: Leave out what lies in installed packages.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    is_own_code_only: bool = False
+
+    def keeps(self, finding: Finding) -> bool:
+        """Whether a finding is shown."""
+        if self.select and not finding.code.startswith(self.select):
+            return False
+        if self.ignore and finding.code.startswith(self.ignore):
+            return False
+        return not self.is_own_code_only or finding.location.origin == "user"
+
+
+def diagnose(
+    recording: Recording, *, root: Path, version: str, selection: Selection | None = None
+) -> Diagnosis:
+    """Say what a recording means.
+
+    Args:
+        recording: The facts.
+        root: Paths below it are shown relative to it.
+        version: graphdoctor's own version.
+        selection: Which findings to show; None for all.
+
+    Returns:
+        The JSON document's model, findings worst first.
+    """
+    view = view_of(recording)
+    findings = _findings(view, root)
+    shown = [finding for finding in findings if (selection or Selection()).keeps(finding)]
+    return Diagnosis(
+        graphdoctor_version=version,
+        is_partial=recording.is_partial,
+        environment=recording.environment,
+        target=recording.target,
+        exit=recording.exit,
+        summary=_summary(view, hidden=len(findings) - len(shown)),
+        findings=tuple(shown),
+        calls=recording.calls,
+        frames=tuple(_frame_reports(recording)),
+        compiles=recording.compiles,
+        graphs=tuple(_graph_reports(view, findings, root)),
+        gaps=recording.gaps,
+    )
+
+
+def _findings(view: RecordingView, root: Path) -> list[Finding]:
+    drafts: list[Finding] = []
+    for site in view.sites:
+        rule = next(rule for rule in BREAK_RULES if rule.matches(site))
+        match = RuleMatch(
+            entry=site.entry,
+            message=rule.message(site),
+            count=len(site.records),
+            compile_ids=_compile_ids(site),
+            reasons=site.records[0].chain,
+            effects=site.effects,
+            break_effects=site.break_effects,
+            user_stack=_longest_path(site, view.recording),
+            fixes=rule.fixes(site),
+            severity=_site_severity(rule, site),
+            context=site.context,
+        )
+        drafts.append(_finding(rule, match, root))
+    for recording_rule in RECORDING_RULES:
+        drafts += [_finding(recording_rule, match, root) for match in recording_rule.findings(view)]
+    return _distinct(sorted(drafts, key=_order))
+
+
+def _site_severity(rule: Rule, site: BreakSite) -> Severity:
+    """A break that leaves a function to eager mode, or that raises, is an error whatever its cause."""
+    return rule.severity if set(site.break_effects) <= {"resumed"} else "error"
+
+
+def _order(finding: Finding) -> tuple[int, int, int, int]:
+    effects = finding.effects
+    lost = len(effects.skipped_frames) + len(effects.rest_eager_frames)
+    return (_SEVERITY_ORDER[finding.severity], -lost, -len(effects.graphs), -finding.count)
+
+
+def _compile_ids(site: BreakSite) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(record.compile_id for record in site.records if record.compile_id))
+
+
+def _longest_path(site: BreakSite, recording: Recording) -> tuple[StackEntry, ...]:
+    """The longest call path to the site: how its frame was reached, then how the break was reached from there."""
+    compiles = {compile_.compile_id: compile_ for compile_ in recording.compiles}
+    paths = []
+    for record in site.records:
+        compile_ = compiles.get(record.compile_id or "")
+        above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
+        paths.append((*above, *record.stack))
+    return max(paths, key=lambda path: sum(entry.origin in ("user", "third_party") for entry in path))
+
+
+def _finding(rule: Rule, match: RuleMatch, root: Path) -> Finding:
+    location = _location(match.entry, root)
+    cause = match.reasons[0] if match.reasons else None
+    torch_id = cause.torch_id if cause else None
+    return Finding(
+        code=rule.code,
+        rule=rule.name,
+        severity=match.severity or rule.severity,
+        message=match.message,
+        location=location,
+        related=tuple(_location(entry, root, note=note) for entry, note in match.related),
+        count=match.count,
+        torch_id=torch_id,
+        torch_reason=match.torch_reason or (_reason_text(cause.gb_type, cause.explanation) if cause else None),
+        hints=cause.hints if cause else (),
+        reasons=match.reasons,
+        break_effects=match.break_effects,
+        effects=match.effects,
+        compile_ids=match.compile_ids,
+        user_stack=match.user_stack,
+        fixes=match.fixes,
+        fingerprint=_fingerprint(rule.code, match.entry, root, torch_id or (cause.gb_type if cause else "")),
+    )
+
+
+def _reason_text(gb_type: str, explanation: str | None) -> str:
+    return f"{gb_type}: {explanation}" if explanation else gb_type
+
+
+def _location(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
+    return Location(
+        file=relative(entry.file, root),
+        line=entry.line,
+        column=entry.column,
+        end_column=entry.end_column,
+        function=entry.qualname or entry.function,
+        package=entry.package,
+        origin=entry.origin,
+        text=entry.text,
+        indent=entry.indent,
+        note=note,
+    )
+
+
+def relative(file: str, root: Path) -> str:
+    """A path as people read it: relative to ``root`` where it lies below it."""
+    path = Path(file)
+    return str(path.relative_to(root)) if path.is_relative_to(root) else file
+
+
+def _fingerprint(code: str, entry: StackEntry, root: Path, torch_id: str) -> str:
+    """Rule, file, qualified name, normalised line and torch's id: what stays when lines move.
+
+    A package's file is named from the package on, so that another environment gives the same value.
+    """
+    file = relative(entry.file, root)
+    if entry.package and f"/{entry.package}/" in file:
+        file = entry.package + file.rpartition(f"/{entry.package}/")[2]
+    text = re.sub(r"\s+", " ", re.sub(r"\s+#.*$", "", entry.text or "")).strip()
+    parts = (code, Path(file).as_posix(), entry.qualname or entry.function, text, torch_id)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _distinct(findings: Sequence[Finding]) -> list[Finding]:
+    """Number equal fingerprints, in the order of lines: two equal lines in one function are two findings."""
+    seen: dict[str, int] = {}
+    renamed: dict[int, str] = {}
+    for index, finding in sorted(enumerate(findings), key=lambda item: item[1].location.line):
+        number = seen.get(finding.fingerprint, 0)
+        seen[finding.fingerprint] = number + 1
+        if number:
+            text = f"{finding.fingerprint}\0{number}"
+            renamed[index] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return [
+        finding.model_copy(update={"fingerprint": renamed[index]}) if index in renamed else finding
+        for index, finding in enumerate(findings)
+    ]
+
+
+def _summary(view: RecordingView, *, hidden: int) -> Summary:
+    recording = view.recording
+    compiled = [compile_ for compile_ in recording.compiles if compile_.outcome == "compiled"]
+    durations = [compile_.duration_s for compile_ in recording.compiles if compile_.duration_s is not None]
+    return Summary(
+        calls=len(recording.calls),
+        calls_failed=sum(call.outcome != "ok" for call in recording.calls),
+        compiles=len(compiled),
+        graphs=len(recording.graphs),
+        break_sites=len({(site.entry.file, site.entry.line) for site in view.sites}),
+        break_records=sum(record.effect != "raised" for record in recording.breaks),
+        skipped_frames=len(_frames_with(recording.compiles, "skipped")),
+        recompiles=sum(compile_.is_recompile for compile_ in compiled),
+        frames_over_limit=len(_frames_with(recording.compiles, "limit")),
+        coverage=recording.coverage.share if recording.coverage else None,
+        coverage_detail=recording.coverage,
+        compile_time_s=sum(durations) if durations or not recording.compiles else None,
+        hidden_findings=hidden,
+    )
+
+
+def _frames_with(compiles: Iterable[Compile], outcome: str) -> set[int]:
+    return {compile_.frame_id for compile_ in compiles if compile_.outcome == outcome}
+
+
+def _frame_reports(recording: Recording) -> Iterable[FrameReport]:
+    rest_eager = {record.compile_id for record in recording.breaks if record.effect == "rest_eager"}
+    for frame in recording.frames:
+        compiles = [compile_ for compile_ in recording.compiles if compile_.frame_id == frame.frame_id]
+        yield FrameReport(
+            **frame.model_dump(),
+            state=_state(compiles, rest_eager),
+            compile_ids=tuple(compile_.compile_id for compile_ in compiles),
+            call_path=compiles[0].stack[:-1],
+        )
+
+
+def _state(compiles: Sequence[Compile], rest_eager: set[str | None]) -> str:  # a literal of FrameReport.state
+    outcomes = {compile_.outcome for compile_ in compiles}
+    if "limit" in outcomes:
+        return "over_limit"
+    for outcome in ("skipped", "failed", "unfinished"):
+        if outcome in outcomes:
+            return outcome
+    if any(compile_.compile_id in rest_eager for compile_ in compiles):
+        return "partly_eager"
+    return "compiled" if "compiled" in outcomes else "empty"
+
+
+def _graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) -> Iterable[GraphReport]:
+    compiles = {compile_.compile_id: compile_ for compile_ in view.recording.compiles}
+    frames = {frame.frame_id: frame for frame in view.recording.frames}
+    # The last record of a compile is the one its code was generated for.
+    ends = {
+        record.compile_id: site
+        for site in view.sites
+        for record in site.records
+        if record.effect in ("resumed", "rest_eager")
+    }
+    for graph in view.recording.graphs:
+        compile_ = compiles.get(graph.compile_id)
+        frame = frames.get(compile_.frame_id) if compile_ else None
+        site = ends.get(graph.compile_id)
+        ended_by, fingerprint = "return", None
+        if site is not None:
+            file = relative(site.entry.file, root)
+            ended_by = f"{file}:{site.entry.line} ({site.cause.torch_id or site.cause.gb_type})"
+            fingerprint = next(
+                (
+                    finding.fingerprint
+                    for finding in findings
+                    if finding.location.file == file
+                    and finding.location.line == site.entry.line
+                    and finding.torch_id == site.cause.torch_id
+                    and finding.code.startswith("GD1")
+                ),
+                None,
+            )
+        elif compile_ is not None and compile_.outcome != "compiled":
+            ended_by = compile_.outcome
+        yield GraphReport(
+            **graph.model_dump(),
+            function=_graph_function(frame),
+            resumes_at=frame.resumes_at if frame else None,
+            ended_by=ended_by,
+            ended_by_fingerprint=fingerprint,
+        )
+
+
+def _graph_function(frame: Frame | None) -> str:
+    if frame is None:
+        return "?"
+    name = frame_name(frame)
+    return f"{name} from line {frame.resumes_at}" if frame.resumes_at is not None else name
+
