@@ -97,9 +97,7 @@ def _pass_on(stream: BinaryIO | None, on_output: Callable[[bytes], None]) -> Non
         on_output(chunk)
 
 
-def _wait(
-    process: subprocess.Popen[bytes], recording: Path, timeout_s: float | None, watching: Watching
-) -> str | None:
+def _wait(process: subprocess.Popen[bytes], recording: Path, timeout_s: float | None, watching: Watching) -> str | None:
     """Wait for the end; None, ``timeout`` or ``interrupted``."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     phases = _Phases(recording / "probe.jsonl")
@@ -225,7 +223,11 @@ def _describe_end(
 
 def _describe_error(event: dict[str, Any], phase: str | None, python: str) -> dict[str, Any]:
     if event.get("type") is None:
-        return {"reason": "error", "message": f"{event.get('message')}.".replace("..", "."), "hint": event.get("hint")}
+        return {
+            "reason": "error",
+            "message": f"{event.get('message')}.".replace("..", "."),
+            "hint": event.get("hint"),
+        }
     if phase == "importing torch":
         return {
             "reason": "error",
@@ -242,7 +244,10 @@ def _describe_error(event: dict[str, Any], phase: str | None, python: str) -> di
 
 def _describe_death(status: int, during: str) -> dict[str, Any]:
     if status >= 0:
-        return {"reason": "exited", "message": f"The program ended the process{during}, with exit status {status}."}
+        return {
+            "reason": "exited",
+            "message": f"The program ended the process{during}, with exit status {status}.",
+        }
     try:
         name = signal.Signals(-status).name
     except ValueError:

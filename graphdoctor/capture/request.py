@@ -79,10 +79,10 @@ class Request:
 
     def for_probe(self) -> dict[str, Any]:
         """The request file's content."""
-        values = asdict(self)
-        target = values.pop("target")
+        values: dict[str, Any] = asdict(self)
+        target: dict[str, Any] = values.pop("target")
         target.pop("text")
-        return values | target
+        return {**values, **target}
 
     def described(self) -> dict[str, Any]:
         """What the recording remembers of the request: fields of ``TargetInfo``."""
@@ -131,9 +131,7 @@ def parse_target(text: str) -> TargetText:
     if place.endswith(".py") or "/" in place or "\\" in place:
         raise GraphDoctorError(f"There is no file {place}.", hint=_near_files(path))
     if not place or not all(part.isidentifier() for part in place.split(".")):
-        raise GraphDoctorError(
-            f"{text!r} is no target.", hint="Write file.py, file.py:name or package.module:name."
-        )
+        raise GraphDoctorError(f"{text!r} is no target.", hint="Write file.py, file.py:name or package.module:name.")
     return TargetText(text, None, place, name, is_call)
 
 

@@ -31,7 +31,8 @@ def _show_version(is_asked: bool) -> None:
 @app.callback()
 def graphdoctor(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     """Tells you what torch.compile did to your model, and why."""

@@ -31,7 +31,8 @@ _INTERRUPTED = 130
 
 def explain(
     target: Annotated[
-        str, typer.Argument(help="file.py, file.py:name, file.py:factory() or package.module:name.", show_default=False)
+        str,
+        typer.Argument(help="file.py, file.py:name, file.py:factory() or package.module:name.", show_default=False),
     ],
     inputs: Annotated[
         list[str] | None,
@@ -45,11 +46,13 @@ def explain(
     backend: Annotated[str, typer.Option(help="A registered backend; eager shows breaks quickest.")] = "eager",
     mode: Annotated[str | None, typer.Option(help="torch.compile's mode, such as max-autotune.")] = None,
     dynamic: Annotated[
-        bool | None, typer.Option("--dynamic/--no-dynamic", help="torch.compile's dynamic.", show_default=False)
+        bool | None,
+        typer.Option("--dynamic/--no-dynamic", help="torch.compile's dynamic.", show_default=False),
     ] = None,
     fullgraph: Annotated[bool, typer.Option("--fullgraph", help="torch.compile's fullgraph: a break raises.")] = False,
     option: Annotated[
-        list[str] | None, typer.Option("--option", help="One of torch.compile's options, name=value. Repeatable.")
+        list[str] | None,
+        typer.Option("--option", help="One of torch.compile's options, name=value. Repeatable."),
     ] = None,
     config: Annotated[
         list[str] | None,
@@ -59,12 +62,14 @@ def explain(
         bool, typer.Option("--backward", help="Sum the floating outputs of each call and run backward.")
     ] = False,
     train: Annotated[
-        bool | None, typer.Option("--train/--eval", help="The module's mode; by default as it comes.", show_default=False)
+        bool | None,
+        typer.Option("--train/--eval", help="The module's mode; by default as it comes.", show_default=False),
     ] = None,
     no_grad: Annotated[bool, typer.Option("--no-grad", help="Call under torch.no_grad().")] = False,
     seed: Annotated[int, typer.Option(help="Seed of Python's, NumPy's and torch's random numbers.")] = 0,
     device: Annotated[
-        str | None, typer.Option(help="Move the module and its inputs there, such as cuda.", show_default=False)
+        str | None,
+        typer.Option(help="Move the module and its inputs there, such as cuda.", show_default=False),
     ] = None,
     coverage: Annotated[
         bool, typer.Option("--coverage/--no-coverage", help="Repeat the last call to measure coverage.")
@@ -79,7 +84,7 @@ def explain(
     own_code: OwnCodeOption = None,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
-    format: FormatOption = None,  # noqa: A002 - the option's name
+    format: FormatOption = None,
     output: OutputOption = None,
     force: ForceOption = False,
     verbose: VerboseOption = False,

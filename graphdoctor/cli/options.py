@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """What a result can be written as."""
 
     text = "text"
     json = "json"
 
 
-class Colour(str, Enum):
+class Colour(StrEnum):
     """When to colour text."""
 
     auto = "auto"
@@ -33,7 +33,8 @@ OutputOption = Annotated[
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the file that -o names.")]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Add operations and code of each graph, and torch's full words.")
+    bool,
+    typer.Option("--verbose", "-v", help="Add operations and code of each graph, and torch's full words."),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on standard error.")]
 ColourOption = Annotated[Colour, typer.Option("--color", help="When to colour text.")]
@@ -42,7 +43,8 @@ OwnCodeOption = Annotated[
     typer.Option("--own-code/--all-code", help="Show findings in your own files only, not in packages."),
 ]
 SelectOption = Annotated[
-    list[str] | None, typer.Option("--select", help="Show only rules whose code begins so, such as GD1. Repeatable.")
+    list[str] | None,
+    typer.Option("--select", help="Show only rules whose code begins so, such as GD1. Repeatable."),
 ]
 IgnoreOption = Annotated[
     list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins so. Repeatable.")

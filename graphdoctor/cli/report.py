@@ -32,7 +32,7 @@ def report(
     own_code: OwnCodeOption = None,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
-    format: FormatOption = None,  # noqa: A002 - the option's name
+    format: FormatOption = None,
     output: OutputOption = None,
     force: ForceOption = False,
     verbose: VerboseOption = False,
@@ -48,6 +48,4 @@ def report(
     chosen = Output.choose(format=format, path=output, force=force, verbose=verbose, colour=color, quiet=quiet)
     if recording is None:
         recording = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-    chosen.write(
-        diagnose_recording(recording, settings=settings, own_code=own_code, select=select, ignore=ignore)
-    )
+    chosen.write(diagnose_recording(recording, settings=settings, own_code=own_code, select=select, ignore=ignore))

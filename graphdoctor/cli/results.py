@@ -45,7 +45,7 @@ class Output:
     def choose(
         cls,
         *,
-        format: Format | None,  # noqa: A002 - named like the option
+        format: Format | None,
         path: Path | None,
         force: bool,
         verbose: bool,
@@ -60,7 +60,7 @@ class Output:
         if path is not None and str(path) == "-":
             path = None
         if format is None:
-            format = Format.text if path is None else _ENDINGS.get(path.suffix.lower())  # noqa: A001
+            format = Format.text if path is None else _ENDINGS.get(path.suffix.lower())
         if format is None:
             raise GraphDoctorError(
                 f"The ending of {path} names no format.", hint="End it in .json or .txt, or give --format."

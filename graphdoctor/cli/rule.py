@@ -17,7 +17,7 @@ def rule(
         list[str] | None, typer.Argument(help="Codes or beginnings of codes: GD101, GD1.", show_default=False)
     ] = None,
     all_rules: Annotated[bool, typer.Option("--all", help="Every rule.")] = False,
-    format: FormatOption = None,  # noqa: A002 - the option's name
+    format: FormatOption = None,
     color: ColourOption = Colour.auto,
 ) -> None:
     """Explain rules: what one finds, why it costs, what to write instead."""

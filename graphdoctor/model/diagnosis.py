@@ -124,11 +124,15 @@ class Finding(Fact):
     """Survives lines moving; 16 hexadecimal digits."""
 
 
+FrameState = Literal["compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"]
+"""``partly_eager``: compiled up to a break, the rest of the function runs eagerly."""
+
+
 class FrameReport(Frame):
     """A frame and what became of it."""
 
-    state: Literal["compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"]
-    """``partly_eager``: compiled up to a break, the rest of the function runs eagerly."""
+    state: FrameState
+    """What became of it."""
     compile_ids: tuple[str, ...]
     """Its compiles."""
     call_path: tuple[StackEntry, ...] = ()

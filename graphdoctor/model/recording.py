@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from graphdoctor.model.base import Fact
 
 Origin = Literal["user", "third_party", "stdlib", "torch"]
@@ -60,11 +62,11 @@ class TargetInfo(Fact):
     """Absolute path of the file that holds it."""
     inputs_from: str | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
-    compile_arguments: dict[str, object] = {}
+    compile_arguments: dict[str, object] = Field(default_factory=dict)
     """What ``torch.compile`` was given: backend, mode, dynamic, fullgraph, options."""
-    config: dict[str, object] = {}
+    config: dict[str, object] = Field(default_factory=dict)
     """The values set with ``--config``."""
-    call_options: dict[str, object] = {}
+    call_options: dict[str, object] = Field(default_factory=dict)
     """How calls were made: calls, backward, train, no_grad, seed, device."""
 
 
@@ -317,7 +319,7 @@ class Coverage(Fact):
     """Calls made after the user's own until no compile happened, the measured one included."""
     extra_compiles: int
     """Compiles that these extra calls caused: above 0, the last call's arguments alone recompile."""
-    eager_op_names: dict[str, int] = {}
+    eager_op_names: dict[str, int] = Field(default_factory=dict)
     """The eager operations by name, most frequent first, at most 20."""
 
     @property

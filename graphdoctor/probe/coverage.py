@@ -36,9 +36,7 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
             call()
     finally:
         runs.is_counting = False
-    eager = Counter(
-        event.name for event in profiler.events() if event.name.startswith("aten::") and _is_eager(event)
-    )
+    eager = Counter(event.name for event in profiler.events() if event.name.startswith("aten::") and _is_eager(event))
     return {
         "graph_ops": sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
         "eager_ops": eager.total(),

@@ -1,5 +1,8 @@
-"""What the probe says to its parent: one JSON object a line, flushed one by one, so that a killed probe leaves a
-readable file. Facts about compilation go into torch's trace log; this file has what must be told without torch."""
+"""What the probe says to its parent: one JSON object a line, each written at once.
+
+So a killed probe leaves a readable file. Facts about compilation go into torch's trace log; this file has what must
+be told without torch.
+"""
 
 from __future__ import annotations
 

@@ -152,8 +152,10 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
 
 
 def find_calls(target: Target, asked: Call | None) -> Calls:
-    """The calls to make: the first that exists of ``--input``, the factory's own, ``example_inputs()`` or
-    ``get_inputs()`` beside the target, the model's ``example_input_array`` or ``dummy_inputs``.
+    """The calls to make.
+
+    The first that exists of ``--input``, the factory's own, ``example_inputs()`` or ``get_inputs()`` beside the
+    target, the model's ``example_input_array`` or ``dummy_inputs``.
 
     Args:
         target: What will be called.
@@ -175,16 +177,12 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
         value = getattr(target.function, name, None)
         if value is not None:
             return Calls(partial(_calls_of, value, target, name), name)
-    if isinstance(target.function, torch.nn.Module):
-        called = target.function.forward
-    else:
-        called = target.function
+    called = target.function.forward if isinstance(target.function, torch.nn.Module) else target.function
     if _can_be_called_without_arguments(called):
         return Calls(lambda: iter((((), {}),)), "no arguments needed")
     looked = ", ".join([*(f"{name}()" for name in _INPUT_FUNCTIONS), *_INPUT_ATTRIBUTES])
     raise TargetError(
-        f"no inputs for {target.name}{_signature_text(called)}: "
-        f"no --input was given and there is none of {looked}",
+        f"no inputs for {target.name}{_signature_text(called)}: no --input was given and there is none of {looked}",
         "Pass --input, such as --input 'f32[8,128]', or add two lines to the file:\n"
         "    def example_inputs():\n"
         "        return (torch.randn(8, 128),)",
@@ -215,10 +213,13 @@ def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
         if isinstance(value, type):
             if issubclass(value, torch.nn.Module) and value.__module__ == module.__name__:
                 classes.append(name)
-        elif inspect.isfunction(value):
-            # A function under @torch.compile belongs to the module it was written in, as functools.wraps says.
-            if value.__module__ == module.__name__ and name not in (*_INPUT_FUNCTIONS, "main"):
-                functions.append(name)
+        # A function under @torch.compile belongs to the module it was written in, as functools.wraps says.
+        elif (
+            inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and name not in (*_INPUT_FUNCTIONS, "main")
+        ):
+            functions.append(name)
     return classes, functions
 
 
@@ -280,8 +281,7 @@ def _can_be_called_without_arguments(function: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return all(
-        parameter.default is not parameter.empty
-        or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        parameter.default is not parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         for parameter in signature.parameters.values()
     )
 

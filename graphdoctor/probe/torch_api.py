@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ import torch
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
 
-_CONVERT_FRAME = os.path.join("_dynamo", "convert_frame.py")
+_CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
 
 _FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
 """``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic execution is only written
@@ -80,7 +80,7 @@ def write_artifact(name: str, payload: object) -> None:
         payload: Anything that JSON has a form for.
     """
     # expect_trace_id=False: outside a compile torch would add the whole Python stack to say why there is no id.
-    torch._logging.trace_structured(
+    torch._logging.trace_structured(  # type: ignore[attr-defined]
         "artifact",
         metadata_fn=lambda: {"name": name, "encoding": "json"},
         payload_fn=lambda: json.dumps(payload, default=str),
@@ -110,7 +110,7 @@ def exception_being_logged(max_depth: int = 16) -> BaseException | None:
     torch logs most breaks while handling the exception; a data-dependent jump is logged after its handler has ended
     (``InstructionTranslatorBase.jump_graph_break``, 2.13), so there the caller's local is the only way to it.
     """
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     for _ in range(max_depth):
         if frame is None:
             break
@@ -118,7 +118,7 @@ def exception_being_logged(max_depth: int = 16) -> BaseException | None:
             found = frame.f_locals.get("exc")
             if isinstance(found, BaseException):
                 return found
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return sys.exc_info()[1]
 
 
@@ -128,18 +128,16 @@ def stack_above_compile() -> list[traceback.FrameSummary]:
     Between us and the caller lie logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
     its ``__call__`` methods); the frame to be compiled has not begun, so it is not on the stack.
     """
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.endswith(_CONVERT_FRAME):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     while frame is not None and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     summaries = []
     while frame is not None:
         code = frame.f_code
-        summaries.append(
-            traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False)
-        )
-        frame = frame.f_back  # type: ignore[assignment]
+        summaries.append(traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False))
+        frame = frame.f_back
     return summaries[::-1]
 
 
@@ -154,9 +152,8 @@ def is_compiler_error(error: BaseException) -> bool:
         return False
     if isinstance(error, exceptions.TorchRuntimeError):
         return False
-    return isinstance(error, exceptions.TorchDynamoException) or isinstance(
-        error, getattr(exceptions, "FailOnRecompileLimitHit", ())
-    )
+    kinds = (exceptions.TorchDynamoException, getattr(exceptions, "FailOnRecompileLimitHit", ()))
+    return isinstance(error, kinds)
 
 
 def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | None, dynamic: bool | None) -> Any:  # noqa: ANN401
@@ -172,12 +169,12 @@ def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | N
         if mode is None and options is None:
             mode = "default"
         return torch._TorchCompileInductorWrapper(mode, options, dynamic)
-    return torch._TorchCompileWrapper(name, mode, options, dynamic)  # type: ignore[attr-defined]
+    return torch._TorchCompileWrapper(name, mode, options, dynamic)
 
 
 def backend_names() -> list[str]:
     """Every registered backend, experimental and debugging ones included."""
-    return sorted(torch._dynamo.list_backends(None))  # type: ignore[arg-type]
+    return sorted(torch._dynamo.list_backends(None))
 
 
 def set_config(dotted: str, value: object) -> object:

@@ -115,7 +115,8 @@ class Workload:
             near = difflib.get_close_matches(request["backend"], names, n=3, cutoff=0.4)
             did_you_mean = f"Did you mean {' or '.join(near)}? " if near else ""
             raise TargetError(
-                f"torch has no backend {request['backend']!r}", did_you_mean + "There are: " + ", ".join(names)
+                f"torch has no backend {request['backend']!r}",
+                did_you_mean + "There are: " + ", ".join(names),
             ) from None
         return torch.compile(
             self._target.function,
@@ -233,7 +234,8 @@ def _set_config(name: str, value: object) -> None:
     except (ImportError, ValueError):
         module = name.rpartition(".")[0]
         raise TargetError(
-            f"--config: there is no module {module!r}", "Such as torch._dynamo.config.capture_scalar_outputs=True."
+            f"--config: there is no module {module!r}",
+            "Such as torch._dynamo.config.capture_scalar_outputs=True.",
         ) from None
     except AttributeError:
         module, _, setting = name.rpartition(".")

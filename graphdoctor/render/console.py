@@ -16,8 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.expressions import expression
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, GraphReport, Location, Summary
+from graphdoctor.model.expressions import expression
 from graphdoctor.model.recording import GraphInput, StackEntry
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -111,9 +111,7 @@ def _headline(summary: Summary) -> Text | None:
     detail = summary.coverage_detail
     if detail is not None and summary.coverage == 0:
         total = detail.graph_ops + detail.eager_ops
-        return Text(
-            f"Not compiled: 0 of {total} tensor operations ran in a compiled graph.", style="bold red"
-        )
+        return Text(f"Not compiled: 0 of {total} tensor operations ran in a compiled graph.", style="bold red")
     if detail is None and summary.calls and not summary.graphs and not summary.calls_failed:
         return Text("Not compiled: no graph reached the backend.", style="bold red")
     clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or summary.calls_failed)

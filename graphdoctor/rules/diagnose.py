@@ -12,6 +12,7 @@ from graphdoctor.model.diagnosis import (
     Diagnosis,
     Finding,
     FrameReport,
+    FrameState,
     GraphReport,
     Location,
     Severity,
@@ -48,9 +49,7 @@ class Selection:
         return not self.is_own_code_only or finding.location.origin == "user"
 
 
-def diagnose(
-    recording: Recording, *, root: Path, version: str, selection: Selection | None = None
-) -> Diagnosis:
+def diagnose(recording: Recording, *, root: Path, version: str, selection: Selection | None = None) -> Diagnosis:
     """Say what a recording means.
 
     Args:
@@ -246,13 +245,16 @@ def _frame_reports(recording: Recording) -> Iterable[FrameReport]:
         )
 
 
-def _state(compiles: Sequence[Compile], rest_eager: set[str | None]) -> str:  # a literal of FrameReport.state
+def _state(compiles: Sequence[Compile], rest_eager: set[str | None]) -> FrameState:
     outcomes = {compile_.outcome for compile_ in compiles}
     if "limit" in outcomes:
         return "over_limit"
-    for outcome in ("skipped", "failed", "unfinished"):
-        if outcome in outcomes:
-            return outcome
+    if "skipped" in outcomes:
+        return "skipped"
+    if "failed" in outcomes:
+        return "failed"
+    if "unfinished" in outcomes:
+        return "unfinished"
     if any(compile_.compile_id in rest_eager for compile_ in compiles):
         return "partly_eager"
     return "compiled" if "compiled" in outcomes else "empty"
@@ -303,4 +305,3 @@ def _graph_function(frame: Frame | None) -> str:
         return "?"
     name = frame_name(frame)
     return f"{name} from line {frame.resumes_at}" if frame.resumes_at is not None else name
-

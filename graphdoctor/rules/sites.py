@@ -40,9 +40,7 @@ def view_of(recording: Recording) -> RecordingView:
     return RecordingView(recording, sites)
 
 
-def site_entry(
-    record: BreakRecord, compiles: Mapping[str, Compile], frames: Mapping[int, Frame]
-) -> StackEntry | None:
+def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Mapping[int, Frame]) -> StackEntry | None:
     """The innermost line that is neither torch's nor the standard library's.
 
     Where a torch module breaks by itself no such line is in the record's stack: then the line that led to the frame,

@@ -150,7 +150,10 @@ class Assembler:
         raw = record.value.get("stack") or []
         entries = tuple(
             self._entry(
-                self._strings.get(line.get("filename"), "<unknown>"), line["line"], line["name"], line.get("loc")
+                self._strings.get(line.get("filename"), "<unknown>"),
+                line["line"],
+                line["name"],
+                line.get("loc"),
             )
             for line in raw
         )
@@ -269,15 +272,19 @@ class Assembler:
         if compile_id is None or not isinstance(record.metadata.get("frame_id"), int):
             return None
         if compile_id not in self._compiles:
-            self._compiles[compile_id] = _Compile(
-                compile_id, record.metadata["frame_id"], self._call, self._is_extra
-            )
+            self._compiles[compile_id] = _Compile(compile_id, record.metadata["frame_id"], self._call, self._is_extra)
         return self._compiles[compile_id]
 
     def _entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
         origin, package = self._origins.of(file)
         return StackEntry(
-            file=file, line=line, function=function, text=text or None, origin=origin, package=package, **columns
+            file=file,
+            line=line,
+            function=function,
+            text=text or None,
+            origin=origin,
+            package=package,
+            **columns,
         )
 
     def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
@@ -306,7 +313,9 @@ class Assembler:
 
     def _break_record(self, found: _Break, effect: BreakEffect) -> BreakRecord:
         compile_ = self._compiles.get(found.compile_id or "")
-        function = self._code_names[compile_.frame_id][0] if compile_ and compile_.frame_id in self._code_names else None
+        function = (
+            self._code_names[compile_.frame_id][0] if compile_ and compile_.frame_id in self._code_names else None
+        )
         stack, is_exact = self._stack(found, function)
         return BreakRecord(
             compile_id=found.compile_id,
@@ -415,7 +424,7 @@ class Assembler:
         self,
         *,
         target: TargetInfo,
-        exit: ProbeExit,  # noqa: A002 - the model's field
+        exit: ProbeExit,
         coverage: Coverage | None,
         gaps: list[CaptureGap],
         is_cut: bool,

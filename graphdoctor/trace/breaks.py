@@ -88,7 +88,9 @@ def _split(payload: str) -> tuple[str, str]:
     rest = rest or payload
     words, _, stack = rest.partition("\nUser code traceback:\n")
     words, _, _ = words.partition("\nStack variable source attribution:\n")
-    stack = re.split(r"^(?:Traceback \(most recent call last\):|NoneType: None)$", stack, maxsplit=1, flags=re.MULTILINE)[0]
+    stack = re.split(
+        r"^(?:Traceback \(most recent call last\):|NoneType: None)$", stack, maxsplit=1, flags=re.MULTILINE
+    )[0]
     return words.strip(), stack
 
 
@@ -108,7 +110,9 @@ def exception_words(trace: str) -> str:
     Also cuts what Dynamo appends to the message: the user's stack and the advice on verbosity.
     """
     last = trace.rpartition(_TRACEBACK)[2]
-    match = re.search(r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", last, re.MULTILINE)
+    match = re.search(
+        r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", last, re.MULTILINE
+    )
     message = last[match.end() :] if match else last
     message = re.split(r"^\s*from user code:\s*$", message, maxsplit=1, flags=re.MULTILINE)[0]
     message = re.split(r"^Set TORCHDYNAMO_VERBOSE=1", message, maxsplit=1, flags=re.MULTILINE)[0]
@@ -116,7 +120,7 @@ def exception_words(trace: str) -> str:
 
 
 def parse_chain(words: str) -> tuple[BreakReason, ...]:
-    """torch's chained messages, the cause first; at least one."""
+    """Torch's chained messages, the cause first; at least one."""
     reasons = tuple(reason for part in _CHAIN.split(words) if (reason := _parse_reason(part)))
     return reasons or (BreakReason(gb_type=_first_line(words)),)
 

@@ -1,9 +1,9 @@
 """Reads a recording from disk: our folder, a ``TORCH_TRACE`` folder, or one log file of it.
 
-    recording/
-      recording.json   what was asked and how the child ended, written by the parent
-      probe.jsonl      what the probe said: environment, target, coverage, errors
-      trace/*.log      torch's structured trace with our records in it
+recording/
+  recording.json   what was asked and how the child ended, written by the parent
+  probe.jsonl      what the probe said: environment, target, coverage, errors
+  trace/*.log      torch's structured trace with our records in it
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
         with log.open("rb") as lines:
             for record in read_records(lines, assembler.wants, damage):
                 assembler.add(record)
-        if assembler.compile_count > before:
-            compiling.append(log)
-        elif compiling and assembler.has_repeated_ids:
+        if assembler.compile_count > before or (compiling and assembler.has_repeated_ids):
             compiling.append(log)
     gaps += _damage_gaps(damage, len(compiling))
     exit_ = ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None)
