@@ -113,7 +113,7 @@ class Rule(ABC):
 
 
 class BreakRule(Rule):
-    """A rule about a break site. The first rule that matches a site, in ascending order of code, names it."""
+    """A rule about a break site; the first of the catalog that matches a site names it."""
 
     torch_ids: ClassVar[frozenset[str]] = frozenset()
     """Registry ids of causes that are always this rule's."""

@@ -1,0 +1,65 @@
+"""All rules there are."""
+
+from __future__ import annotations
+
+from graphdoctor.rules.base import BreakRule, RecordingRule, Rule
+from graphdoctor.rules.gd100_graph_break import GraphBreak
+from graphdoctor.rules.gd101_print_or_log import PrintOrLog
+from graphdoctor.rules.gd102_data_dependent_branch import DataDependentBranch
+from graphdoctor.rules.gd103_scalar_read import ScalarRead
+from graphdoctor.rules.gd104_dynamic_shape_operator import DynamicShapeOperator
+from graphdoctor.rules.gd105_skipped_function import SkippedFunction
+from graphdoctor.rules.gd106_disabled_function import DisabledFunction
+from graphdoctor.rules.gd107_explicit_graph_break import ExplicitGraphBreak
+from graphdoctor.rules.gd108_deepcopy import Deepcopy
+from graphdoctor.rules.gd109_unsupported_call import UnsupportedCall
+from graphdoctor.rules.gd110_unsupported_context_manager import UnsupportedContextManager
+from graphdoctor.rules.gd111_skipped_frame import SkippedFrame
+from graphdoctor.rules.gd112_backward_or_optimizer import BackwardOrOptimizer
+from graphdoctor.rules.gd113_raised_exception import RaisedException
+from graphdoctor.rules.gd114_requires_grad import RequiresGradChange
+from graphdoctor.rules.gd115_parameter_constructor import ParameterConstructor
+from graphdoctor.rules.gd116_recurrent_module import RecurrentModule
+from graphdoctor.rules.gd117_sparse_tensor import SparseTensor
+from graphdoctor.rules.gd118_inference_mode_check import InferenceModeCheck
+from graphdoctor.rules.gd200_recompile import Recompile
+from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
+from graphdoctor.rules.gd501_backend_exception import BackendException
+from graphdoctor.rules.gd901_user_error import UserError
+
+_BACKEND = BackendException()
+
+# The first that matches names a site, so those that look at where a break happened come before those that look at
+# torch's id alone: an optimizer's method is a skipped function and an explicit break to torch.
+BREAK_RULES: tuple[BreakRule, ...] = (
+    PrintOrLog(),
+    BackwardOrOptimizer(),
+    Deepcopy(),
+    DataDependentBranch(),
+    ScalarRead(),
+    DynamicShapeOperator(),
+    SkippedFunction(),
+    DisabledFunction(),
+    ExplicitGraphBreak(),
+    UnsupportedCall(),
+    UnsupportedContextManager(),
+    RaisedException(),
+    RequiresGradChange(),
+    ParameterConstructor(),
+    RecurrentModule(),
+    SparseTensor(),
+    InferenceModeCheck(),
+    _BACKEND,
+    GraphBreak(),
+)
+
+RECORDING_RULES: tuple[RecordingRule, ...] = (
+    SkippedFrame(),
+    Recompile(),
+    RecompileLimit(),
+    _BACKEND,
+    UserError(),
+)
+
+ALL_RULES: dict[str, Rule] = dict(sorted((rule.code, rule) for rule in (*BREAK_RULES, *RECORDING_RULES)))
+"""Every rule by its code, in order."""

@@ -1,0 +1,91 @@
+"""GD104: an operator whose output's shape depends on values."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import in_context, setting, shortened
+
+
+class DynamicShapeOperator(BreakRule):
+    """An operator whose result's shape depends on a tensor's values.
+
+    ## What it finds
+    `nonzero`, `x[mask]`, `torch.where(cond)` with one argument, `unique`, `bincount`, `repeat_interleave` with
+    a tensor, `one_hot` without `num_classes`.
+
+    ## Why it costs
+    The size of the result is not known while tracing: Dynamo ends the graph, runs the operator in Python and compiles
+    the rest for the size it saw.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y[y > 0].sum()
+
+    def inputs():
+        return (torch.randn(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return torch.where(y > 0, y, 0.0).sum()
+
+    def inputs():
+        return (torch.randn(4, 8, requires_grad=True),)
+    ```
+    Or `torch._dynamo.config.capture_dynamic_output_shape_ops = True`, which captures the operator with a size that
+    stays symbolic.
+
+    ## Fix safety
+    Unsafe: `torch.where` keeps the shape, so everything behind it must treat the filler as neutral (0 for a sum, -inf
+    for a maximum).
+
+    ## Source
+    PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0036 and GB0246.
+    """
+
+    code: ClassVar = "GD104"
+    name: ClassVar = "dynamic-shape-operator"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0036", "GB0246"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or site.cause.gb_type.startswith("Dynamic shape operator")
+
+    def message(self, site: BreakSite) -> str:
+        """Which operator."""
+        operator = in_context(site, r"^aten\.(\w+)") or ("one_hot" if "one_hot" in site.cause.gb_type else None)
+        by = f" (`{operator}`)" if operator else ""
+        return f"the shape of `{shortened(site.expression)}` depends on a tensor's values{by}"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """What keeps the shape fixed; the setting."""
+        if "one_hot" in site.cause.gb_type:
+            classes = Fix(
+                title="Pass `num_classes` to `one_hot`", kind="code", is_safe=True, source="torch's hint for GB0246"
+            )
+            return (classes,) if site.is_own_code else ()
+        capture = setting(
+            "capture_dynamic_output_shape_ops",
+            "Let torch capture the operator with a symbolic size",
+            source="torch's hint for GB0036",
+        )
+        if not site.is_own_code:
+            return (capture,)
+        where = Fix(
+            title="Keep the shape: `torch.where(mask, x, neutral)` instead of selecting",
+            kind="code",
+            source="PyTorch user guide: torch.compile, common graph breaks",
+        )
+        return (where, capture)

@@ -1,0 +1,81 @@
+"""GD106: a call of a function under torch.compiler.disable."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import called_name, shortened
+
+
+class DisabledFunction(BreakRule):
+    """A call of a function that is kept out of torch.compile.
+
+    ## What it finds
+    A call of a function under `torch.compiler.disable` from code that torch.compile traces.
+
+    ## Why it costs
+    The graph ends before the call and another one starts behind it; the function itself and all it calls run eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    @torch.compiler.disable
+    def scaled(x):
+        return x * 2
+
+    def forward(x):
+        return scaled(x.sin()).cos()
+
+    def inputs():
+        return (torch.randn(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def scaled(x):
+        return x * 2
+
+    def forward(x):
+        return scaled(x.sin()).cos()
+
+    def inputs():
+        return (torch.randn(4, 8, requires_grad=True),)
+    ```
+
+    ## Fix safety
+    Unsafe: somebody disabled it for a reason. Remove it and see whether the function compiles and gives the same
+    results; keep it where it stands around code full of breaks.
+
+    ## Source
+    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0098.
+    """
+
+    code: ClassVar = "GD106"
+    name: ClassVar = "disabled-function"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0098"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or "torch.compiler.disable()`d function" in site.cause.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        """Which function."""
+        name = called_name(site) or shortened(site.expression)
+        return f"`{name}` is under `torch.compiler.disable`, so it runs eagerly"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Remove it, or keep it on purpose."""
+        name = called_name(site) or "the function"
+        return (
+            Fix(
+                title=f"Remove `torch.compiler.disable` from `{name}` if it can be traced by now",
+                kind="code",
+                source="torch's hint for GB0098",
+            ),
+        )

@@ -1,0 +1,84 @@
+"""GD108: copy.deepcopy inside the compiled region."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+
+_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+
+
+class Deepcopy(BreakRule):
+    """`copy.deepcopy` of a tensor or of something that holds one.
+
+    ## What it finds
+    `copy.deepcopy` in code that torch.compile traces. Containers without tensors are traced; a tensor, a container that
+    holds one, and a module are not.
+
+    ## Why it costs
+    Dynamo ends the graph, copies in Python, and starts another graph behind it.
+
+    ## Example
+    ```python
+    import copy
+
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        kept = copy.deepcopy(y.detach())
+        return y.cos() + kept
+
+    def inputs():
+        return (torch.randn(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        kept = y.detach().clone()
+        return y.cos() + kept
+
+    def inputs():
+        return (torch.randn(4, 8, requires_grad=True),)
+    ```
+    Copy modules and configurations once, outside the compiled function.
+
+    ## Fix safety
+    `clone()` is safe for one tensor (`deepcopy` of a tensor that is no leaf is an error in eager mode anyway). For a
+    container of tensors, objects that were shared stay shared only if they are cloned once.
+
+    ## Source
+    PyTorch user guide, "Common graph breaks"; torch's own messages for GB4198 and GB0179.
+    """
+
+    code: ClassVar = "GD108"
+    name: ClassVar = "deepcopy"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB4198"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id or name, or because the break happened inside ``copy.deepcopy``."""
+        is_inside = any(
+            entry.function == "deepcopy" and entry.file.replace("\\", "/").endswith("/copy.py")
+            for entry in site.records[0].stack
+        )
+        return super().matches(site) or "deepcopy" in site.cause.gb_type or is_inside
+
+    def message(self, site: BreakSite) -> str:
+        """Always the same."""
+        return "`copy.deepcopy` copies a tensor in Python"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Clone, or copy outside."""
+        if not site.is_own_code:
+            return ()
+        return (
+            Fix(title="Clone the tensors that are needed: `x.detach().clone()`", kind="code", source=_GUIDE),
+            Fix(title="Copy once, outside the compiled function", kind="code", source=_GUIDE),
+        )

@@ -1,0 +1,96 @@
+"""GD112: a backward pass or an optimizer inside the compiled region."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import called_name, in_context, setting
+
+_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+_OPTIMIZER = "/torch/optim/"
+
+
+class BackwardOrOptimizer(BreakRule):
+    """`backward()`, `torch.autograd.grad` or an optimizer's method inside the compiled region.
+
+    ## What it finds
+    A call of `loss.backward()`, `torch.autograd.grad`, `optimizer.step()` or `optimizer.zero_grad()` in code that
+    torch.compile traces.
+
+    ## Why it costs
+    Dynamo ends the graph at each of them: the training step falls into several graphs. The backward pass of the forward
+    graphs is compiled anyway, by AOTAutograd.
+
+    ## Example
+    ```python
+    import torch
+
+    weight = torch.nn.Parameter(torch.ones(8))
+
+    def forward(x):
+        loss = (x * weight).sum()
+        loss.backward()
+        return loss.detach()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    weight = torch.nn.Parameter(torch.ones(8))
+
+    def forward(x):
+        return (x * weight).sum().detach()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    Compile the forward and loss; call `backward()` on the result outside; compile the optimizer step by itself,
+    `torch.compile(optimizer.step)`.
+
+    ## Fix safety
+    Unsafe: the calls move to the caller, which must make them in the same order.
+
+    ## Source
+    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0123; `torch/optim/optimizer.py`, 2.13.
+    """
+
+    code: ClassVar = "GD112"
+    name: ClassVar = "backward-or-optimizer"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0123", "GB9186"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or because the break lies in an optimizer that the line calls."""
+        is_optimizer = (in_context(site, r"qualname: (Optimizer)\.") is not None) or any(
+            entry.origin == "torch" and _OPTIMIZER in entry.file.replace("\\", "/") for entry in site.records[0].stack
+        )
+        return super().matches(site) or is_optimizer
+
+    def message(self, site: BreakSite) -> str:
+        """Which call."""
+        name = called_name(site)
+        what = f"`{name}`" if name else f"`{site.text}`"
+        return f"{what} belongs to the training step around the compiled function"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Outside; for the backward pass the setting too."""
+        outside = Fix(
+            title="Compile the forward and the loss only; call this outside",
+            kind="code",
+            source=_GUIDE,
+        )
+        if super().matches(site):
+            return (outside, setting("trace_autograd_ops", "Let torch trace the backward pass", source="torch's hint"))
+        compiled_step = Fix(
+            title="Compile the optimizer step by itself",
+            kind="code",
+            snippet="step = torch.compile(optimizer.step)",
+            source="PyTorch tutorial: compiling the optimizer",
+        )
+        return (outside, compiled_step)

@@ -1,0 +1,80 @@
+"""GD113: an exception that leaves the compiled function."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import in_context, shortened
+
+
+class RaisedException(BreakRule):
+    """An exception raised while tracing that no handler in the compiled function catches.
+
+    ## What it finds
+    A `raise`, or an operation that raises, in code that torch.compile traces, without a handler inside the function.
+
+    ## Why it costs
+    Dynamo skips the whole function so that Python can raise the exception itself. If the same call works in eager mode,
+    Dynamo took a Python operation for one that raises (it knows no `id()` arithmetic, for instance), and the function
+    runs eagerly for good.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y * len(f"{y.sum():.3f}")
+
+    def inputs():
+        return (torch.zeros(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y * 5
+
+    def inputs():
+        return (torch.zeros(4, 8, requires_grad=True),)
+    ```
+    Check arguments before the compiled function, or in the graph with `torch._check`.
+
+    ## Fix safety
+    Unsafe: the exception is raised at another place, or as another type.
+
+    ## Source
+    torch's own hints for GB0088; `torch/_dynamo/exc.py`, 2.13 (`ObservedException`).
+    """
+
+    code: ClassVar = "GD113"
+    name: ClassVar = "raised-exception"
+    severity: ClassVar = "error"
+    torch_ids: ClassVar = frozenset({"GB0088"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or site.cause.gb_type == "Observed exception"
+
+    def message(self, site: BreakSite) -> str:
+        """Which exception."""
+        raised = in_context(site, r"raised exception (.+)")
+        what = f"`{shortened(raised)}`" if raised else "an exception"
+        return f"while tracing, `{shortened(site.expression)}` raises {what}"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Check earlier."""
+        if not site.is_own_code:
+            return ()
+        return (
+            Fix(
+                title="Check it before the compiled function, or in the graph with `torch._check`",
+                kind="code",
+                source="PyTorch user guide: torch.compile, common graph breaks",
+            ),
+        )

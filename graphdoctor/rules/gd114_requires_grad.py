@@ -1,0 +1,72 @@
+"""GD114: requires_grad changed inside the compiled region."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import shortened
+
+
+class RequiresGradChange(BreakRule):
+    """`requires_grad` of a tensor set inside the compiled region.
+
+    ## What it finds
+    `x.requires_grad = …`, or `x.requires_grad_()` on a tensor that the function returns.
+
+    ## Why it costs
+    Setting it can make a new leaf in the middle of the graph, which AOTAutograd cannot handle: Dynamo ends the graph
+    there.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        x.requires_grad = True
+        return y.cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y.cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    Set it before the compiled function is called.
+
+    ## Fix safety
+    Unsafe: operations between the new place and the old one are recorded for the backward pass too.
+
+    ## Source
+    torch's own hints for GB0206 and GB8985.
+    """
+
+    code: ClassVar = "GD114"
+    name: ClassVar = "requires-grad-change"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0206", "GB8985"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or "requires_grad" in site.cause.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        """What is set."""
+        return f"`{shortened(site.text)}` changes whether a tensor requires a gradient"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Outside."""
+        if not site.is_own_code:
+            return ()
+        return (Fix(title="Set it before calling the compiled function", kind="call", source="torch's hint"),)

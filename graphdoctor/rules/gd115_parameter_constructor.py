@@ -1,0 +1,69 @@
+"""GD115: a parameter made inside the compiled region."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+
+
+class ParameterConstructor(BreakRule):
+    """`torch.nn.Parameter(...)` inside the compiled region.
+
+    ## What it finds
+    A parameter that is constructed in code that torch.compile traces.
+
+    ## Why it costs
+    A new parameter is a new leaf of autograd in the middle of the graph: Dynamo ends the graph there.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        scale = torch.nn.Parameter(torch.ones(8))
+        return x.sin() * scale
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    scale = torch.nn.Parameter(torch.ones(8))
+
+    def forward(x):
+        return x.sin() * scale
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Fix safety
+    Unsafe: a parameter made once keeps its value and its gradient from call to call.
+
+    ## Source
+    torch's own hints for GB0264.
+    """
+
+    code: ClassVar = "GD115"
+    name: ClassVar = "parameter-constructor"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0264"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or "torch.nn.Parameter()` constructor" in site.cause.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        """Always the same."""
+        return "a parameter is constructed inside the compiled function"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Once, outside."""
+        if not site.is_own_code:
+            return ()
+        return (Fix(title="Construct it once, outside the compiled function", kind="code", source="torch's hint"),)

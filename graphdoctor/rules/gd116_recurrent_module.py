@@ -1,0 +1,74 @@
+"""GD116: a recurrent module."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import in_context, setting
+
+
+class RecurrentModule(BreakRule):
+    """A call of `torch.nn.RNN`, `GRU` or `LSTM`.
+
+    ## What it finds
+    A recurrent module called in code that torch.compile traces.
+
+    ## Why it costs
+    Dynamo does not trace them by default: it ends the graph, runs the module eagerly, and starts another graph.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    rnn = torch.nn.GRU(8, 8, batch_first=True)
+
+    def forward(x):
+        return rnn(x.sin())[0].cos()
+
+    def inputs():
+        return (torch.randn(2, 4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    rnn = torch.nn.GRU(8, 8, batch_first=True)
+
+    CONFIG = {"torch._dynamo.config.allow_rnn": True}
+
+    def forward(x):
+        return rnn(x.sin())[0].cos()
+
+    def inputs():
+        return (torch.randn(2, 4, 8),)
+    ```
+
+    ## Fix safety
+    Unsafe: torch calls the support experimental, and it compiles for each sequence length.
+
+    ## Source
+    torch's own hints for GB0014; `torch/_dynamo/config.py`, 2.13 (`allow_rnn`).
+    """
+
+    code: ClassVar = "GD116"
+    name: ClassVar = "recurrent-module"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0014"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or "RNN, GRU, or LSTM" in site.cause.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        """Which module."""
+        module = in_context(site, r"^(\w+)\(") or "a recurrent module"
+        return f"`{module}` is not traced by default"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """The setting."""
+        return (setting("allow_rnn", "Let torch trace recurrent modules", source="torch's hint for GB0014"),)

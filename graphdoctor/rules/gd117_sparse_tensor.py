@@ -1,0 +1,68 @@
+"""GD117: a sparse tensor."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import shortened
+
+
+class SparseTensor(BreakRule):
+    """A sparse tensor made or taken in inside the compiled region.
+
+    ## What it finds
+    A tensor with a sparse layout in code that torch.compile traces.
+
+    ## Why it costs
+    Dynamo has no fake form of it: it ends the graph, and a function that takes one in is skipped.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y.to_sparse().to_dense() * 2
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y * 2
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    Keep sparse work outside the compiled function and hand its dense result in.
+
+    ## Fix safety
+    Unsafe: dense tensors take more memory.
+
+    ## Source
+    torch's own hints for GB0015 and GB0277.
+    """
+
+    code: ClassVar = "GD117"
+    name: ClassVar = "sparse-tensor"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0015", "GB0277"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or "sparse Tensor" in site.cause.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        """Where it comes from."""
+        return f"`{shortened(site.expression)}` brings in a sparse tensor"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Outside."""
+        return (Fix(title="Keep sparse tensors outside the compiled function", kind="call", source="torch's hint"),)

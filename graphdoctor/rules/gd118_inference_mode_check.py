@@ -1,0 +1,76 @@
+"""GD118: a check for inference mode."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import shortened
+
+
+class InferenceModeCheck(BreakRule):
+    """`tensor.is_inference()` inside the compiled region.
+
+    ## What it finds
+    A check whether a tensor was made under `torch.inference_mode()`, in code that torch.compile traces.
+
+    ## Why it costs
+    Dynamo ends the graph there; torch calls the break fundamental.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        if y.is_inference():
+            y = y.clone()
+        return y.cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y.cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    Call the function under `torch.no_grad()` in place of `torch.inference_mode()`, and leave the check out.
+
+    ## Fix safety
+    Unsafe: under `inference_mode` tensors differ in more than gradients.
+
+    ## Source
+    torch's own hints for GB0045.
+    """
+
+    code: ClassVar = "GD118"
+    name: ClassVar = "inference-mode-check"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0045"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or "is_inference()" in site.cause.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        """What is asked."""
+        return f"`{shortened(site.expression)}` asks for inference mode, which torch cannot trace"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Another mode."""
+        return (
+            Fix(
+                title="Use `torch.no_grad()` around the call in place of `inference_mode`, without the check",
+                kind="call",
+                source="torch's hint for GB0045",
+            ),
+        )

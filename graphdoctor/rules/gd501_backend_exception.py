@@ -1,0 +1,123 @@
+"""GD501: the backend raised."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recording import Compile, Graph, StackEntry
+from graphdoctor.rules.base import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.gd200_recompile import frame_entry
+
+_FAILED = "BackendCompilerFailed"
+
+
+class BackendException(BreakRule, RecordingRule):
+    """A backend that raised an exception on a graph.
+
+    ## What it finds
+    A graph that Dynamo captured and the backend could not compile. Most exceptions end the call; a few kinds make torch
+    skip the function instead.
+
+    ## Why it costs
+    Nothing of the graph is compiled: the call fails, or the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def refuse(graph, example_inputs):
+        raise torch._subclasses.fake_tensor.DataDependentOutputException(torch.ops.aten.item.default)
+
+    @torch.compile(backend=refuse)
+    def inner(x):
+        return x.sin()
+
+    def forward(x):
+        return inner(x).cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin().cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    Find the stage that fails: `--backend eager` (Dynamo alone), then `aot_eager` (and AOTAutograd), then `inductor`.
+    The first that raises is to blame; report it there with the graph.
+
+    ## Fix safety
+    There is none to apply.
+
+    ## Source
+    `torch/_dynamo/output_graph.py`, 2.13 (`call_user_compiler`); PyTorch troubleshooting guide.
+    """
+
+    code: ClassVar = "GD501"
+    name: ClassVar = "backend-exception"
+    severity: ClassVar = "error"
+    torch_ids: ClassVar = frozenset({"GB0219"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or site.cause.gb_type == "Backend compiler exception"
+
+    def message(self, site: BreakSite) -> str:
+        """What it said."""
+        said = (site.cause.explanation or "").splitlines()
+        return f"the backend could not compile the graph: {said[0] if said else 'it raised'}"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:  # noqa: ARG002 - the same for every site
+        """Bisect."""
+        return _FIXES
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for each compile that a backend's exception ended."""
+        errors = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
+        return tuple(
+            _match(compile_, errors.get(compile_.compile_id), view)
+            for compile_ in view.recording.compiles
+            if compile_.failure is not None and compile_.failure.type == _FAILED
+        )
+
+
+_FIXES = (
+    Fix(
+        title="Find the stage that fails: run again with --backend eager, then aot_eager, then inductor",
+        kind="call",
+        is_safe=True,
+        source="PyTorch troubleshooting guide",
+    ),
+)
+
+
+def _match(compile_: Compile, graph: Graph | None, view: RecordingView) -> RuleMatch:
+    said = (
+        graph.backend_error if graph and graph.backend_error else compile_.failure.message if compile_.failure else ""
+    )
+    backend = f"`{graph.backend}` " if graph and graph.backend else ""
+    first = next((line for line in said.splitlines() if line.strip()), "")
+    return RuleMatch(
+        entry=_entry(compile_, view),
+        message=f"the backend {backend}raised on graph {compile_.compile_id}: {first}",
+        count=1,
+        compile_ids=(compile_.compile_id,),
+        torch_reason=compile_.failure.message if compile_.failure else None,
+        user_stack=compile_.stack,
+        fixes=_FIXES,
+    )
+
+
+def _entry(compile_: Compile, view: RecordingView) -> StackEntry:
+    """The definition of the frame whose graph failed."""
+    for frame in view.recording.frames:
+        if frame.frame_id == compile_.frame_id:
+            return frame_entry(frame)
+    return compile_.stack[-1]

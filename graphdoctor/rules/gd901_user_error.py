@@ -1,0 +1,103 @@
+"""GD901: the program's own error."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recording import Call, CallError, Compile, StackEntry
+from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
+
+_TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
+
+
+class UserError(RecordingRule):
+    """A call that the program's own error ended.
+
+    ## What it finds
+    A call that raised an exception which is not torch.compile's. torch raises `TorchRuntimeError` while tracing where
+    eager mode raises the operation's own type.
+
+    ## Why it costs
+    It is no matter of torch.compile: the calls behind it were not made, so the report is partial.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.reshape(7, 7)
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return x.reshape(8, 4)
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Fix safety
+    There is none to apply: fix the program, then explain it again.
+
+    ## Source
+    `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`); the same call is made once more without torch.compile to say
+    whether it fails there too.
+    """
+
+    code: ClassVar = "GD901"
+    name: ClassVar = "user-error"
+    severity: ClassVar = "error"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for the call that failed."""
+        return tuple(
+            _match(call, call.error, view)
+            for call in view.recording.calls
+            if call.error is not None and not call.error.from_compiler
+        )
+
+
+def _match(call: Call, error: CallError, view: RecordingView) -> RuleMatch:
+    failed = next((item for item in reversed(view.recording.compiles) if item.outcome == "failed"), None)
+    entry = _entry(failed, error)
+    first = next((line for line in error.message.splitlines() if line.strip()), "")
+    kind = error.type.rpartition(".")[2]
+    return RuleMatch(
+        entry=entry,
+        message=f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
+        count=1,
+        compile_ids=(failed.compile_id,) if failed else (),
+        torch_reason=error.message,
+        user_stack=failed.failure.stack if failed and failed.failure else (),
+        fixes=(Fix(title="Fix the program, then explain it again", kind="code", source="torch/_dynamo/exc.py, 2.13"),),
+    )
+
+
+def _in_eager(error: CallError) -> str:
+    if error.eager is None:
+        return ""
+    if error.eager == "ok":
+        return "; without torch.compile the call works"
+    return f"; without torch.compile it raises {error.eager} too"
+
+
+def _entry(failed: Compile | None, error: CallError) -> StackEntry:
+    """The innermost line of the code being traced, else of the program's traceback."""
+    if failed is not None and failed.failure is not None:
+        for entry in reversed(failed.failure.stack):
+            if entry.origin in ("user", "third_party"):
+                return entry
+    lines = _TRACE_LINE.findall(error.traceback)
+    own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
+    if not own:
+        return StackEntry(file="<unknown>", line=0, function="<unknown>", origin="user")
+    file, number, function, text = own[-1]
+    return StackEntry(file=file, line=int(number), function=function, text=text.strip() or None, origin="user")
