@@ -61,7 +61,7 @@ class GraphBreak(BreakRule):
     name: ClassVar = "graph-break"
     severity: ClassVar = "warning"
 
-    def matches(self, site: BreakSite) -> bool:  # noqa: ARG002 - the catch-all
+    def matches(self, site: BreakSite) -> bool:
         """Always."""
         return True
 

@@ -74,7 +74,7 @@ class BackendException(BreakRule, RecordingRule):
         said = (site.cause.explanation or "").splitlines()
         return f"the backend could not compile the graph: {said[0] if said else 'it raised'}"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:  # noqa: ARG002 - the same for every site
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Bisect."""
         return _FIXES
 
