@@ -83,10 +83,10 @@ class TraceListener(logging.Handler):
     It must come after torch's own handler, so that our record follows the one it belongs to.
 
     Args:
-        on_compile: Called with the compile id, such as ``0/1``, when a compile begins.
+        on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
     """
 
-    def __init__(self, on_compile: Callable[[str], None]) -> None:
+    def __init__(self, on_compile: Callable[[str | None], None]) -> None:
         super().__init__(logging.DEBUG)
         self._on_compile = on_compile
         self._strings: dict[int, str] = {}
@@ -111,6 +111,8 @@ class TraceListener(logging.Handler):
         artifact = metadata.get("artifact")
         if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:
             self._write_stack(artifact["name"])
+        elif "compilation_metrics" in metadata:
+            self._on_compile(None)
         elif "dynamo_start" in metadata:
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
             torch_api.write_artifact("graphdoctor_caller", stack_entries(torch_api.stack_above_compile()))

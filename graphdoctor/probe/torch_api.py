@@ -7,7 +7,6 @@ gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import sys
 import traceback
@@ -17,6 +16,8 @@ from types import FrameType
 from typing import Any
 
 import torch
+
+from .events import json_text
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
@@ -83,7 +84,7 @@ def write_artifact(name: str, payload: object) -> None:
     torch._logging.trace_structured(  # type: ignore[attr-defined]
         "artifact",
         metadata_fn=lambda: {"name": name, "encoding": "json"},
-        payload_fn=lambda: json.dumps(payload, default=str),
+        payload_fn=lambda: json_text(payload),
         expect_trace_id=False,
     )
 
@@ -197,12 +198,38 @@ def set_config(dotted: str, value: object) -> object:
     return before
 
 
-def config_names(module_name: str) -> list[str]:
-    """The settings of a config module, for suggesting the nearest name."""
+def config_type(dotted: str) -> type | None:
+    """The plain type that a torch config value is declared with; None when it is a union or not declared.
+
+    ``get_type``: ``torch/utils/_config_module.py``, 2.13.
+    """
+    module_name, _, name = dotted.rpartition(".")
     try:
-        return [name for name in dir(importlib.import_module(module_name)) if not name.startswith("_")]
-    except ImportError:
-        return []
+        declared = importlib.import_module(module_name).get_type(name)
+    except (AttributeError, KeyError):
+        return None
+    return declared if declared in (bool, int, float, str) else None
+
+
+def config_names() -> list[str]:
+    """Every setting of the config modules that are loaded, by dotted name."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("torch.") and name.endswith(".config")]
+    return [f"{module.__name__}.{name}" for module in modules for name in getattr(module, "_config", ())]
+
+
+def mode_names() -> list[str]:
+    """The modes that ``torch.compile`` takes."""
+    return list(torch._inductor.list_mode_options())
+
+
+def option_names() -> list[str]:
+    """The options that ``torch.compile(backend="inductor", options=…)`` takes."""
+    return list(torch._inductor.list_options())
+
+
+def is_compile_disabled() -> bool:
+    """``TORCH_COMPILE_DISABLE`` or ``TORCHDYNAMO_DISABLE`` is set: ``torch.compile`` does nothing."""
+    return bool(torch._dynamo.config.disable)
 
 
 def original_callable(function: Any) -> Any:  # noqa: ANN401

@@ -33,6 +33,7 @@ class BackendException(BreakRule, RecordingRule):
     def inner(x):
         return x.sin()
 
+    @torch.compiler.disable(recursive=False)
     def forward(x):
         return inner(x).cos()
 

@@ -1,0 +1,52 @@
+"""Every rule documents itself in the same sections, with code that parses."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from graphdoctor.rules.base import DOC_SECTIONS, BreakRule, Rule
+from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, RECORDING_RULES
+
+RULES = list(ALL_RULES.values())
+
+
+def first_block(rule: Rule, section: str) -> str:
+    """The first Python block of a section."""
+    match = re.search(r"```python\n(.*?)```", rule.sections()[section], re.DOTALL)
+    assert match is not None, f"{rule.code}: no code under {section}"
+    return match[1]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_documentation_has_every_section_in_order(rule: Rule) -> None:
+    assert tuple(rule.sections()) == DOC_SECTIONS
+    assert all(rule.sections().values())
+    assert rule.title().endswith(".")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("section", ["Example", "Use instead"])
+def test_code_defines_forward_and_inputs(rule: Rule, section: str) -> None:
+    names = {node.name for node in ast.parse(first_block(rule, section)).body if isinstance(node, ast.FunctionDef)}
+    assert {"forward", "inputs"} <= names
+
+
+def test_codes_and_names_are_unique_and_well_formed() -> None:
+    rules = {id(rule): rule for rule in (*BREAK_RULES, *RECORDING_RULES)}.values()
+    assert len({rule.code for rule in rules}) == len(rules) == len(ALL_RULES)
+    assert len({rule.name for rule in rules}) == len(rules)
+    assert all(re.fullmatch(r"GD[1-9]\d\d", rule.code) for rule in rules)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name) for rule in rules)
+
+
+def test_no_registry_id_belongs_to_two_rules() -> None:
+    claimed = [torch_id for rule in BREAK_RULES for torch_id in rule.torch_ids]
+    assert len(claimed) == len(set(claimed))
+
+
+def test_the_catch_all_comes_last() -> None:
+    last: BreakRule = BREAK_RULES[-1]
+    assert last.code == "GD100"

@@ -1,0 +1,19 @@
+"""A backend that raises."""
+
+import torch
+
+
+@torch._dynamo.register_backend
+def raising(gm, example_inputs):
+    raise RuntimeError("no such instruction")
+
+
+def build():
+    def region(x):
+        return x.sin() + 1
+
+    return region
+
+
+def example_inputs():
+    return [(torch.ones(4),)]

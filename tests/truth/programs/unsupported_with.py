@@ -1,0 +1,19 @@
+"""A context manager that torch does not know at all."""
+
+import decimal
+
+import torch
+
+
+def build():
+    def under_with(x):
+        y = x.sin()
+        with decimal.localcontext():  # breaks here
+            y = y + 1
+        return y.cos()
+
+    return under_with
+
+
+def example_inputs():
+    return [(torch.ones(4),)]

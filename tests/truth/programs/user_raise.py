@@ -1,0 +1,17 @@
+"""A ``raise`` that the second call reaches."""
+
+import torch
+
+
+def build():
+    def positive(x, limit):
+        y = x.sin()
+        if limit < 0:
+            raise ValueError("limit below zero")  # breaks here
+        return y * limit
+
+    return positive
+
+
+def example_inputs():
+    return [(torch.ones(4), 1), (torch.ones(4), -1)]
