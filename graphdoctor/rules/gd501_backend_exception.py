@@ -26,16 +26,10 @@ class BackendException(BreakRule, RecordingRule):
     ```python
     import torch
 
-    def refuse(graph, example_inputs):
-        raise torch._subclasses.fake_tensor.DataDependentOutputException(torch.ops.aten.item.default)
+    ARGUMENTS = ["--backend", "relu_compile_error_TESTING_ONLY"]
 
-    @torch.compile(backend=refuse)
-    def inner(x):
-        return x.sin()
-
-    @torch.compiler.disable(recursive=False)
     def forward(x):
-        return inner(x).cos()
+        return x.sin().relu()
 
     def inputs():
         return (torch.randn(4, 8),)
@@ -45,8 +39,10 @@ class BackendException(BreakRule, RecordingRule):
     ```python
     import torch
 
+    ARGUMENTS = ["--backend", "eager"]
+
     def forward(x):
-        return x.sin().cos()
+        return x.sin().relu()
 
     def inputs():
         return (torch.randn(4, 8),)

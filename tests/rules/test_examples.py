@@ -18,7 +18,7 @@ from tests.rules.test_documentation import first_block
 # GD201's example would need a call a version; its own sample model holds it to the truth.
 # GD901's replacement is another program: there is no result to compare.
 RULES = [rule for rule in ALL_RULES.values() if rule.code != "GD201"]
-NO_COMMON_RESULT = {"GD103", "GD113", "GD114", "GD200", "GD501", "GD901"}
+NO_COMMON_RESULT = {"GD103", "GD113", "GD114", "GD200", "GD901"}
 """Rules whose two snippets differ in results by their own words, or raise: the section Fix safety says how."""
 
 _TARGET = """
@@ -38,6 +38,8 @@ def explain(code: str, folder: Path, *extra: str) -> dict[str, Any]:
         for name, value in re.findall(r'"(torch\.[\w.]+)": (\w+)', code)
         for part in ("--config", f"{name}={value}")
     ]
+    arguments = re.search(r"^ARGUMENTS = (\[.*\])$", code, re.MULTILINE)
+    config += json.loads(arguments[1]) if arguments else []
     command = [sys.executable, "-m", "graphdoctor", "explain", "snippet.py", "--format", "json", *config, *extra]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout, done.stderr
