@@ -177,6 +177,8 @@ class FailedCompile(Fact):
     """Exception type, such as ``Unsupported`` or ``BackendCompilerFailed``."""
     message: str
     """torch's words without Python's traceback, cut at 20,000 characters."""
+    chain: tuple[BreakReason, ...] = ()
+    """The same as torch's chained messages, the cause first."""
     stack: tuple[StackEntry, ...] = ()
     """The user's code being traced, outermost first."""
 
@@ -233,6 +235,8 @@ class Frame(Fact):
     """Where the function is defined."""
     line: int
     """1-based first line of the function."""
+    text: str | None = None
+    """That line without indentation, where the source could be read."""
     origin: Origin
     """Who owns the file."""
     package: str | None = None

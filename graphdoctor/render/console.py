@@ -188,13 +188,13 @@ def _card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Renderabl
         yield heading.append_text(_clean(finding.message, "bold"))
     yield from _source(first.location)
     rows: list[tuple[str, Text]] = []
-    if first.torch_reason:
+    if first.torch_reason and (is_verbose or first.reasons):
         words = first.torch_reason if is_verbose else _first_sentence(first.torch_reason)
         label = first.torch_id or "torch"
         rows.append((label, _clean(words)))
     hints = first.hints if is_verbose else first.hints[:1] if not any(f.fixes for f in cluster) else ()
     rows += [("hint", _clean(hint)) for hint in hints]
-    rows.append(("caused", _caused(first)))
+    rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
     path = _call_path(first)
     if path is not None:
         rows.append(("path", path))
@@ -240,7 +240,7 @@ def _first_sentence(text: str) -> str:
 
 def _caused(finding: Finding) -> Text:
     effects = finding.effects
-    parts = [f"fired {_times(finding.count)}"]
+    parts = [f"fired {_times(finding.count)}"] if finding.break_effects else []
     if "raised" in finding.break_effects:
         parts.append("raised: fullgraph allows no break")
     parts += [f"`{name}` skipped: it runs eagerly as a whole" for name in effects.skipped_frames]
@@ -254,7 +254,7 @@ def _caused(finding: Finding) -> Text:
         shown = finding.compile_ids[:_MAX_COMPILE_IDS]
         more = len(finding.compile_ids) - len(shown)
         ids = " ".join(shown) + (f" and {more} more" if more else "")
-        text.append(f"  [{ids}]", "dim")
+        text.append(f"  [{ids}]" if parts else ids, "dim")
     return text
 
 

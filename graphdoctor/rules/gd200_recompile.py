@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar
 
-from graphdoctor.model.diagnosis import Effects, Fix
+from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.recording import Compile, Frame, StackEntry
 from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.sites import frame_name
+from graphdoctor.rules.wording import setting
 
 _SIZE = re.compile(r"tensor '(.+?)' size mismatch at index (\d+)\. expected (\d+), actual (\d+)")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _GUIDE = "PyTorch user guide: torch.compile, recompilation"
+_MAX_SHOWN = 3
 
 
 class Recompile(RecordingRule):
@@ -73,21 +77,81 @@ class Recompile(RecordingRule):
         return tuple(matches)
 
 
+@dataclass
+class _Change:
+    """Reasons of one kind: the same guard, whatever the values."""
+
+    text: str
+    count: int
+    fix: Fix
+
+
 def _match(frame: Frame, again: list[Compile]) -> RuleMatch:
-    reasons = list(dict.fromkeys(_plain(reason) for compile_ in again for reason in compile_.recompile_reasons[:1]))
-    first = again[0].recompile_reasons[0] if again[0].recompile_reasons else None
+    changes = _changes(again, frame)
     times = "once more" if len(again) == 1 else f"{len(again)} times more"
-    what = f": {_changed(reasons[0], frame)}" if reasons else ""
-    more = f" (and {len(reasons) - 1} other reasons)" if len(reasons) > 1 else ""
+    if len(changes) == 1:
+        what = f": {changes[0].text}"
+    else:
+        shown = [f"{change.text} ({change.count} of {len(again)})" for change in changes[:_MAX_SHOWN]]
+        more = [f"{len(changes) - _MAX_SHOWN} other kinds"] if len(changes) > _MAX_SHOWN else []
+        what = ": " + ", ".join([*shown, *more]) if changes else ""
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` was compiled {times}{what}{more}",
+        message=f"`{described(frame)}` was compiled {times}{what}",
         count=len(again),
         compile_ids=tuple(compile_.compile_id for compile_ in again),
-        torch_reason=first,
-        effects=Effects(),
+        torch_reason="\n".join(compile_.recompile_reasons[0] for compile_ in again if compile_.recompile_reasons)
+        or None,
         user_stack=again[0].stack,
-        fixes=_fixes(reasons),
+        fixes=tuple(dict.fromkeys(change.fix for change in changes)),
+    )
+
+
+def _changes(again: list[Compile], frame: Frame) -> list[_Change]:
+    """The kinds of reasons, the most frequent first; of each compile the reason of the newest cache entry."""
+    kinds: dict[str, _Change] = {}
+    for compile_ in again:
+        if not compile_.recompile_reasons:
+            continue
+        guard = _guard(compile_.recompile_reasons[0])
+        kind = _NUMBER.sub("…", guard)
+        if kind in kinds:
+            kinds[kind].count += 1
+        else:
+            kinds[kind] = _Change(_in_words(guard, frame), 1, _fix(compile_.recompile_reasons[0]))
+    return sorted(kinds.values(), key=lambda change: -change.count)
+
+
+def _guard(reason: str) -> str:
+    """The failed guard without the cache entry's id before it and torch's comment behind it."""
+    return re.split(r"\s{2,}#|\n", re.sub(r"^\d+/\d+: ", "", reason), maxsplit=1)[0].strip()
+
+
+def _in_words(guard: str, frame: Frame) -> str:
+    size = _SIZE.search(guard)
+    if size:
+        name = expression(size[1] if size[1].startswith("L[") else f"L['{size[1]}']", frame.resumes_at)
+        return f"`{name}.shape[{size[2]}]` changed from {size[3]} to {size[4]}"
+    return f"`{expression(guard, frame.resumes_at)}` no longer held"
+
+
+def _fix(reason: str) -> Fix:
+    size = _SIZE.search(reason)
+    if size:
+        return Fix(
+            title="Make the dim dynamic before the first call, or compile with dynamic=True",
+            kind="call",
+            snippet=f"torch._dynamo.mark_dynamic({size[1]}, {size[2]})",
+            source=_GUIDE,
+        )
+    if "allow_unspec_int_on_nn_module" in reason:
+        return setting(
+            "allow_unspec_int_on_nn_module", "Let torch make the module's int dynamic", source="torch's hint"
+        )
+    return Fix(
+        title="Keep the value the same from call to call, or pass it as a tensor",
+        kind="call",
+        source=_GUIDE,
     )
 
 
@@ -98,6 +162,7 @@ def frame_entry(frame: Frame) -> StackEntry:
         line=frame.line,
         function=frame.function,
         qualname=frame.qualname,
+        text=frame.text,
         origin=frame.origin,
         package=frame.package,
     )
@@ -107,47 +172,3 @@ def described(frame: Frame) -> str:
     """The frame as people call it, with the line that a resume function goes on after."""
     place = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
     return f"{frame_name(frame)}{place}"
-
-
-def _plain(reason: str) -> str:
-    """Torch's reason without the cache entry's id before it."""
-    return re.sub(r"^\d+/\d+: ", "", reason)
-
-
-def _changed(reason: str, frame: Frame) -> str:
-    """A size mismatch in words; another reason with its sources in the user's words."""
-    size = _SIZE.search(reason)
-    if size:
-        name = expression(size[1] if size[1].startswith("L[") else f"L['{size[1]}']", frame.resumes_at)
-        return f"`{name}.shape[{size[2]}]` changed from {size[3]} to {size[4]}"
-    return expression(reason, frame.resumes_at)
-
-
-def _fixes(reasons: list[str]) -> tuple[Fix, ...]:
-    if reasons and _SIZE.search(reasons[0]):
-        return (
-            Fix(
-                title="Compile with dynamic shapes",
-                kind="call",
-                snippet="torch.compile(…, dynamic=True)",
-                source=_GUIDE,
-            ),
-            Fix(
-                title="Mark the dim before the first call",
-                kind="call",
-                snippet=f"torch._dynamo.mark_dynamic(x, {_size_index(reasons[0])})",
-                source=_GUIDE,
-            ),
-        )
-    return (
-        Fix(
-            title="Pass the value that changes as a tensor, or keep it the same from call to call",
-            kind="call",
-            source=_GUIDE,
-        ),
-    )
-
-
-def _size_index(reason: str) -> str:
-    match = _SIZE.search(reason)
-    return match[2] if match else "0"

@@ -77,7 +77,7 @@ def _match(frame: Frame, limit: Compile, compiles: tuple[Compile, ...]) -> RuleM
         message=f"`{described(frame)}` runs eagerly{since}: compiled {len(versions)} times, it hit torch's limit",
         count=1,
         compile_ids=(limit.compile_id,),
-        torch_reason=limit.failure.message if limit.failure else None,
+        reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
         fixes=(
             Fix(title="Make the value that changes dynamic: see GD200 for this function", kind="call", source=_GUIDE),

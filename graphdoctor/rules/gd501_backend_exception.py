@@ -29,7 +29,7 @@ class BackendException(BreakRule, RecordingRule):
     ARGUMENTS = ["--backend", "relu_compile_error_TESTING_ONLY"]
 
     def forward(x):
-        return x.sin().relu()
+        return torch.relu(x.sin())
 
     def inputs():
         return (torch.randn(4, 8),)
@@ -42,7 +42,7 @@ class BackendException(BreakRule, RecordingRule):
     ARGUMENTS = ["--backend", "eager"]
 
     def forward(x):
-        return x.sin().relu()
+        return torch.relu(x.sin())
 
     def inputs():
         return (torch.randn(4, 8),)

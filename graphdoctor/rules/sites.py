@@ -62,6 +62,7 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
         line=frame.line,
         function=frame.function,
         qualname=frame.qualname,
+        text=frame.text,
         origin=frame.origin,
         package=frame.package,
     )

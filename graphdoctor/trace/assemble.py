@@ -358,6 +358,7 @@ class Assembler:
         return FailedCompile(
             type=metrics.get("fail_type") or compile_.error_type or "unknown",
             message=str(message)[:_MAX_MESSAGE],
+            chain=parse_chain(str(message)),
             stack=stack,
         )
 
@@ -400,12 +401,20 @@ class Assembler:
                 qualname=context.qualname if context else None,
                 file=file,
                 line=(context.function_line or line) if context else line,
+                text=self._definition(file, line, context),
                 origin=origin,
                 package=package,
                 resumes_at=int(resume[2]) if resume else None,
                 code_name=code_name,
             )
         return list(frames.values())
+
+    def _definition(self, file: str, line: int, context: SourceContext | None) -> str | None:
+        """The first line of a frame's function; a resume function's own line lies inside it."""
+        if context is None or context.function_line is None:
+            return None
+        at = context if context.function_line == line else self._sources.get((file, context.function_line))
+        return at.statement.splitlines()[0] if at and at.statement else None
 
     def _raised_breaks(self) -> list[_Break]:
         """Breaks that were raised (``fullgraph``): torch writes no break record for them, only the error."""
