@@ -24,6 +24,8 @@ _DTYPES = {
 
 _MAX_TEXT = 80
 _MAX_ITEMS = 8
+_MAX_BITS = 256
+"""Python refuses to print integers of more than 4300 digits."""
 
 
 def dtype_text(dtype: torch.dtype) -> str:
@@ -38,20 +40,31 @@ def tensor_text(value: torch.Tensor) -> str:
 
 
 def value_text(value: object, *, depth: int = 0) -> str:
-    """Any argument in at most a few dozen characters."""
+    """Any argument in at most a few dozen characters.
+
+    Only what Python and torch themselves define is asked for its text: a class of the program may raise or print.
+    """
     if isinstance(value, torch.Tensor):
         return tensor_text(value)
-    if value is None or isinstance(value, (bool, int, float)):
+    kind = type(value)
+    if kind is int and value.bit_length() > _MAX_BITS:  # type: ignore[attr-defined]
+        return f"<int of {value.bit_length()} bits>"  # type: ignore[attr-defined]
+    if value is None or kind in (bool, int, float):
         return repr(value)
-    if isinstance(value, str):
-        return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")
+    if kind is str:
+        return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")  # type: ignore[arg-type,index]
     if depth < 3:
-        if type(value) in (list, tuple):
+        if kind in (list, tuple):
             return _sequence_text(value, depth)  # type: ignore[arg-type]
-        if type(value) is dict:
-            shown = [f"{key!s:.40}: {value_text(item, depth=depth + 1)}" for key, item in _first(value.items())]
-            return "{" + ", ".join([*shown, *_rest(len(value))]) + "}"
-    return f"<{type(value).__qualname__}>"
+        if kind is dict:
+            items = _first(value.items())  # type: ignore[attr-defined]
+            shown = [f"{_key_text(key)}: {value_text(item, depth=depth + 1)}" for key, item in items]
+            return "{" + ", ".join([*shown, *_rest(len(value))]) + "}"  # type: ignore[arg-type]
+    return f"<{kind.__qualname__}>"
+
+
+def _key_text(key: object) -> str:
+    return key[:40] if type(key) is str else value_text(key, depth=3)
 
 
 def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
+import itertools
 import json
 import os
 import platform
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from .events import EventFile
 
 if TYPE_CHECKING:
+    from .targets import Call
     from .workload import Workload
 
 _EXIT_FINISHED = 0
@@ -45,13 +48,17 @@ def main(request_path: Path) -> int:
     """
     request = json.loads(request_path.read_text())
     events = EventFile(request_path.parent / "probe.jsonl")
+    # The parent shows it, less our own lines.
+    faulthandler.enable(file=(request_path.parent / "crash.txt").open("w"))
+    # What a script would see; its own options are none of the probe's.
+    sys.argv[:] = [request["file"] or request["module"]]
     try:
         return _run(request, events)
     except KeyboardInterrupt:
         events.write("interrupted")
         return 130
     except SystemExit as error:
-        events.write("exited", status=_exit_status(error.code), traceback=_print_user_traceback(error))
+        _report_exit(error, events)
         return _EXIT_TARGET_FAILED
     except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
         _report_failure(error, events)
@@ -68,7 +75,8 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     events.write("environment", **_environment(torch, torch_api))
     for name, purpose in torch_api.missing().items():
         events.write("gap", message=f"This torch has no {name}: {purpose} is not available.")
-    events.phase("importing the target")
+    if torch_api.is_compile_disabled():
+        events.write("gap", message="TORCH_COMPILE_DISABLE is set: torch.compile does nothing, so there are no graphs.")
     workload = Workload(request, events)
     events.write("target", **workload.description)
     is_complete = make_calls(workload, events)
@@ -76,7 +84,7 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         measure_coverage(workload, events)
     for name, count in workload.listener.failures.items():
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
-    events.write("finished")
+    events.write("finished", is_complete=is_complete)
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
 
 
@@ -86,32 +94,48 @@ def make_calls(workload: Workload, events: EventFile) -> bool:
     Returns:
         Whether every call came back.
     """
-    for index, call in enumerate(workload.calls(), start=1):
+    calls = workload.calls()
+    for index in itertools.count(1):
+        events.phase(f"making the inputs of call {index}")
+        call = next(calls, None)
+        if call is None:
+            return True
         events.phase(f"call {index}")
         workload.mark("start", index, inputs=workload.inputs_text(call))
         started = time.perf_counter()
         try:
             workload.call(call)
-        except Exception as error:  # noqa: BLE001 - the user's program may raise anything
-            duration = time.perf_counter() - started
-            workload.mark(
-                "end",
-                index,
-                outcome="error",
-                duration_s=duration,
-                error={
-                    "type": _type_name(error),
-                    "message": str(error)[:_MAX_MESSAGE],
-                    "traceback": _print_user_traceback(error),
-                    "from_compiler": workload.is_compiler_error(error),
-                    "eager": workload.eager_outcome(call),
-                },
-            )
-            workload.listener.write_sources()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            # Matched by name as below: it is ours, about how the call was asked for.
+            if type(error).__name__ == "TargetError":
+                raise
+            _end_failed_call(error, index, time.perf_counter() - started, call=call, workload=workload, events=events)
             return False
         workload.mark("end", index, outcome="ok", duration_s=time.perf_counter() - started)
         workload.listener.write_sources()
-    return True
+    raise AssertionError("counting never ends")
+
+
+def _end_failed_call(
+    error: BaseException, index: int, duration_s: float, *, call: Call, workload: Workload, events: EventFile
+) -> None:
+    """Write down how a call failed, then try the same call without torch.compile."""
+    described = {
+        "type": _type_name(error),
+        "message": _message(error),
+        "traceback": _print_user_traceback(error),
+        "from_compiler": workload.is_compiler_error(error),
+    }
+    # Before the trial: that may hang or crash.
+    workload.mark("end", index, outcome="error", duration_s=duration_s, error=described)
+    workload.listener.write_sources()
+    events.write("call_failed", index=index, **described)
+    events.phase(f"trying call {index} without torch.compile")
+    with _silence():
+        described["eager"] = workload.eager_outcome(call)
+    workload.mark("end", index, outcome="error", duration_s=duration_s, error=described)
 
 
 def measure_coverage(workload: Workload, events: EventFile) -> None:
@@ -124,7 +148,7 @@ def measure_coverage(workload: Workload, events: EventFile) -> None:
     try:
         with _silence():
             measured = workload.measure_coverage()
-    except Exception as error:  # noqa: BLE001 - coverage is an extra; its failure must not lose the report
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - coverage is an extra; its failure must not lose the report
         events.write("gap", message=f"Coverage was not measured: repeating the last call raised {_type_name(error)}.")
     else:
         if isinstance(measured, str):
@@ -137,24 +161,28 @@ def measure_coverage(workload: Workload, events: EventFile) -> None:
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Drop what this process writes to its standard streams, extensions and the profiler's own notices included."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
-    # A crash must still be able to say where it happened.
-    faulthandler.enable(file=kept[1])
+    _flush()
+    kept: dict[int, int] = {}
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):  # the program may have closed it
+            kept[descriptor] = os.dup(descriptor)
+            os.dup2(nowhere, descriptor)
     try:
         yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.dup2(kept[0], 1)
-        os.dup2(kept[1], 2)
-        faulthandler.enable()
-        for descriptor in (*kept, nowhere):
-            os.close(descriptor)
+        _flush()
+        for descriptor, copy in kept.items():
+            os.dup2(copy, descriptor)
+            os.close(copy)
+        os.close(nowhere)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # The program may have closed, replaced or removed them.
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 def _environment(torch: Any, torch_api: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -182,42 +210,63 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
-    if numpy is not None:
+    if numpy is not None and hasattr(numpy, "random"):
         numpy.random.seed(seed % 2**32)
 
 
 def _report_failure(error: BaseException, events: EventFile) -> None:
     # Matched by name: importing targets imports torch, which may be what failed.
     if type(error).__name__ == "TargetError":
-        events.write("error", type=None, message=str(error), hint=getattr(error, "hint", None), traceback=None)
+        events.write("error", type=None, message=_message(error), hint=getattr(error, "hint", None), traceback=None)
         return
     events.write(
         "error",
         type=_type_name(error),
-        message=str(error)[:_MAX_MESSAGE],
+        message=_message(error),
         hint=None,
         traceback=_print_user_traceback(error),
     )
 
 
+def _report_exit(error: SystemExit, events: EventFile) -> None:
+    """Do what Python does at ``sys.exit``: print a message that is no status; and say where it was."""
+    if error.code is not None and not isinstance(error.code, int):
+        _print_error(f"{_text(error.code)}\n")
+    report = _without_probe(traceback.TracebackException.from_exception(error))
+    place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
+    events.write("exited", status=_exit_status(error.code), place=place, traceback=_formatted(report))
+
+
 def _print_user_traceback(error: BaseException) -> str:
     """Print the program's traceback as Python would, less the probe's own lines, and return it."""
-    text = "".join(_without_probe(traceback.TracebackException.from_exception(error)).format())
-    if not isinstance(error, SystemExit):
-        print(text, end="", file=sys.stderr, flush=True)
-    return text[-_MAX_MESSAGE:]
+    text = _formatted(_without_probe(traceback.TracebackException.from_exception(error)))
+    _print_error(text)
+    return text
+
+
+def _formatted(report: traceback.TracebackException) -> str:
+    return "".join(report.format())[-_MAX_MESSAGE:]
+
+
+def _print_error(text: str) -> None:
+    """Write to standard error past ``sys.stderr``, which the program may have closed, replaced or removed."""
+    _flush()
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode("utf-8", "backslashreplace"))
 
 
 def _without_probe(report: traceback.TracebackException) -> traceback.TracebackException:
     for part in _chain(report):
-        part.stack = traceback.StackSummary.from_list(
-            [
-                entry
-                for entry in part.stack
-                if not entry.filename.startswith(_HERE) and not entry.filename.startswith("<frozen ")
-            ]
-        )
+        entries = [entry for entry in part.stack if not entry.filename.startswith(_HERE)]
+        if len(entries) < len(part.stack):
+            # Python's import machinery imports the target for us.
+            entries = list(itertools.dropwhile(lambda entry: _is_importlib(entry.filename), entries))
+        part.stack = traceback.StackSummary.from_list(entries)
     return report
+
+
+def _is_importlib(file: str) -> bool:
+    return file.startswith("<frozen importlib") or file == importlib.__file__
 
 
 def _chain(report: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
@@ -226,6 +275,18 @@ def _chain(report: traceback.TracebackException | None) -> Iterator[traceback.Tr
         if report.__cause__ is not None:
             yield from _chain(report.__cause__)
         report = report.__context__
+
+
+def _message(error: BaseException) -> str:
+    return _text(error)[:_MAX_MESSAGE]
+
+
+def _text(value: object) -> str:
+    """``str()`` of what may refuse it."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - any __str__ of the program's
+        return f"<{type(value).__qualname__} whose str() failed>"
 
 
 def _type_name(error: BaseException) -> str:

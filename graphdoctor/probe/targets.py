@@ -9,6 +9,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def import_target(file: str | None, module: str | None) -> ModuleType:
     """
     if file is None:
         sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(module or "")
+        return _import_module(module or "")
     path = Path(file).resolve()
     parts = [path.stem]
     root = path.parent
@@ -110,6 +111,24 @@ def import_target(file: str | None, module: str | None) -> ModuleType:
     sys.modules[name] = loaded
     spec.loader.exec_module(loaded)
     return loaded
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that the target imports may be missing too: that is the program's own error.
+        missing = error.name or ""
+        if missing != name and not name.startswith(f"{missing}."):
+            raise
+        parent, _, last = missing.rpartition(".")
+        folders = getattr(sys.modules[parent], "__path__", []) if parent else [str(Path.cwd())]
+        names = [found.name for found in pkgutil.iter_modules(folders)]
+        near = [f"{parent}.{found}".lstrip(".") for found in difflib.get_close_matches(last, names, n=3, cutoff=0.5)]
+        raise TargetError(
+            f"there is no module {missing}",
+            f"Did you mean {' or '.join(near)}?" if near else f"Run graphdoctor in the folder that holds {missing}.",
+        ) from None
 
 
 def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Target:
@@ -136,14 +155,14 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
         return _from_factory(module, name, value)
     if isinstance(value, type) and issubclass(value, torch.nn.Module):
         if not _can_be_called_without_arguments(value):
-            raise TargetError(
-                f"{name} cannot be made without arguments: {name}{_signature_text(value)}",
-                f"Add a function that makes one, and name that:\n    def build():\n        return {name}(...)",
-            )
+            raise _needs_arguments(name, value)
         return Target(value(), name, "module class", module, None)
     if isinstance(value, torch.nn.Module):
         return Target(_module_or_function(value), name, "module", module, None)
-    if callable(value) and not isinstance(value, type):
+    if isinstance(value, type):
+        raise TargetError(f"{name} is a class, but no torch.nn.Module", _what_is_there(module))
+    if callable(value):
+        _refuse_unfinished(name, value)
         return Target(_module_or_function(value), name, "function", module, None)
     raise TargetError(
         f"{name} is a {type(value).__name__}: neither a torch module nor a function",
@@ -171,8 +190,16 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
         return Calls(lambda: iter((call,)), f"{target.name}()")
     for name in _INPUT_FUNCTIONS:
         function = getattr(target.module, name, None)
-        if callable(function):
-            return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()")
+        if function is None:
+            continue
+        if not callable(function):
+            return Calls(partial(_calls_of, function, target, name), name)
+        if not _can_be_called_without_arguments(function):
+            raise TargetError(
+                f"{name}{_signature_text(function)} cannot be called without arguments",
+                "It takes none and returns the arguments of the calls.",
+            )
+        return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()")
     for name in _INPUT_ATTRIBUTES:
         value = getattr(target.function, name, None)
         if value is not None:
@@ -182,7 +209,8 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
         return Calls(lambda: iter((((), {}),)), "no arguments needed")
     looked = ", ".join([*(f"{name}()" for name in _INPUT_FUNCTIONS), *_INPUT_ATTRIBUTES])
     raise TargetError(
-        f"no inputs for {target.name}{_signature_text(called)}: no --input was given and there is none of {looked}",
+        f"There are no inputs for {target.name}{_signature_text(called)}: no --input was given, and there is none of "
+        f"{looked}",
         "Pass --input, such as --input 'f32[8,128]', or add two lines to the file:\n"
         "    def example_inputs():\n"
         "        return (torch.randn(8, 128),)",
@@ -200,7 +228,9 @@ def _default_name(module: ModuleType) -> str:
         return ready[0]
     if not ready and len(functions) == 1:
         return functions[0]
-    what = "more than one thing" if ready or functions else "nothing"
+    if len(classes) == 1 and not functions:
+        raise _needs_arguments(classes[0], getattr(module, classes[0]))
+    what = "more than one thing" if ready or functions or classes else "nothing"
     raise TargetError(f"{module.__name__} holds {what} that could be the target", _what_is_there(module))
 
 
@@ -237,6 +267,23 @@ def _no_such_name(module: ModuleType, name: str) -> TargetError:
     near = difflib.get_close_matches(name, [n for n in vars(module) if not n.startswith("__")], n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}?" if near else _what_is_there(module)
     return TargetError(f"{module.__name__} has no {name}", hint)
+
+
+def _needs_arguments(name: str, module_class: type) -> TargetError:
+    return TargetError(
+        f"{name} cannot be made without arguments: {name}{_signature_text(module_class)}",
+        f"Add a function that makes one:\n    def {_FACTORY}():\n        return {name}(...)",
+    )
+
+
+def _refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
+    """A call of these runs none of their lines, so there would be nothing to diagnose."""
+    kinds = {"a coroutine": inspect.iscoroutinefunction, "a generator": inspect.isgeneratorfunction}
+    for kind, is_kind in kinds.items():
+        if is_kind(function):
+            raise TargetError(
+                f"{name} is {kind} function: calling it runs nothing", "Name a function that uses its results."
+            )
 
 
 def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noqa: ANN401

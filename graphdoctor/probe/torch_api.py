@@ -68,6 +68,12 @@ def trace_logger() -> logging.Logger:
     return logging.getLogger(TRACE_LOGGER_NAME)
 
 
+def keep_trace_enabled() -> None:
+    """Undo what a program's ``logging.config.dictConfig`` does to loggers that exist already: it disables them."""
+    for name in (TRACE_LOGGER_NAME, _FRAME_SKIP_LOGGER_NAME):
+        logging.getLogger(name).disabled = False
+
+
 def is_tracing_to_disk() -> bool:
     """Whether torch writes its structured trace (``TORCH_TRACE`` is read when torch is imported)."""
     return bool(trace_logger().handlers)
@@ -191,11 +197,24 @@ def set_config(dotted: str, value: object) -> object:
     Raises:
         AttributeError: There is no such config.
     """
+    before = config_value(dotted)
+    module_name, _, name = dotted.rpartition(".")
+    setattr(importlib.import_module(module_name), name, value)
+    return before
+
+
+def config_value(dotted: str) -> object:
+    """A torch config value.
+
+    Raises:
+        AttributeError: There is no such config.
+        ImportError: There is no such module.
+    """
     module_name, _, name = dotted.rpartition(".")
     module = importlib.import_module(module_name)
-    before = getattr(module, name)
-    setattr(module, name, value)
-    return before
+    if "." not in module_name or not hasattr(module, "_config"):
+        raise AttributeError(f"{module_name} is no config module")
+    return getattr(module, name)
 
 
 def config_type(dotted: str) -> type | None:

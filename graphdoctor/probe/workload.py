@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -59,7 +60,10 @@ class Workload:
         self._device = _device(request["device"])
         for name, value in request["config"].items():
             _set_config(name, value)
-        self._target = self._find_target()
+        events.phase("importing the target")
+        module = import_target(request["file"], request["module"])
+        events.phase("making the target")
+        self._target = self._find_target(module)
         seed_everything(request["seed"])
         self._calls = self._find_calls()
         # Attached after the user's import: a program that resets torch's logging there keeps us.
@@ -68,9 +72,8 @@ class Workload:
         self._compiled = self._compile()
         self.description = self._describe()
 
-    def _find_target(self) -> Target:
+    def _find_target(self, module: ModuleType) -> Target:
         request = self._request
-        module = import_target(request["file"], request["module"])
         target = find_target(module, request["name"], is_call=request["is_call"])
         if isinstance(target.function, torch.nn.Module):
             if self._device is not None:
@@ -91,16 +94,21 @@ class Workload:
 
     def _attach_listener(self) -> TraceListener:
         torch_api.record_skipped_frames()
+        torch_api.keep_trace_enabled()
         listener = TraceListener(self._on_compile)
         torch_api.trace_logger().addHandler(listener)
         return listener
 
-    def _on_compile(self, compile_id: str) -> None:
+    def _on_compile(self, compile_id: str | None) -> None:
+        if compile_id is None:
+            self._events.step(None)
+            return
         self._compiles_seen += 1
-        self._events.phase(f"compiling {compile_id}")
+        self._events.step(f"compiling {compile_id}")
 
     def _compile(self) -> Any:  # noqa: ANN401
         request = self._request
+        _check_compile_arguments(request["backend"], request["mode"], request["options"])
         try:
             inner = torch_api.backend_function(
                 request["backend"],
@@ -108,16 +116,10 @@ class Workload:
                 options=request["options"] or None,
                 dynamic=request["dynamic"],
             )
-        except RuntimeError as error:
-            names = torch_api.backend_names()
-            if request["backend"] in names:
-                raise TargetError(str(error), "See the compile arguments: --mode, --option.") from error
-            near = difflib.get_close_matches(request["backend"], names, n=3, cutoff=0.4)
-            did_you_mean = f"Did you mean {' or '.join(near)}? " if near else ""
+        except (RuntimeError, ValueError, TypeError) as error:
             raise TargetError(
-                f"torch has no backend {request['backend']!r}",
-                did_you_mean + "There are: " + ", ".join(names),
-            ) from None
+                f"torch.compile does not take these arguments: {error}", "See --backend, --mode and --option."
+            ) from error
         return torch.compile(
             self._target.function,
             backend=InstrumentedBackend(request["backend"], inner, self._runs),
@@ -141,6 +143,7 @@ class Workload:
         for _ in range(self._request["calls"]):
             for args, kwargs in self._calls.rounds():
                 self._last_call = self._to_device(args), self._to_device(kwargs)
+                torch_api.keep_trace_enabled()
                 yield self._last_call
 
     def _to_device(self, value: Any) -> Any:  # noqa: ANN401
@@ -187,7 +190,9 @@ class Workload:
         """What the same call does without torch.compile: ``ok``, or the name of the type it raises."""
         try:
             self._forward(self._target.function, copy.copy(call))
-        except Exception as error:  # noqa: BLE001 - which type it is, is the answer
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - which type it is, is the answer
             return type(error).__qualname__
         return "ok"
 
@@ -222,27 +227,63 @@ def _device(name: str | None) -> torch.device | None:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise TargetError(f"--device {name} cannot be used here: {reason}", "Try --device cpu.") from None
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        raise TargetError(f"--device {name} cannot be used here: {_first_line(error)}", "Try --device cpu.") from None
     return device
 
 
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__qualname__])[0]
+
+
+def _check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
+    """Say the nearest names where torch gives a long list, or takes what it later ignores."""
+    if backend not in (names := torch_api.backend_names()):
+        raise TargetError(f"torch has no backend {backend!r}", _near(backend, names, "There are: " + ", ".join(names)))
+    if mode is not None and mode not in (names := torch_api.mode_names()):
+        raise TargetError(f"torch.compile has no mode {mode!r}", _near(mode, names, "There are: " + ", ".join(names)))
+    if mode is not None and options:
+        raise TargetError("torch.compile takes either --mode or --option", "Leave one of them out.")
+    if backend == "inductor":
+        names = torch_api.option_names()
+        for name in options:
+            if name.replace("-", "_") not in names:
+                raise TargetError(
+                    f"inductor has no option {name!r}",
+                    _near(name, names, "torch._inductor.list_options() names them all."),
+                )
+
+
+def _near(name: str, names: Iterable[str], otherwise: str) -> str:
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near else otherwise
+
+
 def _set_config(name: str, value: object) -> None:
+    if not name.startswith("torch."):
+        raise _no_config(name)
     try:
-        torch_api.set_config(name, value)
-    except (ImportError, ValueError):
-        module = name.rpartition(".")[0]
+        before = torch_api.config_value(name)
+    except (AttributeError, ImportError, TypeError, ValueError):
+        raise _no_config(name) from None
+    declared = torch_api.config_type(name)
+    accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
+    if declared is not None and (type(value) not in accepted[declared]) and value != before:
         raise TargetError(
-            f"--config: there is no module {module!r}",
-            "Such as torch._dynamo.config.capture_scalar_outputs=True.",
-        ) from None
-    except AttributeError:
-        module, _, setting = name.rpartition(".")
-        near = difflib.get_close_matches(setting, torch_api.config_names(module), n=3)
-        raise TargetError(
-            f"--config: {module} has no {setting!r}", f"Did you mean {' or '.join(near)}?" if near else None
-        ) from None
+            f"--config {name}={value!r}: it takes {declared.__name__}, and is {before!r} by default",
+            f"Write --config {name}={before!r}.",
+        )
+    torch_api.set_config(name, value)
+
+
+def _no_config(name: str) -> TargetError:
+    names = torch_api.config_names()
+    setting = name.rpartition(".")[2]
+    # The last part alone too: people leave the module out.
+    near = [known for known in names if setting and known.rpartition(".")[2] == setting]
+    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "Such as torch._dynamo.config.capture_scalar_outputs=True."
+    return TargetError(f"--config: torch has no {name!r}", hint)
 
 
 def _make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -253,6 +294,12 @@ def _make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
     if spec["kind"] == "value":
         return spec["value"]
     dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(shape, dtype=dtype)
-    return torch.randint(0, 2, shape).to(dtype)
+    try:
+        if dtype.is_floating_point or dtype.is_complex:
+            return torch.randn(shape, dtype=dtype)
+        return torch.randint(0, 2, shape).to(dtype)
+    except (RuntimeError, TypeError) as error:
+        raise TargetError(
+            f"--input {spec['dtype']}[{','.join(map(str, shape))}] cannot be made: {_first_line(error)}",
+            "Make it smaller.",
+        ) from None
