@@ -9,7 +9,7 @@ import re
 
 _ROOT = re.compile(r"\b[LG]\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
-_STACK = re.compile(r"^___stack\d+")
+_STACK = re.compile(r"\b___stack\d+")
 
 
 def expression(source: str, resumes_at: int | None = None) -> str:
@@ -25,7 +25,7 @@ def expression(source: str, resumes_at: int | None = None) -> str:
     """
     text = _ROOT.sub(r"\1", source)
     text = _MEMBER.sub(lambda match: f".{match[1]}" if not match[1][:1].isdigit() else f"[{match[1]}]", text)
-    if _STACK.match(text):
+    if _STACK.search(text):
         place = "an earlier line" if resumes_at is None else f"line {resumes_at}"
         return _STACK.sub(f"(value from {place})", text)
     return text

@@ -218,9 +218,11 @@ def _source(location: Location) -> Iterator[RenderableType]:
         return
     number = str(location.line)
     yield Text(f"  {number} ", "blue").append("│ ", "blue").append_text(_clean(location.text))
-    if location.column is not None and location.end_column is not None:
+    if location.column is not None:
         start = location.column - 1 - (location.indent or 0)
-        length = location.end_column - location.column
+        # An expression that goes on in the next lines is marked to the end of its first.
+        end = location.end_column - 1 - (location.indent or 0) if location.end_column else len(location.text)
+        length = end - start
         if start >= 0 and length > 0:
             margin = " " * (len(number) + 3)
             yield Text(margin).append("│ ", "blue").append(" " * start + "^" * length, "red")

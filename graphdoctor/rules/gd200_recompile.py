@@ -130,7 +130,7 @@ def _guard(reason: str) -> str:
 def _in_words(guard: str, frame: Frame) -> str:
     size = _SIZE.search(guard)
     if size:
-        name = expression(size[1] if size[1].startswith("L[") else f"L['{size[1]}']", frame.resumes_at)
+        name = expression(size[1], frame.resumes_at)
         return f"`{name}.shape[{size[2]}]` changed from {size[3]} to {size[4]}"
     return f"`{expression(guard, frame.resumes_at)}` no longer held"
 
