@@ -100,22 +100,22 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     if diagnosis.is_partial:
         reason = diagnosis.exit.message or "the run ended early"
         yield Text("PARTIAL  ", "bold red").append_text(_clean(reason, "red"))
-    headline = _headline(summary)
+    headline = _headline(summary, is_partial=diagnosis.is_partial)
     if headline is not None:
         yield headline
     yield _counts(summary)
 
 
-def _headline(summary: Summary) -> Text | None:
-    """What must be said first: nothing compiled, frames over their limit, or nothing wrong."""
+def _headline(summary: Summary, *, is_partial: bool) -> Text | None:
+    """What must be said first: nothing compiled, or nothing wrong (which half a run cannot tell)."""
     detail = summary.coverage_detail
     if detail is not None and summary.coverage == 0:
         total = detail.graph_ops + detail.eager_ops
         return Text(f"Not compiled: 0 of {total} tensor operations ran in a compiled graph.", style="bold red")
-    if detail is None and summary.calls and not summary.graphs and not summary.calls_failed:
+    if detail is None and summary.calls and not summary.graphs and not is_partial:
         return Text("Not compiled: no graph reached the backend.", style="bold red")
-    clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or summary.calls_failed)
-    if clean and summary.graphs:
+    is_clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial)
+    if is_clean and summary.graphs:
         recompiled = f", compiled again {_times(summary.recompiles)}" if summary.recompiles else ""
         return Text(f"No graph break{recompiled}.", style="bold yellow" if recompiled else "bold green")
     return None

@@ -1,0 +1,197 @@
+"""Hand-built facts, for tests of what is made of them."""
+
+from __future__ import annotations
+
+from graphdoctor.model.recording import (
+    BreakEffect,
+    BreakReason,
+    BreakRecord,
+    Call,
+    Compile,
+    CompileOutcome,
+    Coverage,
+    Enclosing,
+    Environment,
+    Frame,
+    Graph,
+    GraphInput,
+    GraphNode,
+    Origin,
+    ProbeExit,
+    Recording,
+    SourceContext,
+    StackEntry,
+    TargetInfo,
+)
+
+FILE = "/project/model.py"
+PRINT = BreakReason(
+    gb_type="Failed to trace builtin operator",
+    torch_id="GB0059",
+    explanation="Dynamo does not know how to trace builtin operator `print` with argument types ['str'].",
+    hints=("Avoid calling builtin `print`.",),
+    context="builtin print [<class 'torch._dynamo.variables.constant.ConstantVariable'>] False",
+)
+FULL_COVERAGE = Coverage(graph_ops=4, eager_ops=0, extra_calls=1, extra_compiles=0)
+LOOP = BreakReason(gb_type="graph break in loop", torch_id="GB7000", explanation="torch cannot resume in a loop.")
+
+
+def entry(
+    line: int,
+    text: str = 'print("x")',
+    *,
+    file: str = FILE,
+    function: str = "forward",
+    qualname: str | None = "Net.forward",
+    origin: Origin = "user",
+    package: str | None = None,
+    columns: tuple[int, int] | None = None,
+    indent: int = 8,
+) -> StackEntry:
+    """One stack entry; ``columns`` are 1-based, the end exclusive."""
+    return StackEntry(
+        file=file,
+        line=line,
+        function=function,
+        qualname=qualname,
+        text=text,
+        indent=indent,
+        column=columns[0] if columns else None,
+        end_column=columns[1] if columns else None,
+        origin=origin,
+        package=package,
+    )
+
+
+def record(
+    *stack: StackEntry,
+    compile_id: str = "0/0",
+    effect: BreakEffect = "resumed",
+    chain: tuple[BreakReason, ...] = (PRINT,),
+) -> BreakRecord:
+    """One graph-break record with an exact stack."""
+    return BreakRecord(
+        compile_id=compile_id,
+        attempt=0,
+        call_index=1,
+        effect=effect,
+        chain=chain,
+        stack=stack,
+        is_stack_exact=True,
+        words=chain[0].gb_type,
+    )
+
+
+def compiled(
+    compile_id: str = "0/0",
+    *,
+    outcome: CompileOutcome = "compiled",
+    reasons: tuple[str, ...] = (),
+    call: int = 1,
+    stack: tuple[StackEntry, ...] = (),
+) -> Compile:
+    """One compile; a reason makes it a recompile."""
+    return Compile(
+        compile_id=compile_id,
+        frame_id=int(compile_id.split("/", maxsplit=1)[0]),
+        call_index=call,
+        outcome=outcome,
+        is_recompile=bool(reasons),
+        recompile_reasons=reasons,
+        op_count=2,
+        guard_count=9,
+        duration_s=0.25,
+        stack=stack,
+    )
+
+
+def frame(frame_id: int = 0, *, function: str = "forward", line: int = 10, resumes_at: int | None = None) -> Frame:
+    """One frame of ``FILE``."""
+    name = function if resumes_at is None else f"torch_dynamo_resume_in_{function}_at_{resumes_at}"
+    return Frame(
+        frame_id=frame_id,
+        function=function,
+        qualname=f"Net.{function}",
+        file=FILE,
+        line=line,
+        text=f"def {function}(self, x):",
+        origin="user",
+        resumes_at=resumes_at,
+        code_name=name,
+    )
+
+
+def graph(compile_id: str = "0/0", *, index: int = 0, error: str | None = None) -> Graph:
+    """One graph of two operations on one argument and one parameter."""
+    return Graph(
+        compile_id=compile_id,
+        index=index,
+        op_count=2,
+        tensor_op_count=2,
+        inputs=(
+            GraphInput(name="l_x_", source="L['x']", kind="tensor", dtype="f32", shape=("s0", 8), is_parameter=False),
+            GraphInput(
+                name="l_w_",
+                source="L['self']._modules['fc']._parameters['weight']",
+                kind="tensor",
+                dtype="f32",
+                shape=(8, 8),
+                is_parameter=True,
+            ),
+        ),
+        nodes=(
+            GraphNode(name="l_x_", opcode="placeholder", target="L_x_", args="", kwargs=""),
+            GraphNode(
+                name="sin",
+                opcode="call_method",
+                target="sin",
+                args="l_x_",
+                kwargs="",
+                value="f32[s0, 8]",
+                file=FILE,
+                line=11,
+            ),
+        ),
+        code="class GraphModule(torch.nn.Module): ...",
+        backend="eager",
+        backend_error=error,
+    )
+
+
+def context(line: int, statement: str, *enclosing: Enclosing) -> SourceContext:
+    """What surrounds a line of ``Net.forward``."""
+    return SourceContext(
+        file=FILE, line=line, qualname="Net.forward", function_line=10, statement=statement, enclosing=enclosing
+    )
+
+
+def recording(
+    *,
+    breaks: tuple[BreakRecord, ...] = (),
+    compiles: tuple[Compile, ...] = (compiled(),),
+    frames: tuple[Frame, ...] = (frame(),),
+    graphs: tuple[Graph, ...] = (graph(),),
+    sources: tuple[SourceContext, ...] = (),
+    calls: tuple[Call, ...] = (Call(index=1, inputs="f32[4, 8]", outcome="ok", duration_s=0.5),),
+    coverage: Coverage | None = FULL_COVERAGE,
+    ended: ProbeExit | None = None,
+    target: str = "model.py",
+) -> Recording:
+    """A whole run of ``model.py``."""
+    end = ended or ProbeExit(status=0, reason="finished")
+    return Recording(
+        environment=Environment(python="3.11.7", torch="2.13.0"),
+        target=TargetInfo(
+            text=target, name="Net", kind="module class", class_name="Net", compile_arguments={"backend": "eager"}
+        ),
+        exit=end,
+        is_partial=end.reason != "finished",
+        calls=calls,
+        frames=frames,
+        compiles=compiles,
+        graphs=graphs,
+        breaks=breaks,
+        sources=sources,
+        coverage=coverage,
+        gaps=(),
+    )

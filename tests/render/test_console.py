@@ -1,0 +1,107 @@
+"""What people read at 80 and at 140 columns."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.model.recording import Coverage, Enclosing, ProbeExit, Recording
+from graphdoctor.render.console import render_console
+from graphdoctor.rules.diagnose import Selection, diagnose
+from tests.factories import LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
+
+
+def rendered(facts: Recording, *, width: int = 80, is_verbose: bool = False, own_code: bool = False) -> str:
+    selection = Selection(is_own_code_only=own_code)
+    diagnosis = diagnose(facts, root=Path("/project"), version="0", selection=selection)
+    buffer = StringIO()
+    render_console(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def broken() -> Recording:
+    line = entry(14, "x = helper(print(x))", columns=(20, 28))
+    return recording(
+        breaks=(record(entry(11, "y = self.body(x)"), line),),
+        frames=(frame(), frame(1, resumes_at=11)),
+        compiles=(compiled(), compiled("1/0")),
+        graphs=(graph(), graph("1/0", index=1)),
+        coverage=Coverage(graph_ops=311, eager_ops=1, extra_calls=2, extra_compiles=1),
+    )
+
+
+def skipped() -> Recording:
+    return recording(
+        breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
+        compiles=(compiled(outcome="skipped"),),
+        graphs=(),
+        sources=(context(14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")),),
+        coverage=Coverage(graph_ops=0, eager_ops=26, extra_calls=1, extra_compiles=0),
+    )
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_break(snapshot: SnapshotAssertion, width: int) -> None:
+    assert rendered(broken(), width=width) == snapshot
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_skipped_frame(snapshot: SnapshotAssertion, width: int) -> None:
+    assert rendered(skipped(), width=width) == snapshot
+
+
+def test_verbose_adds_operations_and_code(snapshot: SnapshotAssertion) -> None:
+    assert rendered(broken(), width=120, is_verbose=True) == snapshot
+
+
+def test_no_break(snapshot: SnapshotAssertion) -> None:
+    assert rendered(recording()) == snapshot
+
+
+def test_nothing_compiled_is_said_first() -> None:
+    lines = rendered(skipped()).splitlines()
+    assert lines[2] == "Not compiled: 0 of 26 tensor operations ran in a compiled graph."
+    assert "more may hide behind it" in " ".join(lines)
+
+
+def test_a_share_that_is_not_whole_is_never_shown_as_whole() -> None:
+    assert "coverage >99 % (311 of 312 operations)" in " ".join(rendered(broken()).split())
+
+
+def test_a_partial_run_says_so_and_why() -> None:
+    end = ProbeExit(status=-9, reason="killed", message="The process was killed by SIGKILL during call 1.")
+    text = rendered(recording(ended=end, coverage=None))
+    assert "PARTIAL" in text
+    assert "killed by SIGKILL" in text
+    assert "No graph break" not in text
+
+
+def test_markup_and_control_characters_are_shown_not_obeyed() -> None:
+    facts = recording(
+        breaks=(record(entry(3, 'print("[red]\x1b[31mred")', file="/project/[bold]m.py", qualname="[link]f")),),
+        target="[red]model.py",
+    )
+    text = rendered(facts, width=140)
+    assert "[red]model.py" in text
+    assert "[bold]m.py" in text
+    assert "[link]f" in text
+    assert "\x1b" not in text
+
+
+def test_the_owning_package_is_named_and_its_path_begins_there() -> None:
+    place = entry(
+        1348, "logger.warning_once(", file="/x/site-packages/transformers/models/l.py", origin="third_party",
+        package="transformers",
+    )  # fmt: skip
+    text = rendered(recording(breaks=(record(place),)), width=140)
+    assert "--> transformers/models/l.py:1348" in text
+    assert "[transformers]" in text
+
+
+def test_hidden_findings_are_counted() -> None:
+    place = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
+    assert "1 finding hidden" in rendered(recording(breaks=(record(place),)), own_code=True)
