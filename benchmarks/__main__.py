@@ -1,0 +1,79 @@
+"""``python -m benchmarks``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchmarks import large_log, overhead, startup
+from benchmarks.rows import Row, as_markdown, as_table
+
+PARTS = ("overhead", "startup", "log")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what graphdoctor costs.")
+    parser.add_argument("--quick", action="store_true", help="one pair of everything, on a small model: does it run?")
+    parser.add_argument("--pairs", type=int, default=9, help="pairs to measure (default: %(default)s)")
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only; repeatable")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
+    parser.add_argument("--markdown", action="store_true", help="print the table as the README has it")
+    chosen = parser.parse_args(arguments)
+    parts = tuple(chosen.only or PARTS)
+    with tempfile.TemporaryDirectory(prefix="graphdoctor-benchmarks-") as folder:
+        rows = measure(parts, pairs=1 if chosen.quick else chosen.pairs, is_quick=chosen.quick, folder=Path(folder))
+    print(as_markdown(rows) if chosen.markdown else as_table(rows))
+    environment = describe_environment()
+    print("\n" + ", ".join(f"{name} {value}" for name, value in environment.items()))
+    if chosen.json:
+        document = {"environment": environment, "rows": [row.as_json() for row in rows]}
+        chosen.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
+    """Measure the chosen parts, saying on standard error which one is under way."""
+    rows = []
+    recordings = {}
+    for name, target in (overhead.QUICK_TARGETS if is_quick else overhead.TARGETS).items():
+        place = folder / target
+        place.mkdir()
+        if "overhead" in parts:
+            _say(f"explain against a bare script: {name}")
+            rows += overhead.measure(name, target, pairs=pairs, folder=place)
+        else:
+            overhead.explain(Path(__file__).parent / "targets" / f"{target}.py", place)
+        recordings[name] = place / ".graphdoctor" / (place / ".graphdoctor" / "last").read_text().strip()
+    if "startup" in parts:
+        _say("starting")
+        rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)
+    if "log" in parts:
+        _say("reading a large log")
+        largest = list(recordings.values())[-1]
+        rounds, size_bytes = (1, 2_000_000) if is_quick else (3, 100_000_000)
+        rows += large_log.measure(recording=largest, rounds=rounds, size_bytes=size_bytes, folder=folder)
+    return rows
+
+
+def describe_environment() -> dict[str, str]:
+    """What the figures depend on."""
+    environment = {"Python": platform.python_version()}
+    for package in ("torch", "transformers", "graphdoctor"):
+        try:
+            environment[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return environment | {"on": f"{platform.system()} {platform.machine()}", "CPUs:": str(os.cpu_count())}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

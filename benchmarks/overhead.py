@@ -1,0 +1,77 @@
+"""``graphdoctor explain`` against a bare script; and, of the same runs, compiling with recording against without."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.process import Cost, run
+from benchmarks.rows import Row
+
+_HERE = Path(__file__).resolve().parent
+TARGETS = {"GPT-2 tiny": "gpt2_tiny", "Longformer tiny": "longformer_tiny"}
+QUICK_TARGETS = {"a small MLP": "mlp"}
+
+
+def graphdoctor() -> list[str]:
+    """The command: the script beside this interpreter, where there is one."""
+    script = Path(sys.executable).with_name("graphdoctor")
+    return [str(script)] if script.exists() else [sys.executable, "-m", "graphdoctor"]
+
+
+def explain(target: Path, folder: Path) -> Cost:
+    """Record a target; the recording lies in ``folder`` afterwards."""
+    return run([*graphdoctor(), "explain", str(target), "--no-coverage"], cwd=folder)
+
+
+def last_document(folder: Path) -> dict[str, object]:
+    """The JSON document of the last recording in a folder."""
+    document: dict[str, object] = json.loads(run([*graphdoctor(), "report", "--format", "json"], cwd=folder).stdout)
+    return document
+
+
+def measure(name: str, target: str, *, pairs: int, folder: Path) -> list[Row]:
+    """Measure one target.
+
+    Args:
+        name: What to call it.
+        target: Its module below ``benchmarks/targets``.
+        pairs: How many pairs to measure, after one that only warms the file cache.
+        folder: An empty folder to work in.
+    """
+    path = _HERE / "targets" / f"{target}.py"
+    bare_costs: list[Cost] = []
+    explain_costs: list[Cost] = []
+    first_call: tuple[list[float], list[float]] = [], []
+    compiling: tuple[list[float], list[float]] = [], []
+    for pair in range(pairs + 1):
+        bare = run([sys.executable, _HERE / "bare.py", path], cwd=folder)
+        explained = explain(path, folder)
+        if not pair:
+            continue
+        bare_costs.append(bare)
+        explain_costs.append(explained)
+        without = json.loads(bare.stdout.splitlines()[-1])
+        recorded = last_document(folder)
+        compiles, calls = recorded["compiles"], recorded["calls"]
+        assert isinstance(compiles, list) and isinstance(calls, list)
+        if len(compiles) != len(without["compile_s"]):
+            raise RuntimeError(f"{len(compiles)} compiles were recorded; torch made {len(without['compile_s'])}")
+        first_call[0].append(without["first_call_s"])
+        first_call[1].append(calls[0]["duration_s"])
+        compiling[0].append(sum(without["compile_s"]))
+        compiling[1].append(sum(entry["duration_s"] for entry in compiles))
+
+    wall, cpu, peak = (
+        ([value(cost) for cost in bare_costs], [value(cost) for cost in explain_costs])
+        for value in (lambda cost: cost.wall_s, lambda cost: cost.cpu_s, lambda cost: cost.peak_bytes / 1e6)
+    )
+    baseline = "bare script"
+    return [
+        Row(f"`explain`, {name}: wall time", baseline, "s", *wall, aim=1.15),
+        Row(f"`explain`, {name}: CPU time", baseline, "s", *cpu),
+        Row(f"`explain`, {name}: peak memory", baseline, "MB", *peak, aim=1.15),
+        Row(f"first call while recording, {name}", baseline, "s", *first_call, aim=1.05),
+        Row(f"torch's compile time while recording, {name}", baseline, "s", *compiling, aim=1.05),
+    ]
