@@ -67,7 +67,8 @@ def _table(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise GraphDoctorError(f"{path} cannot be read: {error}.") from error
-    table = document.get("tool", {}).get(_TABLE, {})
+    tool = document.get("tool", {})
+    table = tool.get(_TABLE, {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
         raise GraphDoctorError(f"{path}: tool.{_TABLE} is no table.")
     return table
@@ -80,7 +81,8 @@ def _from_text(name: str, text: str) -> object:
         case "select" | "ignore":
             return [part.strip() for part in text.split(",") if part.strip()]
         case "own_code":
-            return text.strip().lower() in ("1", "true", "yes", "on")
+            spoken = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
+            return {**spoken, "off": False, "": False}.get(text.strip().lower(), text)
         case "keep_recordings" | "timeout":
             try:
                 return int(text) if key == "keep_recordings" else float(text)
@@ -116,6 +118,6 @@ def _checked(key: str, value: object, where: str) -> Any:  # noqa: ANN401 - the 
                 raise wrong
             return value
         case _:
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or value <= 0:
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
                 raise wrong
             return float(value)

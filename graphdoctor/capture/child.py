@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import orjson
 
@@ -22,6 +24,15 @@ from graphdoctor.errors import GraphDoctorError
 _POLL_S = 0.05
 _GRACE_S = 3.0
 """How long a probe that was told to stop may take to say so."""
+
+_QUIET_S = 1.0
+"""How long after the probe's end its output must be quiet to count as over."""
+
+_PIPE_BYTES = 2**20
+"""More than the pipe can hold when the probe ends: what comes later is of a process that it left behind."""
+
+_MAX_LINE = 500
+"""Longest line of a program's message that is repeated in ours; the whole of it stands in its traceback."""
 
 _PROBE = Path(__file__).resolve().parent.parent / "probe" / "__main__.py"
 
@@ -58,15 +69,20 @@ def record(
         GraphDoctorError: The interpreter cannot be started.
     """
     request_path = recording / "request.json"
-    request_path.write_bytes(orjson.dumps(request.for_probe()))
+    # Not orjson: it refuses integers of more than 64 bits.
+    request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
     _write_meta(recording, request, None)
-    process = _start(python, request_path, recording)
-    reader = threading.Thread(target=_pass_on, args=(process.stdout, watching.on_output), daemon=True)
-    reader.start()
-    stopped_for = _wait(process, recording, timeout_s, watching)
-    # A grandchild may hold the pipe open for ever; what it prints later is not ours to wait for.
-    reader.join(timeout=1.0)
+    with _terminate_as_interrupt():
+        process = _start(python, request_path, recording)
+        output = _Output(process.stdout, watching.on_output)
+        stopped_for = _wait(process, recording, timeout_s, watching)
+    output.finish()
+    crash = _crash_report(recording) if process.returncode < 0 else None
+    if crash is not None:
+        watching.on_output(crash.encode())
     ended = _describe_end(process.returncode, stopped_for, _events(recording), python, timeout_s)
+    if crash is not None:
+        ended["traceback"] = crash
     _write_meta(recording, request, ended)
     return ended
 
@@ -92,34 +108,69 @@ def _start(python: str, request_path: Path, recording: Path) -> subprocess.Popen
         ) from error
 
 
-def _pass_on(stream: BinaryIO | None, on_output: Callable[[bytes], None]) -> None:
-    while stream is not None and (chunk := stream.read1(65536)):  # type: ignore[attr-defined]
-        on_output(chunk)
+class _Output:
+    """Passes on what the probe prints, in a thread of its own."""
+
+    def __init__(self, stream: IO[bytes] | None, on_output: Callable[[bytes], None]) -> None:
+        self._stream = stream
+        self._on_output = on_output
+        self._byte_count = 0
+        self._is_writing = False
+        self._is_over = False
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+        self._thread.start()
+
+    def _pass_on(self) -> None:
+        while self._stream is not None and (chunk := os.read(self._stream.fileno(), 65536)):
+            if self._is_over:
+                return
+            self._byte_count += len(chunk)
+            self._is_writing = True
+            # Whoever read our standard error may have gone; the probe must not block on a full pipe.
+            with contextlib.suppress(OSError, ValueError):
+                self._on_output(chunk)
+            self._is_writing = False
+
+    def finish(self) -> None:
+        """Wait for the last of the output; a process that the program left behind may hold the pipe for ever."""
+        limit = self._byte_count + _PIPE_BYTES
+        while self._thread.is_alive() and self._byte_count < limit:
+            before = self._byte_count
+            self._thread.join(timeout=_QUIET_S)
+            if self._byte_count == before and not self._is_writing:
+                break
+        self._is_over = True
 
 
 def _wait(process: subprocess.Popen[bytes], recording: Path, timeout_s: float | None, watching: Watching) -> str | None:
     """Wait for the end; None, ``timeout`` or ``interrupted``."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    phases = _Phases(recording / "probe.jsonl")
-    with _terminate_as_interrupt():
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=_POLL_S)
-                    return None
-                for phase in phases.new():
-                    watching.on_phase(phase)
-                if deadline is not None and time.monotonic() > deadline:
-                    _stop(process, (signal.SIGTERM, signal.SIGKILL))
-                    return "timeout"
-        except KeyboardInterrupt:
-            _stop(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
-            return "interrupted"
+    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    following = _Following(recording / "probe.jsonl")
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_POLL_S)
+                return None
+            for event in following.new():
+                if event.get("event") == "phase":
+                    watching.on_phase(str(event.get("phase")))
+                elif event.get("event") == "finished":
+                    # Threads that the program left running may keep the process alive.
+                    deadline = min(deadline, time.monotonic() + _GRACE_S)
+            if time.monotonic() > deadline:
+                _stop(process, (signal.SIGTERM, signal.SIGKILL))
+                return "timeout"
+    except KeyboardInterrupt:
+        _stop(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
+        return "interrupted"
 
 
 @contextlib.contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """Stop the probe too when we are told to terminate; signals can only be handled in the main thread."""
+    """Stop the probe too when we are told to terminate or lose the terminal.
+
+    Signals can only be handled in the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -127,11 +178,12 @@ def _terminate_as_interrupt() -> Iterator[None]:
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(process: subprocess.Popen[bytes], signals: tuple[signal.Signals, ...]) -> None:
@@ -152,15 +204,15 @@ def _stop(process: subprocess.Popen[bytes], signals: tuple[signal.Signals, ...])
     process.wait()
 
 
-class _Phases:
+class _Following:
     """Follows the event file while it grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
-    def new(self) -> Iterator[str]:
-        """Phases written since the last time."""
+    def new(self) -> Iterator[dict[str, Any]]:
+        """Events written since the last time."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -169,9 +221,7 @@ class _Phases:
             return
         complete, newline, _ = added.rpartition(b"\n")
         self._offset += len(complete) + len(newline)
-        for event in _parse(complete):
-            if event.get("event") == "phase":
-                yield str(event.get("phase"))
+        yield from _parse(complete)
 
 
 def _events(recording: Path) -> list[dict[str, Any]]:
@@ -194,50 +244,78 @@ def _describe_end(
 ) -> dict[str, Any]:
     """The fields of ``ProbeExit``."""
     phase = next((event["phase"] for event in reversed(events) if event.get("event") == "phase"), None)
-    during = f" during {phase}" if phase else " before it began"
     last = {event.get("event"): event for event in events}
     ended: dict[str, Any] = {"status": status, "phase": phase}
+    if last.get("finished", {}).get("is_complete"):
+        # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
+        return ended | {"reason": "finished", "message": None}
+    if stopped_for == "interrupted" or "interrupted" in last:
+        return ended | {"reason": "interrupted", "message": f"Interrupted{_during(phase)}."}
+    if "call_failed" in last:
+        return ended | _describe_failed_call(last["call_failed"])
     if stopped_for == "timeout":
         return ended | {
             "reason": "timeout",
-            "message": f"Stopped after {timeout_s:g} s{during}.",
+            "message": f"Stopped after {timeout_s:g} s{_during(phase)}.",
             "hint": "Raise --timeout, or make the call smaller.",
         }
-    if stopped_for == "interrupted" or "interrupted" in last:
-        return ended | {"reason": "interrupted", "message": f"Interrupted{during}."}
-    if "finished" in last:
-        reason = "finished" if status == 0 else "error"
-        return ended | {"reason": reason, "message": None if status == 0 else f"The program failed{during}."}
     if "exited" in last:
-        code = last["exited"].get("status")
-        return ended | {
-            "reason": "exited",
-            "message": f"The program called sys.exit({code}){during}.",
-            "hint": 'Put what it does as a script under if __name__ == "__main__":.',
-            "traceback": last["exited"].get("traceback"),
-        }
+        return ended | _describe_exit(last["exited"], phase)
     if "error" in last:
         return ended | _describe_error(last["error"], phase, python)
-    return ended | _describe_death(status, during)
+    if not events:
+        return ended | {
+            "reason": "error",
+            "message": f"{python} could not run the probe: it ended with status {status}.",
+            "hint": "Give --python the path of a Python 3.11 or newer that has torch.",
+        }
+    return ended | _describe_death(status, _during(phase))
+
+
+def _during(phase: str | None) -> str:
+    if phase is None:
+        return " before it began"
+    return f" in {phase}" if phase.startswith("call ") else f" while {phase}"
+
+
+def _describe_failed_call(event: dict[str, Any]) -> dict[str, Any]:
+    call = f"call {event.get('index')}"
+    what = f"{event.get('type')}: {_first_line(event.get('message'))}"
+    raised = f"torch.compile refused {call}" if event.get("from_compiler") else f"The program failed in {call}"
+    return {"phase": call, "reason": "error", "message": f"{raised}: {what}", "traceback": event.get("traceback")}
+
+
+def _first_line(message: object) -> str:
+    line = next((line.strip() for line in str(message).splitlines() if line.strip()), "")
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"
+
+
+def _describe_exit(event: dict[str, Any], phase: str | None) -> dict[str, Any]:
+    place = f" at {event['place']}" if event.get("place") else ""
+    is_import = phase == "importing the target"
+    return {
+        "reason": "exited",
+        "message": f"The program called sys.exit({event.get('status')}){_during(phase)}{place}.",
+        "hint": 'Put what it does as a script under if __name__ == "__main__":.' if is_import else None,
+        "traceback": event.get("traceback"),
+    }
 
 
 def _describe_error(event: dict[str, Any], phase: str | None, python: str) -> dict[str, Any]:
     if event.get("type") is None:
-        return {
-            "reason": "error",
-            "message": f"{event.get('message')}.".replace("..", "."),
-            "hint": event.get("hint"),
-        }
+        message = str(event.get("message"))
+        message = message if message.endswith((".", "…")) else f"{message}."
+        return {"reason": "error", "message": message, "hint": event.get("hint")}
     if phase == "importing torch":
         return {
             "reason": "error",
-            "message": f"{python} cannot import torch: {event.get('message')}.",
+            "message": f"{python} cannot import torch: {_first_line(event.get('message'))}.",
             "hint": "Install torch>=2.11 there, or give --python an interpreter that has it.",
             "traceback": event.get("traceback"),
         }
     return {
         "reason": "error",
-        "message": f"The program failed during {phase}: {event['type']}: {event.get('message')}",
+        "message": f"The program failed{_during(phase)}: {event['type']}: {_first_line(event.get('message'))}",
         "traceback": event.get("traceback"),
     }
 
@@ -256,14 +334,25 @@ def _describe_death(status: int, during: str) -> dict[str, Any]:
     if name == "SIGKILL":
         hint = "The system kills a process that uses up its memory: try smaller inputs."
     elif name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"):
-        hint = "Its last Python lines stand above; does the call work without torch.compile?"
+        hint = "Its last Python lines stand above. Does the same call work without torch.compile?"
     return {"reason": "killed", "message": f"The process was killed by {name}{during}.", "hint": hint}
+
+
+def _crash_report(recording: Path) -> str | None:
+    """What Python's faulthandler wrote about a crash, without the probe's own lines."""
+    try:
+        text = (recording / "crash.txt").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    text = text.partition("\nExtension modules:")[0]
+    lines = [line for line in text.splitlines(keepends=True) if str(_PROBE.parent) not in line]
+    return "".join(lines) or None
 
 
 def _write_meta(recording: Path, request: Request, ended: dict[str, Any] | None) -> None:
     meta = {"format": 1, "target": request.described(), "exit": ended}
     temporary = recording / "recording.json.new"
-    temporary.write_bytes(orjson.dumps(meta, default=str, option=orjson.OPT_NON_STR_KEYS))
+    temporary.write_text(json.dumps(meta), encoding="utf-8")
     temporary.replace(recording / "recording.json")
 
 

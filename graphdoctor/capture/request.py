@@ -17,6 +17,7 @@ DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", 
 
 _TENSOR = re.compile(r"^([a-z]+\d*)\[([^\]]*)\]$")
 _NAMED = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
+_MAX_SIZE = 2**63 - 1
 _INPUT_FORMS = "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or name=… of these"
 
 
@@ -113,6 +114,17 @@ def parse_target(text: str) -> TargetText:
     Raises:
         GraphDoctorError: The file does not exist, or the text is none of these.
     """
+    if not _is_utf8(text) or "\0" in text:
+        raise GraphDoctorError(f"{text!r} is no UTF-8 text.", hint="Rename the file.")
+    if not text.strip():
+        raise GraphDoctorError("The target is empty.", hint="Write file.py, file.py:name or package.module:name.")
+    try:
+        return _parse_target(text)
+    except OSError as error:
+        raise GraphDoctorError(f"{text} cannot be looked up: {error.strerror}.") from error
+
+
+def _parse_target(text: str) -> TargetText:
     place, name = _split_name(text)
     is_call = name is not None and name.endswith("()")
     if name is not None:
@@ -164,6 +176,8 @@ def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
     """
     if not texts:
         return None
+    if not all(_is_utf8(text) for text in texts):
+        raise GraphDoctorError("--input is no UTF-8 text.", hint=f"Write {_INPUT_FORMS}.")
     args: list[dict[str, Any]] = []
     kwargs: dict[str, dict[str, Any]] = {}
     for text in texts:
@@ -219,6 +233,8 @@ def _shape(sizes: str, text: str) -> list[int]:
         raise _bad_input(text, f"[{sizes}] is no list of sizes") from None
     if any(size < 0 for size in shape):
         raise _bad_input(text, "a size is negative")
+    if any(size > _MAX_SIZE for size in shape):
+        raise _bad_input(text, "a size is larger than torch can count")
     return shape
 
 
@@ -235,9 +251,13 @@ def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
     values: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name.strip():
+        if not equals or not name.strip() or not _is_utf8(text):
             raise GraphDoctorError(f"{flag} {text!r} is no name=value.", hint=f"Write {flag} name=True.")
-        values[name.strip()] = _literal(value.strip())
+        values[name.strip()] = found = _literal(value.strip())
+        if not _is_plain(found):
+            raise GraphDoctorError(
+                f"{flag} {text!r}: the value is no number, text, boolean, None, or list or dict of these."
+            )
     return values
 
 
@@ -246,5 +266,25 @@ def _literal(text: str) -> object:
         return text.lower() == "true"
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return text
+
+
+def _is_plain(value: object) -> bool:
+    """JSON can carry it to the probe."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(item) for item in value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_utf8(key) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, str):
+        return _is_utf8(value)
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _is_utf8(text: str) -> bool:
+    """A command line may hold bytes that are no text: Python keeps them as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

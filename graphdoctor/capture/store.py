@@ -13,6 +13,7 @@ from graphdoctor.errors import GraphDoctorError
 
 FOLDER = ".graphdoctor"
 _LAST = "last"
+_NAME = re.compile(r"\d{8}-\d{6}-\d{6}-")
 
 
 class Store:
@@ -56,8 +57,11 @@ class Store:
     def remember(self, recording: Path) -> None:
         """Make a recording the last one."""
         temporary = self._folder / f"{_LAST}.{os.getpid()}"
-        temporary.write_text(recording.name + "\n")
-        temporary.replace(self._folder / _LAST)
+        try:
+            temporary.write_text(recording.name + "\n")
+            temporary.replace(self._folder / _LAST)
+        except OSError as error:
+            raise GraphDoctorError(f"{self._folder} cannot be written: {error.strerror}.") from error
 
     def last(self) -> Path:
         """The last recording.
@@ -65,7 +69,7 @@ class Store:
         Raises:
             GraphDoctorError: There is none.
         """
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             path = self._folder / (self._folder / _LAST).read_text().strip()
             if path.is_dir() and path != self._folder:
                 return path
@@ -79,7 +83,7 @@ class Store:
     def _recordings(self) -> list[Path]:
         if not self._folder.is_dir():
             return []
-        return sorted(path for path in self._folder.iterdir() if path.is_dir())
+        return sorted(path for path in self._folder.iterdir() if _NAME.match(path.name) and path.is_dir())
 
     def _prune(self, newest: Path) -> None:
         older = [path for path in self._recordings() if path != newest]

@@ -5,6 +5,7 @@ Commands import what they need when they run, so that ``graphdoctor --help`` sta
 
 from __future__ import annotations
 
+import io
 import sys
 
 from graphdoctor.errors import GraphDoctorError
@@ -15,11 +16,16 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit with its status."""
     from graphdoctor.cli.app import app
+    from graphdoctor.cli.terminal import complain
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that has no sign for a character shows another one.
+            stream.reconfigure(errors="replace")
     try:
         app()
     except GraphDoctorError as error:
-        _complain(error)
+        complain(error.message, error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
@@ -32,12 +38,5 @@ def main() -> None:
         from graphdoctor.cli.trouble import write_trouble_log
 
         path = write_trouble_log(error)
-        print(f"error: graphdoctor failed: {type(error).__name__}: {error}", file=sys.stderr)
-        print(f"hint: please report it with the log {path}", file=sys.stderr)
+        complain(f"graphdoctor failed: {type(error).__name__}: {error}", f"please report it with the log {path}")
         sys.exit(2)
-
-
-def _complain(error: GraphDoctorError) -> None:
-    print(f"error: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)

@@ -12,6 +12,7 @@ from graphdoctor.cli.options import (
     Colour,
     ColourOption,
     ForceOption,
+    Format,
     FormatOption,
     IgnoreOption,
     OutputOption,
@@ -24,6 +25,7 @@ from graphdoctor.cli.options import (
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
     from graphdoctor.config import Settings
+    from graphdoctor.model.diagnosis import Diagnosis
 
 _FAILED = 2
 _INTERRUPTED = 130
@@ -66,7 +68,9 @@ def explain(
         typer.Option("--train/--eval", help="The module's mode; by default as it comes.", show_default=False),
     ] = None,
     no_grad: Annotated[bool, typer.Option("--no-grad", help="Call under torch.no_grad().")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of Python's, NumPy's and torch's random numbers.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of Python's, NumPy's and torch's random numbers.", min=0, max=2**64 - 1)
+    ] = 0,
     device: Annotated[
         str | None,
         typer.Option(help="Move the module and its inputs there, such as cuda.", show_default=False),
@@ -93,11 +97,13 @@ def explain(
 ) -> None:
     """Compile a target, make its calls, and say which graphs came out and why it broke."""
     from graphdoctor.capture.request import Request, parse_assignments, parse_inputs, parse_target
-    from graphdoctor.cli.results import Output, diagnose_recording
+    from graphdoctor.cli.results import Output, choose_selection, diagnose_recording
+    from graphdoctor.cli.terminal import complain
     from graphdoctor.config import load_settings
 
     settings = load_settings(Path.cwd())
     chosen = Output.choose(format=format, path=output, force=force, verbose=verbose, colour=color, quiet=quiet)
+    selection = choose_selection(settings, own_code=own_code, select=select, ignore=ignore)
     request = Request(
         target=parse_target(target),
         inputs=parse_inputs(inputs or []),
@@ -116,18 +122,21 @@ def explain(
         coverage=coverage,
     )
     recording, ended = _record(request, settings, python=python, timeout_s=timeout, is_quiet=quiet)
-    diagnosis = diagnose_recording(recording, settings=settings, own_code=own_code, select=select, ignore=ignore)
-    from graphdoctor.cli.options import Format
-
+    diagnosis = diagnose_recording(recording, selection)
     if diagnosis.calls or diagnosis.compiles or chosen.format is not Format.text:
         chosen.write(diagnosis)
-    _say_how_it_ended(ended)
-    # torch.compile's own refusal (fullgraph, a backend) is the answer that was asked for; anything else is a failure.
-    is_compilers = any(call.error and call.error.from_compiler for call in diagnosis.calls)
+    if ended.get("message"):
+        complain(ended["message"], ended.get("hint"))
     if ended["reason"] == "interrupted":
         raise typer.Exit(_INTERRUPTED)
-    if ended["reason"] != "finished" and not is_compilers:
+    if ended["reason"] != "finished" and not _is_answer(diagnosis):
         raise typer.Exit(_FAILED)
+
+
+def _is_answer(diagnosis: Diagnosis) -> bool:
+    """torch.compile's own refusal (fullgraph, a backend) of a call that works without it is what was asked for."""
+    errors = [call.error for call in diagnosis.calls if call.error is not None]
+    return any(error.from_compiler and error.eager in (None, "ok") for error in errors)
 
 
 def _record(
@@ -162,11 +171,3 @@ def _import_report() -> None:
         import graphdoctor.render.console
         import graphdoctor.rules.diagnose
         import graphdoctor.trace.reader  # noqa: F401
-
-
-def _say_how_it_ended(ended: dict[str, Any]) -> None:
-    if not ended.get("message"):
-        return
-    typer.echo(f"error: {ended['message']}", err=True)
-    if ended.get("hint"):
-        typer.echo(f"hint: {ended['hint']}", err=True)

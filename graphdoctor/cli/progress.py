@@ -27,7 +27,9 @@ class Progress:
         if not is_quiet and sys.stderr.isatty():
             from rich.console import Console
 
-            self._status = Console(stderr=True).status("starting")
+            console = Console(stderr=True)
+            if not console.is_dumb_terminal:
+                self._status = console.status("starting")
 
     @property
     def watching(self) -> Watching:

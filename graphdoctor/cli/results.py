@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.cli.options import Colour, Format
+from graphdoctor.cli.terminal import stdout_console
 from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.rules.diagnose import Selection
 
 _ENDINGS = {".json": Format.json, ".txt": Format.text, ".text": Format.text}
 _FILE_WIDTH = 120
@@ -66,10 +68,10 @@ class Output:
                 f"The ending of {path} names no format.", hint="End it in .json or .txt, or give --format."
             )
         if path is not None:
-            if path.exists() and not force:
-                raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
-            if not path.parent.is_dir():
-                raise GraphDoctorError(f"There is no folder {path.parent}.")
+            try:
+                _check_writable(path, force=force)
+            except OSError as error:
+                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
         return cls(format, path, verbose, colour, quiet)
 
     def write(self, diagnosis: Diagnosis) -> None:
@@ -83,15 +85,13 @@ class Output:
 
     def _write_to_stdout(self, diagnosis: Diagnosis) -> None:
         if self.format is Format.json:
-            sys.stdout.write(self._text(diagnosis))
+            # JSON is UTF-8 whatever the terminal speaks.
+            sys.stdout.buffer.write(self._text(diagnosis).encode())
+            sys.stdout.flush()
             return
-        from rich.console import Console
-
         from graphdoctor.render.console import render_console
 
-        is_forced = {Colour.auto: None, Colour.always: True, Colour.never: None}[self.colour]
-        console = Console(force_terminal=is_forced, no_color=True if self.colour is Colour.never else None)
-        render_console(diagnosis, console, is_verbose=self.is_verbose)
+        render_console(diagnosis, stdout_console(self.colour), is_verbose=self.is_verbose)
 
     def _text(self, diagnosis: Diagnosis) -> str:
         if self.format is Format.json:
@@ -116,50 +116,63 @@ class Output:
         except OSError as error:
             raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
                 stream.write(text)
             mask = os.umask(0)
             os.umask(mask)
             Path(temporary).chmod(0o666 & ~mask)
             Path(temporary).replace(path)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 Path(temporary).unlink()
+            if isinstance(error, OSError):
+                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
             raise
 
 
-def diagnose_recording(
-    recording: Path,
-    *,
-    settings: Settings,
-    own_code: bool | None,
-    select: Sequence[str] | None,
-    ignore: Sequence[str] | None,
-) -> Diagnosis:
-    """Read a recording and say what it means."""
-    from graphdoctor import __version__
-    from graphdoctor.rules.diagnose import Selection, diagnose
-    from graphdoctor.trace.reader import read_recording
-
-    selection = Selection(
-        select=_prefixes(select, settings.select),
-        ignore=_prefixes(ignore, settings.ignore),
-        is_own_code_only=settings.own_code if own_code is None else own_code,
-    )
-    return diagnose(read_recording(recording), root=Path.cwd(), version=__version__, selection=selection)
+def _check_writable(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
+    if path.exists() and not force:
+        raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
+    if not path.parent.is_dir():
+        raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Make it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise GraphDoctorError(f"The folder {path.parent} cannot be written to.", hint="Name another with -o.")
 
 
-def _prefixes(flags: Sequence[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
-    """Code prefixes of flags (comma-separated ones too), else of the configuration.
+def choose_selection(
+    settings: Settings, *, own_code: bool | None, select: Sequence[str] | None, ignore: Sequence[str] | None
+) -> Selection:
+    """Which findings to show, decided before anything runs.
 
     Raises:
         GraphDoctorError: No rule's code begins so.
     """
+    from graphdoctor.rules.diagnose import Selection
+
+    return Selection(
+        select=_prefixes(select, settings.select),
+        ignore=_prefixes(ignore, settings.ignore),
+        is_own_code_only=settings.own_code if own_code is None else own_code,
+    )
+
+
+def diagnose_recording(recording: Path, selection: Selection) -> Diagnosis:
+    """Read a recording and say what it means."""
+    from graphdoctor import __version__
+    from graphdoctor.rules.diagnose import diagnose
+    from graphdoctor.trace.reader import read_recording
+
+    return diagnose(read_recording(recording), root=Path.cwd(), version=__version__, selection=selection)
+
+
+def _prefixes(flags: Sequence[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
+    """Code prefixes of flags (comma-separated ones too), else of the configuration."""
     from graphdoctor.rules.catalog import ALL_RULES
 
-    chosen = configured
-    if flags:
-        chosen = tuple(part.strip().upper() for flag in flags for part in flag.split(",") if part.strip())
+    texts = flags or configured
+    chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
     for prefix in chosen:
         if not any(code.startswith(prefix) for code in ALL_RULES):
             raise GraphDoctorError(

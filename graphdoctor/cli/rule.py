@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor.cli.options import Colour, ColourOption, Format, FormatOption
+from graphdoctor.cli.terminal import stdout_console
 from graphdoctor.errors import GraphDoctorError
 
 
@@ -37,7 +38,4 @@ def rule(
     if format is Format.json:
         sys.stdout.write(render_rules_json(chosen))
         return
-    from rich.console import Console
-
-    is_forced = True if color is Colour.always else None
-    render_rules(chosen, Console(force_terminal=is_forced, no_color=True if color is Colour.never else None))
+    render_rules(chosen, stdout_console(color))

@@ -94,8 +94,12 @@ def make_calls(workload: Workload, events: EventFile) -> bool:
     Returns:
         Whether every call came back.
     """
+    from .targets import TargetError
+
     calls = workload.calls()
-    for index in itertools.count(1):
+    index = 0
+    while True:
+        index += 1
         events.phase(f"making the inputs of call {index}")
         call = next(calls, None)
         if call is None:
@@ -105,17 +109,13 @@ def make_calls(workload: Workload, events: EventFile) -> bool:
         started = time.perf_counter()
         try:
             workload.call(call)
-        except (KeyboardInterrupt, SystemExit):
+        except (TargetError, KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:
-            # Matched by name as below: it is ours, about how the call was asked for.
-            if type(error).__name__ == "TargetError":
-                raise
+        except BaseException as error:  # noqa: BLE001 - the user's program may raise anything
             _end_failed_call(error, index, time.perf_counter() - started, call=call, workload=workload, events=events)
             return False
         workload.mark("end", index, outcome="ok", duration_s=time.perf_counter() - started)
         workload.listener.write_sources()
-    raise AssertionError("counting never ends")
 
 
 def _end_failed_call(

@@ -126,7 +126,7 @@ def _import_module(name: str) -> ModuleType:
         names = [found.name for found in pkgutil.iter_modules(folders)]
         near = [f"{parent}.{found}".lstrip(".") for found in difflib.get_close_matches(last, names, n=3, cutoff=0.5)]
         raise TargetError(
-            f"there is no module {missing}",
+            f"There is no module {missing}",
             f"Did you mean {' or '.join(near)}?" if near else f"Run graphdoctor in the folder that holds {missing}.",
         ) from None
 

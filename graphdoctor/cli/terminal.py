@@ -1,0 +1,38 @@
+"""What every command says on the terminal, and how: colours, complaints."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from graphdoctor.cli.options import Colour
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def complain(message: str, hint: str | None = None) -> None:
+    """Say on standard error what is wrong and what to do, without characters that a terminal would obey."""
+    for label, text in (("error", message), ("hint", hint)):
+        if text:
+            print(f"{label}: {_CONTROL.sub('�', text)}", file=sys.stderr)
+
+
+def stdout_console(colour: Colour) -> Console:
+    """A console on standard output.
+
+    Args:
+        colour: ``auto`` leaves it to the terminal, ``NO_COLOR`` and ``FORCE_COLOR``; the others overrule them.
+    """
+    from rich.console import Console
+
+    match colour:
+        case Colour.always:
+            return Console(force_terminal=True, color_system="standard", no_color=False)
+        case Colour.never:
+            return Console(force_terminal=False, color_system=None)
+        case _:
+            return Console()
