@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, indented_guard
+from graphdoctor.rules.wording import called_name, guard_while_compiling
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
@@ -73,13 +73,6 @@ class PrintOrLog(BreakRule):
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """A guard for one's own line; torch's settings for every other."""
-        guard = Fix(
-            title="Skip it while compiling",
-            kind="code",
-            snippet=indented_guard(site),
-            is_safe=True,
-            source=_GUIDE,
-        )
         if _is_print(site):
             by_config = Fix(
                 title="Let torch print after the graph has run",
@@ -98,7 +91,8 @@ class PrintOrLog(BreakRule):
             )
         else:
             by_config = _ignore(site)
-        return (guard, by_config) if site.is_own_code else (by_config,)
+        guard = guard_while_compiling(site, source=_GUIDE, is_safe=True) if site.is_own_code else ()
+        return (*guard, by_config)
 
 
 def _ignore(site: BreakSite) -> Fix:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, in_context, indented_guard, own_function, shortened
+from graphdoctor.rules.wording import called_name, guard_while_compiling, in_context, own_function, shortened
 
 _GUIDE = "PyTorch user guide: torch.compile, skipped functions"
 _CLOCKS = ("time.", "datetime.")
@@ -92,12 +92,12 @@ class SkippedFunction(BreakRule):
                     source="torch's hint for GB0007",
                 ),
             )
-        skip = Fix(title="Skip it while compiling", kind="code", snippet=indented_guard(site), source=_GUIDE)
+        skip = guard_while_compiling(site, source=_GUIDE)
         hoist = Fix(
             title=f"Call `{function}` before the compiled function and pass its result in", kind="code", source=_GUIDE
         )
         if _is_clock(site):
-            return (hoist, skip)
+            return (hoist, *skip)
         if "likely a C extension or builtin" in (site.cause.context or ""):
             wrap = Fix(
                 title=f"If `{function}` computes tensors, wrap it with `torch.library.custom_op` and `register_fake`",
@@ -105,7 +105,7 @@ class SkippedFunction(BreakRule):
                 source="PyTorch user guide: custom operators",
             )
             return (hoist, wrap, own_function("the call"))
-        return (hoist, skip, own_function("the call"))
+        return (hoist, *skip, own_function("the call"))
 
 
 def _is_clock(site: BreakSite) -> bool:

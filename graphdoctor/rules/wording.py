@@ -66,7 +66,14 @@ def own_function(what: str) -> Fix:
     )
 
 
-def indented_guard(site: BreakSite) -> str:
-    """The statement under ``if not torch.compiler.is_compiling()``."""
+def guard_while_compiling(site: BreakSite, *, source: str, is_safe: bool = False) -> tuple[Fix, ...]:
+    """The statement under ``if not torch.compiler.is_compiling()``; nothing where the program needs its value."""
+    try:
+        statements = ast.parse(site.statement).body
+    except (SyntaxError, ValueError):
+        return ()
+    if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
+        return ()
     body = "\n".join("    " + line for line in site.statement.splitlines())
-    return f"if not torch.compiler.is_compiling():\n{body}"
+    snippet = f"if not torch.compiler.is_compiling():\n{body}"
+    return (Fix(title="Skip it while compiling", kind="code", snippet=snippet, is_safe=is_safe, source=source),)

@@ -199,3 +199,12 @@ def test_third_party_lines_get_no_suggestion_to_edit_them() -> None:
     (finding,) = diagnosed(recording(breaks=(record(package),))).findings
     assert finding.fixes
     assert all(fix.kind != "code" for fix in finding.fixes)
+
+
+def test_a_statement_whose_value_is_used_is_never_to_be_skipped() -> None:
+    def fixes(text: str) -> list[str]:
+        (finding,) = diagnosed(recording(breaks=(record(entry(5, text)),))).findings
+        return [fix.title for fix in finding.fixes]
+
+    assert "Skip it while compiling" in fixes('print("x")')
+    assert "Skip it while compiling" not in fixes("x = helper(print(x))")
