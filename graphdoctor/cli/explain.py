@@ -97,13 +97,13 @@ def explain(
 ) -> None:
     """Compile a target, make its calls, and say which graphs came out and why it broke."""
     from graphdoctor.capture.request import Request, parse_assignments, parse_inputs, parse_target
-    from graphdoctor.cli.results import Output, choose_selection, diagnose_recording
+    from graphdoctor.cli.results import Output, Shown, diagnose_recording
     from graphdoctor.cli.terminal import complain
     from graphdoctor.config import load_settings
 
     settings = load_settings(Path.cwd())
     chosen = Output.choose(format=format, path=output, force=force, verbose=verbose, colour=color, quiet=quiet)
-    selection = choose_selection(settings, own_code=own_code, select=select, ignore=ignore)
+    shown = Shown.choose(settings, own_code=own_code, select=select, ignore=ignore)
     request = Request(
         target=parse_target(target),
         inputs=parse_inputs(inputs or []),
@@ -122,7 +122,7 @@ def explain(
         coverage=coverage,
     )
     recording, ended = _record(request, settings, python=python, timeout_s=timeout, is_quiet=quiet)
-    diagnosis = diagnose_recording(recording, selection)
+    diagnosis = diagnose_recording(recording, shown)
     if diagnosis.calls or diagnosis.compiles or chosen.format is not Format.text:
         chosen.write(diagnosis)
     if ended.get("message"):

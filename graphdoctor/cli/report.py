@@ -41,12 +41,12 @@ def report(
 ) -> None:
     """Show a recording again, the last one by default, without running anything."""
     from graphdoctor.capture.store import Store
-    from graphdoctor.cli.results import Output, choose_selection, diagnose_recording
+    from graphdoctor.cli.results import Output, Shown, diagnose_recording
     from graphdoctor.config import load_settings
 
     settings = load_settings(Path.cwd())
     chosen = Output.choose(format=format, path=output, force=force, verbose=verbose, colour=color, quiet=quiet)
-    selection = choose_selection(settings, own_code=own_code, select=select, ignore=ignore)
+    shown = Shown.choose(settings, own_code=own_code, select=select, ignore=ignore)
     if recording is None:
         recording = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-    chosen.write(diagnose_recording(recording, selection))
+    chosen.write(diagnose_recording(recording, shown))

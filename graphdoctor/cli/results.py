@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
-    from graphdoctor.rules.diagnose import Selection
 
 _ENDINGS = {".json": Format.json, ".txt": Format.text, ".text": Format.text}
 _FILE_WIDTH = 120
@@ -141,38 +140,53 @@ def _check_writable(path: Path, *, force: bool) -> None:
         raise GraphDoctorError(f"The folder {path.parent} cannot be written to.", hint="Name another with -o.")
 
 
-def choose_selection(
-    settings: Settings, *, own_code: bool | None, select: Sequence[str] | None, ignore: Sequence[str] | None
-) -> Selection:
-    """Which findings to show, decided before anything runs.
+@dataclass(frozen=True)
+class Shown:
+    """Which findings to show.
 
-    Raises:
-        GraphDoctorError: No rule's code begins so.
+    Args:
+        select: Code prefixes to show; empty for all.
+        ignore: Code prefixes to leave out.
+        is_own_code_only: Findings in the user's own code only.
     """
-    from graphdoctor.rules.diagnose import Selection
 
-    return Selection(
-        select=_prefixes(select, settings.select),
-        ignore=_prefixes(ignore, settings.ignore),
-        is_own_code_only=settings.own_code if own_code is None else own_code,
-    )
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    is_own_code_only: bool
+
+    @classmethod
+    def choose(
+        cls, settings: Settings, *, own_code: bool | None, select: Sequence[str] | None, ignore: Sequence[str] | None
+    ) -> Shown:
+        """Decide before anything runs; the rules are imported only when a code is given.
+
+        Raises:
+            GraphDoctorError: No rule's code begins so.
+        """
+        return cls(
+            _prefixes(select or settings.select),
+            _prefixes(ignore or settings.ignore),
+            settings.own_code if own_code is None else own_code,
+        )
 
 
-def diagnose_recording(recording: Path, selection: Selection) -> Diagnosis:
+def diagnose_recording(recording: Path, shown: Shown) -> Diagnosis:
     """Read a recording and say what it means."""
     from graphdoctor import __version__
-    from graphdoctor.rules.diagnose import diagnose
+    from graphdoctor.rules.diagnose import Selection, diagnose
     from graphdoctor.trace.reader import read_recording
 
+    selection = Selection(select=shown.select, ignore=shown.ignore, is_own_code_only=shown.is_own_code_only)
     return diagnose(read_recording(recording), root=Path.cwd(), version=__version__, selection=selection)
 
 
-def _prefixes(flags: Sequence[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
-    """Code prefixes of flags (comma-separated ones too), else of the configuration."""
+def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:
+    """Code prefixes, comma-separated ones too."""
+    chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
+    if not chosen:
+        return ()
     from graphdoctor.rules.catalog import ALL_RULES
 
-    texts = flags or configured
-    chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
     for prefix in chosen:
         if not any(code.startswith(prefix) for code in ALL_RULES):
             raise GraphDoctorError(
