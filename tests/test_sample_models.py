@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -79,7 +78,6 @@ def explain(target: str, *options: str, cwd: Path) -> dict:
     process = subprocess.run(
         [sys.executable, "-m", "graphdoctor", "explain", target, *options, "--format", "json"],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         timeout=300,
