@@ -21,6 +21,7 @@ from typing import Any
 from . import torch_api
 from .sources import SourceReader
 
+_BRANCH = "Data-dependent branch"
 _STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
 
 
@@ -135,6 +136,8 @@ class TraceListener(logging.Handler):
         entries = stack_entries(stack)
         for entry in entries:
             self._pending[entry["file"], entry["line"]] = None
+        if entries and str(getattr(error, "gb_type", "")).startswith(_BRANCH):
+            self._widen_to_condition(entries[-1])
         torch_api.write_artifact(
             "graphdoctor_stack",
             {
@@ -144,6 +147,18 @@ class TraceListener(logging.Handler):
                 "stack": entries,
             },
         )
+
+    def _widen_to_condition(self, entry: dict[str, Any]) -> None:
+        """Mark the whole condition where it has several operands."""
+        if entry.get("column") is None:
+            return
+        text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
+        column = len(text[: entry["column"] - 1].encode())
+        found = self._sources.boolean_operation(entry["file"], entry["line"], column)
+        if found is not None:
+            start, end = found
+            entry["column"] = _characters(text, start) + 1
+            entry["end_column"] = None if end is None else _characters(text, end) + 1
 
     def write_sources(self) -> None:
         """Record what surrounds the lines seen since the last time."""

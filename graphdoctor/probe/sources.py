@@ -73,6 +73,33 @@ class SourceReader:
             "enclosing": enclosing,
         }
 
+    def boolean_operation(self, file: str, line: int, column: int) -> tuple[int, int | None] | None:
+        """The outermost ``and``/``or`` around a place.
+
+        CPython gives the jump of each operand the place of the one before it (3.11, ``dis.Positions`` of
+        ``if a is not None and b:``), so of a branch on several operands only the whole is certain.
+
+        Args:
+            file: As in ``context``.
+            line: 1-based.
+            column: 0-based, in UTF-8 bytes.
+
+        Returns:
+            Start and end in its first line, 0-based in bytes; the end is None when it goes on in another line.
+        """
+        tree = self._tree(file)
+        if tree is None:
+            return None
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.BoolOp)
+                and node.lineno == line
+                and node.col_offset <= column
+                and (node.end_lineno != line or column < (node.end_col_offset or 0))
+            ):
+                return node.col_offset, node.end_col_offset if node.end_lineno == line else None
+        return None
+
     def _tree(self, file: str) -> ast.Module | None:
         if file not in self._trees:
             try:
