@@ -14,6 +14,7 @@ from graphdoctor.rules.sites import frame_name
 from graphdoctor.rules.wording import setting
 
 _SIZE = re.compile(r"tensor '(.+?)' size mismatch at index (\d+)\. expected (\d+), actual (\d+)")
+_TENSOR = re.compile(r"^tensor '(.+?)' ([^']+)$")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _GUIDE = "PyTorch user guide: torch.compile, recompilation"
 _MAX_SHOWN = 3
@@ -132,6 +133,9 @@ def _in_words(guard: str, frame: Frame) -> str:
     if size:
         name = expression(size[1], frame.resumes_at)
         return f"`{name}.shape[{size[2]}]` changed from {size[3]} to {size[4]}"
+    tensor = _TENSOR.match(guard)
+    if tensor:
+        return f"tensor `{expression(tensor[1], frame.resumes_at)}`: {tensor[2]}"
     return f"`{expression(guard, frame.resumes_at)}` no longer held"
 
 
