@@ -108,6 +108,7 @@ def tensor_op_count(gm: torch.fx.GraphModule) -> int:
 
     A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies, picking an item out of
     a tuple of results as none, and arithmetic on sizes as none: neither is an operation on a tensor in eager mode.
+    Nor is the tensor that Dynamo makes of a number in order to return it from the graph.
     """
     count = 0
     for node in gm.graph.nodes:
@@ -121,7 +122,11 @@ def tensor_op_count(gm: torch.fx.GraphModule) -> int:
         ]
         if bodies:
             count += sum(tensor_op_count(body) for body in bodies)
-        elif _has_tensor(torch_api.node_value(node)) and not _is_item_of_tuple(node):
+        elif (
+            _has_tensor(torch_api.node_value(node))
+            and not _is_item_of_tuple(node)
+            and not torch_api.is_number_made_tensor(node)
+        ):
             count += 1
     return count
 

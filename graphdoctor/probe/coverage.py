@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 
+from . import torch_api
 from .backend import GraphRuns
 
 _RANGE_PREFIX = "graphdoctor_graph "
+_CONVERSION_RANGE = "graphdoctor_conversion"
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+_NOT_EAGER = ("aten::", _RANGE_PREFIX, _CONVERSION_RANGE, _BACKWARD_PREFIX, *torch_api.PROFILED_OVERHEAD)
 _MAX_NAMES = 20
 
 
@@ -32,7 +35,10 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
     runs.runs.clear()
     runs.is_counting = True
     try:
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        with (
+            torch_api.marked_conversions(_CONVERSION_RANGE),
+            torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
+        ):
             call()
     finally:
         runs.is_counting = False
@@ -45,10 +51,10 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
 
 
 def _is_eager(event: Any) -> bool:  # noqa: ANN401
-    """The operation is outermost, outside every compiled graph, and not autograd's."""
+    """The operation is outermost, outside every compiled graph, and neither autograd's nor Dynamo's own."""
     parent = event.cpu_parent
     while parent is not None:
-        if parent.name.startswith(("aten::", _RANGE_PREFIX, _BACKWARD_PREFIX)):
+        if parent.name.startswith(_NOT_EAGER):
             return False
         parent = parent.cpu_parent
     return True

@@ -80,6 +80,8 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     workload = Workload(request, events)
     events.write("target", **workload.description)
     is_complete = make_calls(workload, events)
+    if (untold := workload.untold()) is not None:
+        events.write("gap", message=untold)
     if is_complete and request["coverage"]:
         measure_coverage(workload, events)
     for name, count in workload.listener.failures.items():

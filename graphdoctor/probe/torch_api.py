@@ -6,6 +6,7 @@ gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import sys
@@ -23,6 +24,7 @@ TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
 
 _CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
+_EVAL_FRAME = str(Path("_dynamo", "eval_frame.py"))
 
 _FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
 """``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic execution is only written
@@ -251,6 +253,68 @@ def is_compile_disabled() -> bool:
     return bool(torch._dynamo.config.disable)
 
 
+PROFILED_OVERHEAD = ("Pregraph bytecode", "TorchDynamo Cache Lookup")
+"""Profiler ranges of torch's own round work that no program asked for: numbers and NumPy arrays made tensors before a
+graph (``PyCodegen.make_call_generated_code``, ``torch/_dynamo/codegen.py``, 2.13) and the check of guards, which makes
+tensors of NumPy arrays too (``_PythonDispatcher``'s cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
+
+
+@contextlib.contextmanager
+def marked_conversions(range_name: str) -> Iterator[None]:
+    """Put what Dynamo's code converts behind a graph into a profiler range, while the context lasts.
+
+    A graph returns tensors; where the program has a number or a NumPy array, the code that Dynamo generates calls
+    ``Tensor.item`` or ``to_numpy_helper`` on them (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
+
+    Args:
+        range_name: Name of the range.
+    """
+    try:
+        utils = _lookup("torch._dynamo.utils")
+        to_numpy, generated = utils.to_numpy_helper, _lookup("torch._dynamo.convert_frame").output_codes
+    except (AttributeError, ImportError):
+        yield
+        return
+    item = torch.Tensor.item
+    own_item = torch.Tensor.__dict__.get("item")
+
+    def marked_item(tensor: torch.Tensor) -> Any:  # noqa: ANN401
+        if not _is_called_by_generated_code(generated):
+            return item(tensor)
+        with torch.profiler.record_function(range_name):
+            return item(tensor)
+
+    def marked_to_numpy(value: Any) -> Any:  # noqa: ANN401
+        with torch.profiler.record_function(range_name):
+            return to_numpy(value)
+
+    disable: Callable[[Any], Any] = torch._dynamo.disable
+    utils.to_numpy_helper = disable(marked_to_numpy)
+    torch.Tensor.item = disable(marked_item)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        utils.to_numpy_helper = to_numpy
+        if own_item is None:
+            del torch.Tensor.item  # it is inherited again
+        else:
+            torch.Tensor.item = own_item  # type: ignore[method-assign]
+
+
+def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
+    """The caller of our caller is an instruction that Dynamo made, none that it took over from the program.
+
+    Instructions taken over keep their columns (the call at which a graph broke); those made have a line alone.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(_EVAL_FRAME):
+        frame = frame.f_back
+    if frame is None or frame.f_code not in generated:
+        return False
+    positions = list(frame.f_code.co_positions())
+    return positions[frame.f_lasti // 2][2] is None
+
+
 def original_callable(function: Any) -> Any:  # noqa: ANN401
     """What was handed to ``torch.compile``, when ``function`` is its result; else ``function`` itself.
 
@@ -293,11 +357,45 @@ def node_value(node: Any) -> Any:  # noqa: ANN401
     return node.meta.get("example_value")
 
 
+def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
+    """The node makes a tensor of a number for Dynamo's own sake.
+
+    ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it, at the line that ends the
+    graph; a call in the program's own words is in that line's text.
+    """
+    if getattr(node.target, "__name__", None) != "scalar_tensor":
+        return False
+    argument = node.args[0] if node.args else None
+    number = getattr(argument, "meta", {}).get("example_value")
+    return isinstance(number, (torch.SymFloat, torch.SymInt)) and "scalar_tensor" not in (node.stack_trace or "")
+
+
 def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
     """What a ``str`` record of the trace defines."""
     entry = metadata.get("str")
     if isinstance(entry, (list, tuple)) and len(entry) == 2:
         yield entry[1], entry[0]
+
+
+def unrecorded_breaks() -> list[str]:
+    """What torch gave up before a compile had an id: it counts these and writes no record.
+
+    A generator function is the one case (``ConvertFrameAssert.__call__``, ``torch/_dynamo/convert_frame.py``, 2.13).
+
+    Returns:
+        The first two lines of torch's words for each, such as ``Attempt to trace generator: Generators cannot …``.
+    """
+    try:
+        counted = _lookup("torch._dynamo.utils").counters["unimplemented"]
+    except (AttributeError, ImportError, KeyError):
+        return []
+    found = []
+    for text in counted:
+        name, _, rest = str(text).partition("\n")
+        if name == "Attempt to trace generator":
+            explanation = rest.strip().partition("\n")[0].removeprefix("Explanation:").strip()
+            found.append(f"{name}: {explanation}" if explanation else name)
+    return found
 
 
 def torch_root() -> Path:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import difflib
 from collections.abc import Iterable, Iterator
-from types import ModuleType
+from types import GeneratorType, ModuleType
 from typing import Any
 
 import torch
@@ -165,7 +165,21 @@ class Workload:
     def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
         args, kwargs = call
         with torch.no_grad() if self._request["no_grad"] else contextlib.nullcontext():
-            return function(*args, **kwargs)
+            output = function(*args, **kwargs)
+            # Nothing of a generator runs until someone asks for its items.
+            return list(output) if isinstance(output, GeneratorType) else output
+
+    def untold(self) -> str | None:
+        """What torch left to eager mode without a record of it, in a sentence, or None."""
+        said = torch_api.unrecorded_breaks()
+        if said:
+            return f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(said)}"
+        if self._compiles_seen or self._last_call is None or torch_api.is_compile_disabled():
+            return None
+        return (
+            "torch.compile began no compile at all and did not say why: it leaves alone calls without a tensor in "
+            "them, functions under torch.compiler.disable, and code that exec() made."
+        )
 
     def _backward(self, output: object) -> None:
         leaves = [

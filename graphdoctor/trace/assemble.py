@@ -54,6 +54,7 @@ _WANTED = frozenset(
         "graphdoctor_sources",
     }
 )
+_WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _MAX_MESSAGE = 20_000
 
@@ -86,6 +87,8 @@ class _Compile:
     breaks: list[_Break] = field(default_factory=list)
     error: _Break | None = None
     error_type: str | None = None
+    has_graph: bool = False
+    backend_error: str | None = None
 
 
 class Assembler:
@@ -160,8 +163,8 @@ class Assembler:
         if not entries:
             return
         # The last entry is the frame itself; its file is never ours.
-        compile_.stack = (*collapse_resumes(without_probe(entries[:-1])), entries[-1])
         frame = entries[-1]
+        compile_.stack = collapse_resumes((*without_probe(entries[:-1]), frame))
         self._code_names.setdefault(compile_.frame_id, (frame.function, frame.file, frame.line))
 
     def _on_recompile_reasons(self, record: Record) -> None:
@@ -197,6 +200,9 @@ class Assembler:
             compile_.error = error
 
     def _on_dynamo_output_graph(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            compile_.has_graph = True
         if self._is_extra:
             return
         self._graphs.append({"compile_id": record.compile_id, "code": record.payload})
@@ -237,6 +243,10 @@ class Assembler:
         if self._is_extra:
             return
         value = orjson.loads(record.payload or "{}")
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            compile_.has_graph = True
+            compile_.backend_error = value.get("backend_error")
         # torch's own record of the same graph stands right before it, except where a backend is called again.
         if self._graphs and self._graphs[-1]["compile_id"] == record.compile_id and "index" not in self._graphs[-1]:
             self._graphs[-1] |= value
@@ -248,7 +258,10 @@ class Assembler:
         if compile_ is None or not compile_.stack:
             return
         above = tuple(self._recorded_entry(entry) for entry in orjson.loads(record.payload or "[]"))
-        compile_.stack = (*collapse_resumes(without_probe(above)), compile_.stack[-1])
+        frame = compile_.stack[-1]
+        if compile_.frame_id in self._code_names:
+            frame = frame.model_copy(update={"function": self._code_names[compile_.frame_id][0]})
+        compile_.stack = collapse_resumes((*without_probe(above), frame))
 
     def _on_graphdoctor_stack(self, record: Record) -> None:
         value = orjson.loads(record.payload or "{}")
@@ -332,7 +345,12 @@ class Assembler:
 
     def _effect(self, found: _Break) -> BreakEffect:
         compile_ = self._compiles.get(found.compile_id or "")
-        if compile_ is not None and self._outcome(compile_) == "skipped" and compile_.breaks[-1] is found:
+        if (
+            compile_ is not None
+            and self._outcome(compile_) == "skipped"
+            and compile_.breaks[-1] is found
+            and not _is_declined(compile_)
+        ):
             return "frame_skipped"
         return found.text.effect or "resumed"
 
@@ -345,7 +363,9 @@ class Assembler:
                 return "limit"
             is_skip = any(found.text.effect == "frame_skipped" for found in compile_.breaks)
             return "skipped" if is_skip else "failed"
-        return "empty" if metrics["guard_count"] is None else "compiled"
+        if metrics["guard_count"] is not None:
+            return "compiled"
+        return "skipped" if _is_declined(compile_) else "empty"
 
     def _failure(self, compile_: _Compile, outcome: CompileOutcome) -> FailedCompile | None:
         metrics = compile_.metrics or {}
@@ -355,8 +375,12 @@ class Assembler:
         if compile_.error is not None:
             stack = self._named(self._stack(compile_.error, None)[0])
         message = compile_.error.text.words if compile_.error else (metrics.get("fail_reason") or "")
+        if _is_declined(compile_):
+            message = compile_.backend_error or "The backend got the graph, and torch left the frame to eager mode."
         return FailedCompile(
-            type=metrics.get("fail_type") or compile_.error_type or "unknown",
+            type=metrics.get("fail_type")
+            or compile_.error_type
+            or ("SkipFrame" if _is_declined(compile_) else "unknown"),
             message=str(message)[:_MAX_MESSAGE],
             chain=parse_chain(str(message)),
             stack=stack,
@@ -385,7 +409,7 @@ class Assembler:
             stack=self._named(compile_.stack),
         )
 
-    def _frames(self, compiles: list[Compile]) -> list[Frame]:
+    def _frames(self, compiles: list[Compile], target: TargetInfo) -> list[Frame]:
         frames: dict[int, Frame] = {}
         for compile_ in compiles:
             named = self._code_names.get(compile_.frame_id)
@@ -398,7 +422,7 @@ class Assembler:
             frames[compile_.frame_id] = Frame(
                 frame_id=compile_.frame_id,
                 function=resume[1] if resume else code_name,
-                qualname=context.qualname if context else None,
+                qualname=self._qualname(file, code_name, context, target),
                 file=file,
                 line=(context.function_line or line) if context else line,
                 text=self._definition(file, line, context),
@@ -408,6 +432,15 @@ class Assembler:
                 code_name=code_name,
             )
         return list(frames.values())
+
+    def _qualname(self, file: str, code_name: str, context: SourceContext | None, target: TargetInfo) -> str | None:
+        """The function's qualified name; where torch compiles its own wrapper, that of what is wrapped.
+
+        The frame of a root whose class is torch's own is ``inner`` (``torch/_dynamo/external_utils.py``, 2.13).
+        """
+        if code_name == "inner" and file.endswith(_WRAPPER_FILES) and self._origins.of(file)[0] == "torch":
+            return f"{target.class_name}.forward" if target.class_name else None
+        return context.qualname if context else None
 
     def _definition(self, file: str, line: int, context: SourceContext | None) -> str | None:
         """The first line of a frame's function; a resume function's own line lies inside it."""
@@ -459,7 +492,7 @@ class Assembler:
             exit=exit,
             is_partial=is_cut or is_unfinished,
             calls=calls,
-            frames=tuple(self._frames(compiles)),
+            frames=tuple(self._frames(compiles, target)),
             compiles=tuple(compiles),
             graphs=tuple(_graph(index, value) for index, value in enumerate(self._graphs)),
             breaks=tuple(breaks),
@@ -501,6 +534,21 @@ _METRICS = (
     "aot_autograd_cumulative_compile_time_us",
 )
 _ENTRY = frozenset({"file", "line", "function", "text", "indent", "column", "end_column"})
+
+
+def _is_declined(compile_: _Compile) -> bool:
+    """The backend got the graph and had the frame skipped, by raising ``SkipFrame``.
+
+    torch then claims guarded code without counts, as it does for a frame without operations
+    (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only a graph tells the two apart.
+    """
+    metrics = compile_.metrics
+    return (
+        metrics is not None
+        and bool(metrics["has_guarded_code"])
+        and metrics["guard_count"] is None
+        and compile_.has_graph
+    )
 
 
 def _seconds(microseconds: object) -> float | None:
