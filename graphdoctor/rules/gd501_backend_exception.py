@@ -9,7 +9,8 @@ from graphdoctor.model.recording import Compile, Graph, StackEntry
 from graphdoctor.rules.base import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.gd200_recompile import frame_entry
 
-_FAILED = "BackendCompilerFailed"
+_FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
+"""``SkipFrame``: the backend asked torch to leave the frame to eager mode."""
 
 
 class BackendException(BreakRule, RecordingRule):
@@ -81,7 +82,7 @@ class BackendException(BreakRule, RecordingRule):
         return tuple(
             _match(compile_, errors.get(compile_.compile_id), view)
             for compile_ in view.recording.compiles
-            if compile_.failure is not None and compile_.failure.type == _FAILED
+            if compile_.failure is not None and compile_.failure.type in _FAILED
         )
 
 
