@@ -69,11 +69,11 @@ class Store:
         Raises:
             GraphDoctorError: There is none.
         """
+        recordings = self._recordings()
         with contextlib.suppress(OSError, ValueError):
             path = self._folder / (self._folder / _LAST).read_text().strip()
-            if path.is_dir() and path != self._folder:
+            if path in recordings:
                 return path
-        recordings = self._recordings()
         if not recordings:
             raise GraphDoctorError(
                 f"There is no recording in {self._folder}.", hint="Run graphdoctor explain model.py first."

@@ -1,0 +1,107 @@
+"""What every test may use: the command line in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CLEAN_TARGET = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + 1
+
+
+def example_inputs():
+    return (torch.randn(4),)
+"""
+"""A target without any break: two operations, one graph."""
+
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def clean_environment(**changes: str | None) -> dict[str, str]:
+    """This process's environment without what would change torch's or graphdoctor's behaviour.
+
+    Args:
+        changes: Variables to set; None removes one.
+    """
+    ours = ("GRAPHDOCTOR_", "TORCH", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environment["PYTHONPATH"] = str(REPOSITORY)
+    for name, value in changes.items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+    return environment
+
+
+def command_line(*args: object) -> list[str]:
+    """The command as it is started here; -P, so that no file of the working directory hides a module of Python."""
+    return [sys.executable, "-P", "-m", "graphdoctor", *map(str, args)]
+
+
+def run_command(
+    *args: object, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command_line(*args),
+        cwd=cwd,
+        env=clean_environment() if env is None else env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=timeout,
+        check=False,
+    )
+
+
+@pytest.fixture
+def run_cli(tmp_path: Path) -> RunCli:
+    """Run ``graphdoctor`` with arguments, by default in ``tmp_path``; returns the completed process."""
+
+    def run(*args: object, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 300) -> Any:
+        return run_command(*args, cwd=cwd or tmp_path, env=env, timeout=timeout)
+
+    return run
+
+
+@pytest.fixture
+def explain_json(run_cli: RunCli) -> Callable[..., dict[str, Any]]:
+    """Run ``graphdoctor explain TARGET --format json`` with more arguments; returns the document."""
+
+    def explain(target: object, *args: object, **options: Any) -> dict[str, Any]:
+        process = run_cli("explain", target, "--format", "json", *args, **options)
+        assert process.stdout, f"exit code {process.returncode}, no document:\n{process.stderr}"
+        return json.loads(process.stdout)
+
+    return explain
+
+
+@pytest.fixture
+def clean_target(tmp_path: Path) -> Path:
+    """A file whose model compiles to one graph without a break."""
+    path = tmp_path / "clean.py"
+    path.write_text(CLEAN_TARGET)
+    return path
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which one clean run was recorded; tests read it and leave it as it is."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "clean.py").write_text(CLEAN_TARGET)
+    process = run_command("explain", "clean.py", cwd=folder)
+    assert process.returncode == 0, process.stderr
+    return folder

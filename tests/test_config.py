@@ -1,0 +1,98 @@
+"""Settings: where they come from, which wins, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.config import Settings, load_settings
+from graphdoctor.errors import GraphDoctorError
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+def test_without_any_configuration_the_defaults_hold(tmp_path):
+    write(tmp_path, "")
+    assert load_settings(tmp_path, {}) == Settings()
+
+
+def test_the_nearest_pyproject_above_counts(tmp_path):
+    write(tmp_path, "[tool.graphdoctor]\nkeep-recordings = 3\nselect = ['GD1']\n")
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    assert load_settings(inner, {}) == Settings(keep_recordings=3, select=("GD1",))
+
+
+def test_the_environment_overrules_the_file(tmp_path):
+    write(tmp_path, "[tool.graphdoctor]\nkeep-recordings = 3\nown-code = true\n")
+    environment = {"GRAPHDOCTOR_KEEP_RECORDINGS": "5", "GRAPHDOCTOR_SELECT": "GD1, GD2", "OTHER": "x"}
+    settings = load_settings(tmp_path, environment)
+    assert settings == Settings(keep_recordings=5, own_code=True, select=("GD1", "GD2"))
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("Yes", True), ("off", False), ("", False)])
+def test_a_switch_in_the_environment_is_read_as_people_write_it(tmp_path, text, value):
+    write(tmp_path, "")
+    assert load_settings(tmp_path, {"GRAPHDOCTOR_OWN_CODE": text}).own_code is value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.graphdoctor]\nkeep_recording = 3", "there is no setting 'keep-recording'"),
+        ("[tool.graphdoctor]\nkeep-recordings = 0", "wrong type or range"),
+        ("[tool.graphdoctor]\nkeep-recordings = true", "wrong type or range"),
+        ("[tool.graphdoctor]\nkeep-recordings = '3'", "wrong type or range"),
+        ("[tool.graphdoctor]\ntimeout = nan", "wrong type or range"),
+        ("[tool.graphdoctor]\ntimeout = -1", "wrong type or range"),
+        ("[tool.graphdoctor]\nselect = 'GD1'", "wrong type or range"),
+        ("[tool.graphdoctor]\nselect = [1]", "wrong type or range"),
+        ("[tool.graphdoctor]\nown-code = 'yes'", "wrong type or range"),
+        ("tool.graphdoctor = 3", "is no table"),
+        ("[tool.graphdoctor", "cannot be read"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_file(tmp_path, text, message):
+    write(tmp_path, text)
+    with pytest.raises(GraphDoctorError, match=message) as caught:
+        load_settings(tmp_path, {})
+    assert "pyproject.toml" in caught.value.message
+
+
+def test_a_pyproject_whose_tool_is_no_table_has_no_settings(tmp_path):
+    write(tmp_path, "tool = 3")
+    assert load_settings(tmp_path, {}) == Settings()
+
+
+def test_a_pyproject_that_is_not_utf8_is_named(tmp_path):
+    (tmp_path / "pyproject.toml").write_bytes(b'x = "\xff"')
+    with pytest.raises(GraphDoctorError, match=r"pyproject\.toml cannot be read"):
+        load_settings(tmp_path, {})
+
+
+def test_an_unknown_setting_offers_the_nearest_one(tmp_path):
+    write(tmp_path, "[tool.graphdoctor]\nkeep-recording = 3")
+    with pytest.raises(GraphDoctorError) as caught:
+        load_settings(tmp_path, {})
+    assert caught.value.hint == "Did you mean keep-recordings?"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("GRAPHDOCTOR_KEEP_RECORDINGS", "many"),
+        ("GRAPHDOCTOR_KEEP_RECORDINGS", "0"),
+        ("GRAPHDOCTOR_TIMEOUT", "nan"),
+        ("GRAPHDOCTOR_TIMEOUT", "soon"),
+        ("GRAPHDOCTOR_OWN_CODE", "maybe"),
+        ("GRAPHDOCTOR_NONSENSE", "1"),
+    ],
+)
+def test_a_wrong_variable_is_an_error(tmp_path, name, text):
+    write(tmp_path, "")
+    with pytest.raises(GraphDoctorError):
+        load_settings(tmp_path, {name: text})

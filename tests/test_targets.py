@@ -1,0 +1,353 @@
+"""Every form of target and of inputs: first the text alone, then the command."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.capture.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
+from graphdoctor.errors import GraphDoctorError
+
+HEAD = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x, scale=1):
+        return torch.relu(x) * scale
+
+
+def double(x, scale=2):
+    return x * scale
+"""
+
+
+def one(text: str) -> object:
+    parsed = parse_inputs([text])
+    assert parsed is not None
+    return parsed["args"][0]
+
+
+# The text of a target.
+
+
+@pytest.mark.parametrize(
+    ("ending", "name", "is_call"),
+    [("", None, False), (":Net", "Net", False), (":make()", "make", True), (":a.b", "a.b", False)],
+)
+def test_a_file_with_and_without_a_name(tmp_path, ending, name, is_call):
+    file = tmp_path / "model.py"
+    file.write_text("")
+    target = parse_target(f"{file}{ending}")
+    assert (target.file, target.module, target.name, target.is_call) == (str(file), None, name, is_call)
+
+
+def test_a_module_with_a_name():
+    target = parse_target("package.module:build")
+    assert (target.file, target.module, target.name, target.is_call) == (None, "package.module", "build", False)
+
+
+def test_a_file_whose_name_holds_a_colon(tmp_path):
+    file = tmp_path / "a:b.py"
+    file.write_text("")
+    assert parse_target(str(file)).file == str(file)
+    assert parse_target(f"{file}:Net").name == "Net"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("  ", "empty"),
+        (".", "is a folder"),
+        ("model.ipynb", "is a notebook"),
+        ("modle.py", "There is no file modle.py"),
+        ("nowhere/model.py", "There is no file"),
+        ("model.py:", "behind the colon is missing"),
+        ("model.py:1x", "is no name"),
+        ("model.py:Net(3)", "is no name"),
+        ("model.py:Net:x", "is no target"),
+        ("a b", "is no target"),
+        ("\udcff.py", "is no UTF-8 text"),
+        ("a\0b", "is no UTF-8 text"),
+        ("x" * 5000 + ".py", "cannot be looked up"),
+    ],
+)
+def test_a_wrong_target_is_a_clear_error(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    for name in ("model.py", "model.ipynb"):
+        Path(name).write_text("")
+    with pytest.raises(GraphDoctorError, match=message):
+        parse_target(text)
+
+
+def test_a_missing_file_offers_near_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text("")
+    with pytest.raises(GraphDoctorError) as caught:
+        parse_target("modle.py")
+    assert caught.value.hint == "Did you mean model.py?"
+
+
+@given(st.text())
+def test_any_text_is_a_target_or_an_error(text):
+    try:
+        parse_target(text)
+    except GraphDoctorError as error:
+        assert error.message
+
+
+# The text of --input.
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("int:3", 3),
+        ("int:-3", -3),
+        ("float:0.5", 0.5),
+        ("float:inf", math.inf),
+        ("bool:true", True),
+        ("bool:False", False),
+        ("str:abc", "abc"),
+        ("str:a:b=c[1]", "a:b=c[1]"),
+        ("str:", ""),
+        ("none", None),
+        ("None", None),
+    ],
+)
+def test_a_plain_input(text, value):
+    assert one(text) == {"kind": "value", "value": value}
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "shape"),
+    [
+        ("f32[8,128]", "f32", [8, 128]),
+        ("bf16[4, 8]", "bf16", [4, 8]),
+        ("i64[8]", "i64", [8]),
+        ("bool[2,2]", "bool", [2, 2]),
+        ("f32[]", "f32", []),
+        ("f32[0]", "f32", [0]),
+    ],
+)
+def test_a_tensor_input(text, dtype, shape):
+    assert one(text) == {"kind": "tensor", "dtype": dtype, "shape": shape}
+
+
+def test_positional_and_named_inputs():
+    assert parse_inputs(["int:1", "mask=bool[2]"]) == {
+        "args": [{"kind": "value", "value": 1}],
+        "kwargs": {"mask": {"kind": "tensor", "dtype": "bool", "shape": [2]}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["f32[8"], "none of the known forms"),
+        (["f32"], "none of the known forms"),
+        (["int"], "none of the known forms"),
+        (["bool:2"], "none of the known forms"),
+        (["int:x"], "'x' is no int"),
+        (["float:x"], "'x' is no float"),
+        (["int:" + "9" * 5000], "is no int"),
+        (["f23[8]"], "no dtype 'f23', did you mean f32"),
+        (["f32[a]"], "no list of sizes"),
+        (["f32[8,]"], "no list of sizes"),
+        (["f32[-1]"], "negative"),
+        (["f32[9999999999999999999]"], "larger than torch can count"),
+        (["x=int:1", "int:2"], "cannot follow a named one"),
+        (["x=int:1", "x=int:2"], "given twice"),
+        (["str:\udcff"], "no UTF-8 text"),
+    ],
+)
+def test_a_wrong_input_is_a_clear_error(texts, message):
+    with pytest.raises(GraphDoctorError, match=message) as caught:
+        parse_inputs(texts)
+    assert "f32[8,128]" in (caught.value.hint or "")
+
+
+SHAPED = st.builds(
+    "{}[{}]".format, st.sampled_from(DTYPES) | st.text(max_size=4), st.lists(st.integers()).map(str) | st.text()
+)
+INPUT_LIKE = SHAPED | st.builds("{}:{}".format, st.sampled_from(["int", "float", "bool", "str"]), st.text()) | st.text()
+
+
+@given(st.lists(INPUT_LIKE | st.builds("{}={}".format, st.text(max_size=3), INPUT_LIKE), max_size=4))
+def test_any_input_is_a_value_or_an_error(texts):
+    try:
+        parsed = parse_inputs(texts)
+    except GraphDoctorError as error:
+        assert error.hint
+    else:
+        assert (parsed is None) == (not texts)
+
+
+# The text of --option and --config.
+
+
+def test_assignments_are_python_literals_or_text():
+    texts = ["a=1", "b=true", "c=None", "d=max-autotune", "e=[1, 2]", "f=x=y", " g = 0.5 ", "h="]
+    assert parse_assignments(texts, "--option") == {
+        "a": 1,
+        "b": True,
+        "c": None,
+        "d": "max-autotune",
+        "e": [1, 2],
+        "f": "x=y",
+        "g": 0.5,
+        "h": "",
+    }
+
+
+@pytest.mark.parametrize("text", ["a", "=1", " =1", "", "a={1, 2}", "a=b'x'", "a=1j", "a={1: 2}", "a=...", "a=\udcff"])
+def test_a_wrong_assignment_is_a_clear_error(text):
+    with pytest.raises(GraphDoctorError, match="--config"):
+        parse_assignments([text], "--config")
+
+
+@given(st.lists(st.text() | st.builds("{}={}".format, st.text(max_size=3), st.text()), max_size=4))
+def test_any_assignment_is_a_value_or_an_error(texts):
+    try:
+        values = parse_assignments(texts, "--option")
+    except GraphDoctorError as error:
+        assert error.message
+    else:
+        assert len(values) <= len(texts)
+
+
+def test_the_request_names_the_target_by_its_parts():
+    request = Request(target=parse_target("package.module:build"), inputs=parse_inputs(["int:1"]))
+    described = request.for_probe()
+    assert (described["module"], described["name"], described["inputs"]["args"][0]["value"]) == (
+        "package.module",
+        "build",
+        1,
+    )
+
+
+# What a target and its inputs turn out to be.
+
+TARGETS = {
+    "an instance named model": (HEAD + "model = Net()\ndef build(): ...\ndel build\n", "", "model", "module"),
+    "build comes before model": (HEAD + "model = Net()\ndef build(): return Net()\n", "", "build", "factory"),
+    "the only class without arguments": (
+        HEAD + "class Other(Net):\n    def __init__(self, n): super().__init__()\n",
+        "",
+        "Net",
+        "module class",
+    ),
+    "the only function": ("import torch\ndef double(x, scale=2): return x * scale\n", "", "double", "function"),
+    "a function by name": (HEAD, ":double", "double", "function"),
+    "a class by name": (HEAD, ":Net", "Net", "module class"),
+    "an instance by a dotted name": (HEAD + "class box: net = Net()\n", ":box.net", "box.net", "module"),
+    "a factory by its call": (HEAD + "def make(): return Net()\n", ":make()", "make", "factory"),
+    "a function that torch.compile decorates": (
+        "import torch\n@torch.compile(fullgraph=True)\ndef double(x, scale=2): return x * scale\n",
+        "",
+        "double",
+        "function",
+    ),
+    "a module that is compiled already": (HEAD + "model = torch.compile(Net())\n", "", "model", "module"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", TARGETS)
+def test_a_target_is_found(tmp_path, explain_json, case):
+    text, ending, name, kind = TARGETS[case]
+    (tmp_path / "file.py").write_text(text)
+    document = explain_json(f"file.py{ending}", "--input", "f32[4]", "--no-coverage")
+    assert (document["target"]["name"], document["target"]["kind"]) == (name, kind)
+    assert document["target"]["inputs_from"] == "--input"
+    assert document["summary"]["graphs"] == 1
+
+
+INPUTS = {
+    "a tuple is positional": ("def example_inputs(): return (torch.randn(4), 3)", ["f32[4], 3"]),
+    "a dict is keywords": ("def example_inputs(): return {'x': torch.randn(4)}", ["x=f32[4]"]),
+    "a tuple and a dict are both": (
+        "def example_inputs(): return (torch.randn(4),), {'scale': 2}",
+        ["f32[4], scale=2"],
+    ),
+    "a tensor is the only argument": ("def example_inputs(): return torch.randn(4)", ["f32[4]"]),
+    "a list is several calls": (
+        "def example_inputs(): return [(torch.randn(4),), {'x': torch.randn(5)}]",
+        ["f32[4]", "x=f32[5]"],
+    ),
+    "a generator is several calls": (
+        "def example_inputs():\n    for n in (3, 4): yield (torch.randn(n),)",
+        ["f32[3]", "f32[4]"],
+    ),
+    "get_inputs does as well": ("def get_inputs(): return (torch.randn(6),)", ["f32[6]"]),
+    "a constant does as well": ("example_inputs = (torch.randn(6),)", ["f32[6]"]),
+    "a Lightning model brings its own": ("Net.example_input_array = torch.zeros(7)", ["f32[7]"]),
+    "a transformers model brings its own": ("Net.dummy_inputs = {'x': torch.zeros(8)}", ["x=f32[8]"]),
+    "a factory brings its own": ("def build(): return Net(), (torch.zeros(9),), {'scale': 3}", ["f32[9], scale=3"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", INPUTS)
+def test_inputs_are_found(tmp_path, explain_json, case):
+    text, calls = INPUTS[case]
+    (tmp_path / "file.py").write_text(f"{HEAD}\n{text}\n")
+    target = "file.py" if "build" in text else "file.py:Net"
+    document = explain_json(target, "--no-coverage")
+    assert [call["inputs"] for call in document["calls"]] == calls
+    assert [call["index"] for call in document["calls"]] == list(range(1, len(calls) + 1))
+    assert [call["outcome"] for call in document["calls"]] == ["ok"] * len(calls)
+
+
+@pytest.mark.slow
+def test_call_options_reach_the_model(tmp_path, explain_json):
+    (tmp_path / "file.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Linear):\n"
+        "    def __init__(self): super().__init__(4, 4)\n"
+        "    def __call__(self, x, n):\n"
+        "        print(self.training, torch.is_grad_enabled(), n)\n"
+        "        return super().__call__(x)\n"
+        "    def forward(self, x): return super().forward(x)\n"
+    )
+    arguments = ("--input", "f32[2,4]", "--input", "n=int:5", "--calls", 2, "--eval", "--no-coverage")
+    document = explain_json("file.py", *arguments, "--backward")
+    assert document["summary"]["calls"] == 2
+    assert document["target"]["call_options"]["backward"] is True
+    assert not document["is_partial"]
+
+
+PACKAGE = {
+    "pkg/__init__.py": "",
+    "pkg/sub/__init__.py": "",
+    "pkg/sub/helper.py": "def h(x):\n    return x.sin()\n",
+    "pkg/sub/net.py": "from .helper import h\nimport torch\nclass Net(torch.nn.Module):\n"
+    "    def forward(self, x): return h(x)\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["pkg/sub/net.py", "pkg.sub.net:Net"])
+def test_relative_imports_of_a_package_work(tmp_path, explain_json, target):
+    for name, text in PACKAGE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    document = explain_json(target, "--input", "f32[4]")
+    assert document["summary"]["graphs"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["types", "random", "coverage", "events", "torch", "[red]x", "a.b", "模"])
+def test_a_file_may_have_any_name(tmp_path, run_cli, name):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text(HEAD.replace("return torch", "print('a')\n        return torch"))
+    process = run_cli("explain", f"models{os.sep}{name}.py:Net", "--input", "f32[4]", "--no-coverage")
+    assert process.returncode == 0, process.stderr
+    assert f"models{os.sep}{name}.py:6" in process.stdout.replace("\n", "")
