@@ -29,4 +29,5 @@ def _load_package() -> None:
 if __name__ == "__main__":
     _load_package()
     session = importlib.import_module(f"{_PACKAGE}.session")
-    sys.exit(session.main(Path(sys.argv[1])))
+    leave = importlib.import_module(f"{_PACKAGE}.leave")
+    leave.leave(session.main(Path(sys.argv[1])))
