@@ -32,13 +32,12 @@ while this artifact logger is enabled for DEBUG."""
 
 _REQUIRED = {
     "torch._logging.trace_structured": "our own records in the trace log",
-    "torch._guards.CompileContext": "the compile id of a graph",
-    "torch._dynamo.reset": "a fresh start",
-    "torch._dynamo.lookup_backend": "backends by name",
     "torch._dynamo.list_backends": "the list of backends",
     "torch._dynamo.exc.TorchDynamoException": "telling compiler errors from the program's own",
-    "torch._TorchCompileInductorWrapper": "wrapping inductor with its mode and options",
+    "torch._TorchCompileInductorWrapper": "inductor with its mode and options",
+    "torch._TorchCompileWrapper": "a backend with its mode and options",
     "torch.utils._pytree.tree_leaves": "tensors inside outputs",
+    "torch.utils._pytree.tree_map": "moving inputs to a device",
 }
 
 
@@ -62,6 +61,8 @@ def missing() -> dict[str, str]:
             _lookup(dotted)
         except (AttributeError, ImportError):
             absent[dotted] = purpose
+    if not trace_logger().handlers:
+        absent[f"handler on the logger {TRACE_LOGGER_NAME}"] = "the trace log itself"
     return absent
 
 
@@ -76,11 +77,6 @@ def keep_trace_enabled() -> None:
         logging.getLogger(name).disabled = False
 
 
-def is_tracing_to_disk() -> bool:
-    """Whether torch writes its structured trace (``TORCH_TRACE`` is read when torch is imported)."""
-    return bool(trace_logger().handlers)
-
-
 def write_artifact(name: str, payload: object) -> None:
     """Add a record of ours to the trace log, under the compile that is under way, if any.
 
@@ -88,8 +84,11 @@ def write_artifact(name: str, payload: object) -> None:
         name: Artifact name; ours begin with ``graphdoctor_``.
         payload: Anything that JSON has a form for.
     """
+    trace_structured = getattr(torch._logging, "trace_structured", None)
+    if trace_structured is None:
+        return
     # expect_trace_id=False: outside a compile torch would add the whole Python stack to say why there is no id.
-    torch._logging.trace_structured(  # type: ignore[attr-defined]
+    trace_structured(
         "artifact",
         metadata_fn=lambda: {"name": name, "encoding": "json"},
         payload_fn=lambda: json_text(payload),
@@ -105,12 +104,6 @@ def record_skipped_frames() -> None:
         logger.propagate = False
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
-
-
-def current_compile_id() -> str | None:
-    """The compile under way, such as ``0/1``, or None."""
-    compile_id = torch._guards.CompileContext.current_compile_id()
-    return None if compile_id is None else str(compile_id)
 
 
 def exception_being_logged(max_depth: int = 16) -> BaseException | None:
@@ -169,7 +162,8 @@ def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | N
     """The callable that ``torch.compile(backend=name, mode=…, options=…)`` would hand graphs to.
 
     Mirrors the choice at the end of ``torch.compile`` (``torch/__init__.py``, 2.13): inductor has a wrapper of its own
-    that applies mode and options; every other backend receives them as keyword arguments.
+    that applies mode and options; every other backend receives them as keyword arguments. A torch without them
+    finds the backend by its name; mode and options are lost then, and ``missing()`` says so.
 
     Raises:
         torch._dynamo.exc.InvalidBackend: No backend has that name.
@@ -177,8 +171,10 @@ def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | N
     if name == "inductor":
         if mode is None and options is None:
             mode = "default"
-        return torch._TorchCompileInductorWrapper(mode, options, dynamic)
-    return torch._TorchCompileWrapper(name, mode, options, dynamic)
+        wrapper = getattr(torch, "_TorchCompileInductorWrapper", None)
+        return torch._dynamo.lookup_backend(name) if wrapper is None else wrapper(mode, options, dynamic)
+    wrapper = getattr(torch, "_TorchCompileWrapper", None)
+    return torch._dynamo.lookup_backend(name) if wrapper is None else wrapper(name, mode, options, dynamic)
 
 
 def backend_names() -> list[str]:
@@ -401,8 +397,3 @@ def unrecorded_breaks() -> list[str]:
 def torch_root() -> Path:
     """The folder of torch's own files."""
     return Path(torch.__file__).resolve().parent
-
-
-def reset() -> None:
-    """Forget every compiled frame."""
-    torch._dynamo.reset()

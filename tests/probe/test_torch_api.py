@@ -1,0 +1,70 @@
+"""The self-test of the private names: what is missing is named, and nothing breaks for it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from graphdoctor.probe import torch_api  # noqa: E402 - needs torch
+
+
+@pytest.fixture
+def traced() -> object:
+    """A handler on the trace logger, as TORCH_TRACE makes one."""
+    handler = logging.NullHandler()
+    torch_api.trace_logger().addHandler(handler)
+    yield handler
+    torch_api.trace_logger().removeHandler(handler)
+
+
+@pytest.mark.usefixtures("traced")
+def test_this_torch_lacks_nothing() -> None:
+    assert torch_api.missing() == {}
+
+
+def test_a_torch_that_writes_no_trace_is_said_so() -> None:
+    logger = torch_api.trace_logger()
+    kept, logger.handlers = logger.handlers, []
+    try:
+        assert any("torch.__trace" in name for name in torch_api.missing())
+    finally:
+        logger.handlers = kept
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("dotted", sorted(torch_api._REQUIRED))
+def test_a_missing_name_is_listed_with_what_is_lost(dotted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent, _, name = dotted.rpartition(".")
+    monkeypatch.delattr(torch_api._lookup(parent), name)
+    assert list(torch_api.missing()) == [dotted]
+
+
+def test_without_trace_structured_a_record_of_ours_is_dropped_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._logging, "trace_structured")
+    torch_api.write_artifact("graphdoctor_call", {"event": "start"})
+
+
+@pytest.mark.parametrize("name", ["eager", "inductor"])
+def test_without_its_wrappers_a_backend_is_found_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch, "_TorchCompileInductorWrapper")
+    monkeypatch.delattr(torch, "_TorchCompileWrapper")
+    assert callable(torch_api.backend_function(name, mode=None, options=None, dynamic=None))
+
+
+def test_a_backend_gets_its_mode_and_options_as_torch_compile_would_hand_them_on() -> None:
+    wrapped = torch_api.backend_function("inductor", mode="max-autotune", options=None, dynamic=True)
+    assert wrapped.config["max_autotune"] is True
+    assert wrapped.dynamic is True
+
+
+def test_what_torch_compile_made_is_taken_apart() -> None:
+    module = torch.nn.Linear(2, 2)
+    assert torch_api.original_callable(torch.compile(module)) is module
+
+    def function() -> None: ...
+
+    assert torch_api.original_callable(torch.compile(function)) is function
+    assert torch_api.original_callable(function) is function
