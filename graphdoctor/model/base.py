@@ -8,4 +8,4 @@ from pydantic import BaseModel, ConfigDict
 class Fact(BaseModel):
     """An immutable record; an unknown key is an error, so that a typo never passes as a fact."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -17,7 +17,9 @@ def render_json(diagnosis: Diagnosis) -> str:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of the document."""
-    schema = Diagnosis.model_json_schema(mode="serialization")
+    from graphdoctor.model.schema import described_schema
+
+    schema = described_schema(Diagnosis)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"graphdoctor diagnosis {SCHEMA_VERSION}",
