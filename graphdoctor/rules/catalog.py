@@ -22,6 +22,12 @@ from graphdoctor.rules.gd115_parameter_constructor import ParameterConstructor
 from graphdoctor.rules.gd116_recurrent_module import RecurrentModule
 from graphdoctor.rules.gd117_sparse_tensor import SparseTensor
 from graphdoctor.rules.gd118_inference_mode_check import InferenceModeCheck
+from graphdoctor.rules.gd119_dynamic_value_guard import DynamicValueGuard
+from graphdoctor.rules.gd120_gradient_hook import GradientHook
+from graphdoctor.rules.gd121_iterator_from_outside import IteratorFromOutside
+from graphdoctor.rules.gd122_set_of_tensors import SetOfTensors
+from graphdoctor.rules.gd123_sort_by_tensor import SortByTensor
+from graphdoctor.rules.gd124_value_not_rebuilt import ValueNotRebuilt
 from graphdoctor.rules.gd200_recompile import Recompile
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd501_backend_exception import BackendException
@@ -35,6 +41,11 @@ BREAK_RULES: tuple[BreakRule, ...] = (
     PrintOrLog(),
     BackwardOrOptimizer(),
     Deepcopy(),
+    UnsupportedContextManager(),
+    SparseTensor(),
+    RecurrentModule(),
+    IteratorFromOutside(),
+    DynamicValueGuard(),
     DataDependentBranch(),
     ScalarRead(),
     DynamicShapeOperator(),
@@ -42,13 +53,14 @@ BREAK_RULES: tuple[BreakRule, ...] = (
     DisabledFunction(),
     ExplicitGraphBreak(),
     UnsupportedCall(),
-    UnsupportedContextManager(),
     RaisedException(),
     RequiresGradChange(),
     ParameterConstructor(),
-    RecurrentModule(),
-    SparseTensor(),
     InferenceModeCheck(),
+    GradientHook(),
+    SetOfTensors(),
+    SortByTensor(),
+    ValueNotRebuilt(),
     _BACKEND,
     GraphBreak(),
 )

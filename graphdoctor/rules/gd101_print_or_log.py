@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, guard_while_compiling
+from graphdoctor.rules.wording import called_name, guard_while_compiling, in_context
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+_LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")
+_QUERY = re.compile(r"is|has|get|set|add|remove")
+"""A logger's methods that answer or configure: without them the program goes another way."""
+_REORDERABLE = frozenset({"ConstantVariable", "TensorVariable", "StringFormatVariable"})
+"""What torch can print later; a size or a list cannot wait (``torch/_dynamo/variables/misc.py``, 2.13)."""
+_WRITERS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush", "pprint.pprint", "pprint")
 
 
 class PrintOrLog(BreakRule):
@@ -48,7 +55,8 @@ class PrintOrLog(BreakRule):
         return (torch.randn(4, 8, requires_grad=True),)
     ```
     Or tell Dynamo what to do with the function: `torch._dynamo.config.reorderable_logging_functions.add(print)` prints
-    after the graph has run; `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call while compiled.
+    after the graph has run, as long as only tensors, strings and numbers are printed;
+    `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call while compiled.
 
     ## Fix safety
     Safe: the tensors computed are the same. The output is absent (guarded, ignored) or later (reordered) in a
@@ -69,50 +77,67 @@ class PrintOrLog(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         """Which function puts something out."""
+        logger = _LOGGER.match(site.cause.context or "")
+        if logger and _QUERY.match(logger["method"]):
+            return f"{_what_speaks(site)} asks or sets up a logger, which torch does not trace"
         return f"{_what_speaks(site)} puts something out, which a graph cannot hold"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """A guard for one's own line; torch's settings for every other."""
+        guard = guard_while_compiling(site, is_safe=True)
         if _is_print(site):
-            by_config = Fix(
-                title="Let torch print after the graph has run",
-                kind="config",
-                snippet="torch._dynamo.config.reorderable_logging_functions.add(print)",
-                is_safe=True,
-                source=_GUIDE,
-            )
-        elif _is_warning(site):
-            by_config = Fix(
-                title="Let torch warn after the graph has run",
-                kind="config",
-                snippet="torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)",
-                is_safe=True,
-                source=_GUIDE,
-            )
-        else:
-            by_config = _ignore(site)
-        guard = guard_while_compiling(site, source=_GUIDE, is_safe=True) if site.is_own_code else ()
-        return (*guard, by_config)
+            return (*guard, _reorder("print") if _is_reorderable(site) else _ignore("print"))
+        if _is_warning(site):
+            return (*guard, _reorder("warnings.warn"))
+        logger = _logger_method(site)
+        return (*guard, _ignore(logger)) if logger else guard
 
 
-def _ignore(site: BreakSite) -> Fix:
-    """The logger's method in ``ignore_logging_functions``."""
-    name = called_name(site) or "logger.info"
+def _reorder(function: str) -> Fix:
     return Fix(
-        title=f"Let torch drop `{name}` while compiling",
+        title=f"Let torch call `{function}` after the graph has run",
         kind="config",
-        snippet=f"torch._dynamo.config.ignore_logging_functions.add({name})",
+        snippet=f"torch._dynamo.config.reorderable_logging_functions.add({function})",
         is_safe=True,
         source=_GUIDE,
     )
+
+
+def _ignore(function: str) -> Fix:
+    return Fix(
+        title=f"Let torch drop `{function}` while compiling",
+        kind="config",
+        snippet=f"torch._dynamo.config.ignore_logging_functions.add({function})",
+        is_safe=True,
+        source=_GUIDE,
+    )
+
+
+def _logger_method(site: BreakSite) -> str | None:
+    """The logger's method as it can be named anywhere, from torch's ``<Logger name (LEVEL)>.method``."""
+    match = _LOGGER.match(site.cause.context or "")
+    if match and _QUERY.match(match["method"]):
+        return None
+    if match:
+        logger = f'"{match["name"]}"' if match["name"] else ""
+        return f"logging.getLogger({logger}).{match['method']}"
+    name = called_name(site)
+    # torch ignores a function of the logging module; a method is found by its logger only.
+    return name if name and name.startswith("logging.") and name.count(".") == 1 else None
 
 
 def _is_print(site: BreakSite) -> bool:
     return (site.cause.context or "").startswith("builtin print ")
 
 
+def _is_reorderable(site: BreakSite) -> bool:
+    types = re.findall(r"\.(\w+)'>", site.cause.context or "")
+    # 2.13 reorders a print with keywords, 2.15 does not.
+    return set(types) <= _REORDERABLE and (site.cause.context or "").endswith(" False")
+
+
 def _is_warning(site: BreakSite) -> bool:
-    return "module: _warnings," in (site.cause.context or "")
+    return in_context(site, r"module: (_?warnings), qualname: warn\b") is not None
 
 
 def _what_speaks(site: BreakSite) -> str | None:
@@ -128,6 +153,4 @@ def _what_speaks(site: BreakSite) -> str | None:
     )
     if site.cause.torch_id == "GB0291" or "logging.Logger" in site.cause.gb_type or is_inside_logging:
         return f"the logger call `{name}`" if name else "a logger call"
-    if name in ("sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush"):
-        return f"`{name}`"
-    return None
+    return f"`{name}`" if name in _WRITERS else None

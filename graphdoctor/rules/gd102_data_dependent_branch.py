@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import shortened
+from graphdoctor.rules.wording import called_name, expression_node, shortened, statement_node
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
-Kind = Literal["while", "raise", "assert", "condition"]
+Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "boolean", "inside"]
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """What branches, and on which condition; None where the source does not tell."""
+
+    kind: Kind
+    condition: ast.expr | None
+    where: str | None = None
 
 
 class DataDependentBranch(BreakRule):
@@ -69,85 +79,173 @@ class DataDependentBranch(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0170"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name that other versions give it; a dynamic size is another rule's."""
         gb_type = site.cause.gb_type.lower()
-        return super().matches(site) or gb_type.startswith(("data-dependent branch", "data-dependent assert"))
+        is_branch = super().matches(site) or gb_type.startswith(("data-dependent branch", "data-dependent assert"))
+        return is_branch and "SymNodeVariable" not in (site.cause.context or "")
 
     def message(self, site: BreakSite) -> str:
         """What depends on a tensor."""
-        condition = f"`{shortened(site.expression)}`"
-        match _kind(site):
+        branch = _branch(site)
+        condition = f"`{_condition(site, branch)}`"
+        match branch.kind:
             case "while":
                 return f"the `while` loop goes on as long as a tensor says: {condition}"
             case "raise":
                 return f"an exception is raised when a tensor says so: {condition}"
             case "assert":
                 return f"the assertion reads a tensor: {condition}"
+            case "filter":
+                return f"a tensor's value decides which elements are kept: {condition}"
+            case "boolean":
+                return f"{condition} reads a tensor's truth in Python"
+            case "inside":
+                return f"`{called_name(site) or shortened(site.expression)}` branches on a tensor's value inside"
             case _:
                 return f"the branch depends on a tensor's value: {condition}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """What the kind of branch allows; code fixes for one's own files only."""
         if not site.is_own_code:
-            return (
-                Fix(
-                    title="Call this part of the package under torch.compiler.disable, or pass what avoids the branch",
-                    kind="call",
-                    source=_GUIDE,
-                ),
-            )
-        condition = shortened(site.expression)
-        cond = Fix(
-            title="Keep both ways in the graph with `torch.cond`",
-            kind="code",
-            snippet=f"torch.cond({condition}, true_fn, false_fn, (operands,))",
-            source=_GUIDE,
-        )
-        match _kind(site):
+            return (_fix("Keep this part of the package outside the compiled function", kind="call"),)
+        branch = _branch(site)
+        condition = _condition(site, branch)
+        tensor = ast.unparse(_as_tensor(branch.condition)) if branch.condition else "condition"
+        match branch.kind:
             case "while":
                 return (
-                    Fix(
-                        title="Write the loop with `torch.while_loop`, or give it a fixed number of steps",
-                        kind="code",
+                    _fix(
+                        "Write the loop with `torch.while_loop`, or give it a fixed number of steps",
                         source="torch/_higher_order_ops/while_loop.py, 2.13",
                     ),
                 )
-            case "raise" | "assert":
-                return (
-                    Fix(
-                        title="Check it in the graph, without reading the value",
-                        kind="code",
-                        snippet=f"torch._assert_async({_checked(site, condition)})",
-                        source=_GUIDE,
-                    ),
+            case "raise":
+                return (_check(f"Replace `if {condition}: raise`", ast.unparse(_negated(branch.condition))),)
+            case "assert":
+                return (_check(f"Replace `assert {condition}`", tensor),)
+            case "filter":
+                return (_fix(f"Keep every element and weight it by `{condition}`: the number kept must be fixed"),)
+            case "boolean":
+                return (_fix(f"Combine the tensors: `{tensor}`", snippet=tensor),)
+            case "inside":
+                return _fixes_inside(site)
+            case kind:
+                what = f"if {condition}" if kind == "if" else f"… if {condition} else …"
+                where = _fix(
+                    f"Replace `{what}` by `torch.where({shortened(tensor)}, …, …)`",
+                    snippet=branch.where or f"torch.where({tensor}, …, …)",
                 )
-            case _:
-                where = Fix(
-                    title=f"Replace the branch on `{condition}` by `torch.where`",
-                    kind="code",
-                    snippet=f"torch.where({condition}, …, …)",
-                    source=_GUIDE,
+                cond = _fix(
+                    "Keep both ways in the graph with `torch.cond`",
+                    snippet=f"torch.cond({tensor}, true_fn, false_fn, (operands,))",
                 )
                 return (where, cond)
 
 
-def _checked(site: BreakSite, condition: str) -> str:
-    """What must hold: the asserted condition, or the opposite of the one that raises."""
-    return condition if _kind(site) == "assert" else f"~({condition})"
+def _fix(
+    title: str, *, snippet: str | None = None, kind: Literal["code", "call"] = "code", source: str = _GUIDE
+) -> Fix:
+    return Fix(title=title, kind=kind, snippet=snippet, source=source)
 
 
-def _kind(site: BreakSite) -> Kind:
+def _check(what: str, holds: str) -> Fix:
+    return _fix(f"{what} by a check in the graph", snippet=f"torch._assert_async({holds})")
+
+
+def _fixes_inside(site: BreakSite) -> tuple[Fix, ...]:
+    name = called_name(site)
+    if name in ("any", "all"):
+        return (_fix(f"Ask the tensors: `torch.stack([…]).{name}()`", snippet=f"torch.stack([…]).{name}()"),)
+    return (_fix("Call it outside the compiled function", kind="call"),)
+
+
+def _condition(site: BreakSite, branch: _Branch) -> str:
+    return shortened(ast.unparse(branch.condition) if branch.condition else site.expression)
+
+
+def _branch(site: BreakSite) -> _Branch:
     """What the branch is, read from the statement where it parses."""
-    try:
-        statement = ast.parse(site.statement).body[0]
-    except (SyntaxError, IndexError, ValueError):
-        if site.text.startswith("while "):
-            return "while"
-        return "assert" if site.text.startswith("assert ") else "condition"
-    if isinstance(statement, ast.While):
-        return "while"
-    if isinstance(statement, ast.Assert):
-        return "assert"
-    if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise) and not statement.orelse:
-        return "raise"
-    return "condition"
+    stack = site.records[0].stack
+    if stack and (stack[-1].file, stack[-1].line) != (site.entry.file, site.entry.line):
+        return _Branch("inside", None)
+    pointed, statement = expression_node(site), statement_node(site)
+    match statement:
+        case ast.While(test=test):
+            return _Branch("while", test)
+        case ast.Assert(test=test):
+            return _Branch("assert", test)
+        case ast.If(test=test) if pointed is None or _holds(test, pointed):
+            is_raise = isinstance(statement.body[-1], ast.Raise) and not statement.orelse
+            return _Branch("raise" if is_raise else "if", test, _where_of_if(statement))
+    for node in ast.walk(statement) if statement else ():
+        if isinstance(node, ast.IfExp) and (pointed is None or _holds(node.test, pointed)):
+            where = ast.unparse(_where(node.test, node.body, node.orelse))
+            return _Branch("ternary", node.test, where)
+        if isinstance(node, ast.comprehension):
+            for test in node.ifs:
+                if pointed is None or _holds(test, pointed):
+                    return _Branch("filter", test)
+    if isinstance(pointed, ast.BoolOp | ast.UnaryOp):
+        return _Branch("boolean", pointed)
+    return _Branch("if", pointed)
+
+
+def _holds(tree: ast.expr, part: ast.expr) -> bool:
+    wanted = ast.dump(part)
+    return any(ast.dump(node) == wanted for node in ast.walk(tree))
+
+
+def _where_of_if(statement: ast.If) -> str | None:
+    """The statement as one assignment, where each way assigns one and the same name."""
+    yes = _assigned(statement.body)
+    no = _assigned(statement.orelse) if statement.orelse else None
+    if yes is None or (statement.orelse and no is None) or (no and no[0] != yes[0]):
+        return None
+    name, value = yes
+    other = no[1] if no else ast.Name(name, ast.Load())
+    return f"{name} = {ast.unparse(_where(statement.test, value, other))}"
+
+
+def _assigned(body: list[ast.stmt]) -> tuple[str, ast.expr] | None:
+    match body:
+        case [ast.Assign(targets=[ast.Name(id=name)], value=value)]:
+            return name, value
+        case [ast.AugAssign(target=ast.Name(id=name), op=op, value=value)]:
+            return name, ast.BinOp(ast.Name(name, ast.Load()), op, value)
+        case _:
+            return None
+
+
+def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> ast.expr:
+    where = ast.Attribute(ast.Name("torch", ast.Load()), "where", ast.Load())
+    return ast.Call(where, [_as_tensor(test), yes, no], [])
+
+
+def _as_tensor(test: ast.expr) -> ast.expr:
+    """The condition with ``&``, ``|`` and ``~`` in place of the words that need a Python truth value."""
+    match test:
+        case ast.BoolOp(op=op, values=[first, *rest]):
+            joined = _as_tensor(first)
+            for value in rest:
+                joined = ast.BinOp(joined, ast.BitAnd() if isinstance(op, ast.And) else ast.BitOr(), _as_tensor(value))
+            return joined
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _negated(operand)
+        case _:
+            return test
+
+
+def _negated(test: ast.expr | None) -> ast.expr:
+    """The opposite; ``~`` only where the operand is sure to be boolean."""
+    if test is None:
+        return ast.Name("holds", ast.Load())
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _as_tensor(test.operand)
+    tensor = _as_tensor(test)
+    is_boolean = isinstance(test, ast.Compare | ast.BoolOp)
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute):
+        is_boolean = test.func.attr in ("any", "all")
+    if is_boolean:
+        return ast.UnaryOp(ast.Invert(), tensor)
+    logical_not = ast.Attribute(ast.Name("torch", ast.Load()), "logical_not", ast.Load())
+    return ast.Call(logical_not, [tensor], [])

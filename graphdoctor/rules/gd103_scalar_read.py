@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import setting, shortened
+from graphdoctor.rules.wording import called_name, expression_node, setting, shortened
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
-_READS = re.compile(r"\.(item|tolist|numpy)\(|\b(int|float|bool)\(")
+_CASTS = ("int", "float", "bool")
+_COMPARISONS = {"torch.equal": "(a == b).all()", "torch.allclose": "torch.isclose(a, b).all()"}
+"""Operators that answer with a Python bool, and the same question answered by a tensor."""
 
 
 class ScalarRead(BreakRule):
     """A tensor's value read into a Python number.
 
     ## What it finds
-    `.item()`, `int(t)`, `float(t)`, `bool(t)` and `.tolist()` on a tensor in code that torch.compile traces.
+    `.item()`, `int(t)`, `float(t)`, `bool(t)`, `.tolist()`, `range(t)`, `math.sqrt(t)`, `torch.equal(a, b)` and
+    whatever else needs a tensor's value as a Python number, in code that torch.compile traces.
 
     ## Why it costs
     The number is known only when the tensor has been computed: Dynamo ends the graph, reads the value (which waits
@@ -54,34 +57,61 @@ class ScalarRead(BreakRule):
     they must not. Results can differ in the last bits where Python computed in double precision.
 
     ## Source
-    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0124 and GB0109.
+    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0124, GB0109 and GB0033.
     """
 
     code: ClassVar = "GD103"
     name: ClassVar = "scalar-read"
     severity: ClassVar = "warning"
-    torch_ids: ClassVar = frozenset({"GB0124", "GB0109"})
+    torch_ids: ClassVar = frozenset({"GB0124", "GB0109", "GB0033"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, by the name that other versions give it, or by the operator that reads a scalar."""
-        is_read = "_local_scalar_dense" in (site.cause.context or "")
-        return super().matches(site) or "Tensor.item()" in site.cause.gb_type or is_read
+        """By id, by the name that other versions give it, or because `range` counts to a tensor."""
+        gb_type, context = site.cause.gb_type, site.cause.context or ""
+        is_range = context.startswith("builtin range ") and "TensorVariable" in context
+        is_read = gb_type.startswith(("Unsupported Tensor.item()", "Tensor.tolist()", "Data dependent operator"))
+        return super().matches(site) or is_read or is_range
 
     def message(self, site: BreakSite) -> str:
         """What is read."""
         return f"`{shortened(site.expression)}` reads a tensor's value into Python"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """The tensor instead of the number; the setting."""
+        """The tensor instead of the number; the setting where it helps."""
+        if "tolist()" in site.cause.gb_type:
+            title = "Keep the tensor and index it; only a list of integers can be captured"
+            return (Fix(title=title, kind="code", source="torch's hint for GB0109"),) if site.is_own_code else ()
+        keep = Fix(title=_keep(site), kind="code", source=_GUIDE)
+        # Only a read by item() or tolist() becomes a dynamic number: `math.sqrt(t)` needs the value itself.
+        if not _is_captured(site):
+            return (keep,) if site.is_own_code else ()
         capture = setting(
             "capture_scalar_outputs", "Let torch capture the read as a dynamic number", source="torch's hint for GB0124"
         )
-        if "tolist()" in site.cause.gb_type:
-            integer = Fix(title="Call `.tolist()` on an integer tensor", kind="code", source="torch's hint for GB0109")
-            return (integer,) if site.is_own_code else ()
-        if not site.is_own_code:
-            return (capture,)
-        read = _READS.search(site.expression)
-        name = f"`.{read[1]}()`" if read and read[1] else f"`{read[2]}(…)`" if read and read[2] else "the read"
-        keep = Fix(title=f"Keep the tensor: drop {name} and compute with it", kind="code", source=_GUIDE)
-        return (keep, capture)
+        return (keep, capture) if site.is_own_code else (capture,)
+
+
+def _is_captured(site: BreakSite) -> bool:
+    if "Tensor.item()" in site.cause.gb_type:
+        return not isinstance(expression_node(site), ast.Subscript)
+    name = called_name(site)
+    return name is not None and name.rpartition(".")[2] == "tolist"
+
+
+def _keep(site: BreakSite) -> str:
+    tree, name = expression_node(site), called_name(site)
+    if name in _COMPARISONS:
+        return f"Compare in the graph: `{_COMPARISONS[name]}`"
+    if name in _CASTS:
+        return f"Keep the tensor: drop `{name}(…)` and compute with it"
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and tree.func.attr in ("item", "tolist"):
+        return f"Keep the tensor: drop `.{tree.func.attr}()` and compute with it"
+    if name is not None and name.startswith("math."):
+        return f"Use `torch.{name.removeprefix('math.')}` in place of `{name}`"
+    if name == "range":
+        return "Give the loop a fixed number of steps, known without the tensor"
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
+        return f"Use `torch.logical_not({shortened(ast.unparse(tree.operand))})` in place of `not`"
+    if isinstance(tree, ast.Subscript):
+        return "Index a tensor in place of the Python sequence: `torch.tensor(…)[index]`"
+    return "Keep the value in a tensor and use torch operations on it"

@@ -65,7 +65,7 @@ class DynamicShapeOperator(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         """Which operator."""
-        operator = in_context(site, r"^aten\.(\w+)") or ("one_hot" if "one_hot" in site.cause.gb_type else None)
+        operator = in_context(site, r"^aten\._?([a-z_]+)") or ("one_hot" if "one_hot" in site.cause.gb_type else None)
         by = f" (`{operator}`)" if operator else ""
         return f"the shape of `{shortened(site.expression)}` depends on a tensor's values{by}"
 
@@ -82,6 +82,8 @@ class DynamicShapeOperator(BreakRule):
             source="torch's hint for GB0036",
         )
         if not site.is_own_code:
+            return (capture,)
+        if in_context(site, r"^aten\.(nonzero|masked_select|index)\b") is None:
             return (capture,)
         where = Fix(
             title="Keep the shape: `torch.where(mask, x, neutral)` instead of selecting",

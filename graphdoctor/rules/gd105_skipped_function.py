@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, guard_while_compiling, in_context, own_function, shortened
+from graphdoctor.rules.wording import (
+    called_name,
+    guard_while_compiling,
+    in_context,
+    is_bare_call,
+    own_function,
+    shortened,
+)
 
 _GUIDE = "PyTorch user guide: torch.compile, skipped functions"
-_CLOCKS = ("time.", "datetime.")
 _CLOCK_TYPE = "Call to a time function"
+_FILE_METHOD = r"call_method UserDefinedObjectVariable\((TextIOWrapper|Buffered\w+|FileIO)\) "
 
 
 class SkippedFunction(BreakRule):
@@ -74,42 +82,62 @@ class SkippedFunction(BreakRule):
     def matches(self, site: BreakSite) -> bool:
         """By id, or by the name that other versions give it."""
         gb_type = site.cause.gb_type
-        return super().matches(site) or "marked as skipped" in gb_type or gb_type == _CLOCK_TYPE
+        is_file = (in_context(site, r"^(builtin open) ") or in_context(site, _FILE_METHOD)) is not None
+        return super().matches(site) or "marked as skipped" in gb_type or gb_type == _CLOCK_TYPE or is_file
 
     def message(self, site: BreakSite) -> str:
-        """Which function."""
-        return f"`{_function(site)}` is a function that torch does not trace"
+        """Which function, and through which call where it lies deeper."""
+        called, function = called_name(site), _function(site)
+        if in_context(site, r"(open) ") or in_context(site, _FILE_METHOD):
+            return f"`{called or function}` works on a file, which a graph cannot hold"
+        innermost = site.records[0].stack[-1:]
+        is_deeper = any((entry.file, entry.line) != (site.entry.file, site.entry.line) for entry in innermost)
+        is_alike = called is None or function.rpartition(".")[2] in ("__init__", "__new__", called.rpartition(".")[2])
+        if is_deeper and called and not is_alike:
+            return f"`{called}` calls `{function}`, a function that torch does not trace"
+        return f"`{called or function}` is a function that torch does not trace"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """By what kind of function it is."""
-        function = _function(site)
+        is_native = "likely a C extension or builtin" in (site.cause.context or "")
         if not site.is_own_code:
-            return (
-                Fix(
-                    title=f"Let torch trace `{function}` in spite of its skip list, if it is Python",
-                    kind="config",
-                    snippet=f"torch._dynamo.dont_skip_tracing({function})",
-                    source="torch's hint for GB0007",
-                ),
-            )
-        skip = guard_while_compiling(site, source=_GUIDE)
-        hoist = Fix(
-            title=f"Call `{function}` before the compiled function and pass its result in", kind="code", source=_GUIDE
-        )
-        if _is_clock(site):
-            return (hoist, *skip)
-        if "likely a C extension or builtin" in (site.cause.context or ""):
-            wrap = Fix(
-                title=f"If `{function}` computes tensors, wrap it with `torch.library.custom_op` and `register_fake`",
-                kind="code",
+            return () if is_native else _trace_it(_function(site))
+        name = called_name(site) or _function(site)
+        if "tqdm" in name:
+            return (_fix(f"Loop over what `{name}` is given: keep the progress bar outside the compiled function"),)
+        if is_bare_call(site):
+            move = _fix(f"Move `{shortened(site.statement)}` out of the compiled function")
+            return (move, *guard_while_compiling(site), own_function("the call"))
+        hoist = _fix(f"Call `{name}` before the compiled function and pass its result in")
+        if is_native and not _is_standard(site):
+            wrap = _fix(
+                f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and `register_fake`",
                 source="PyTorch user guide: custom operators",
             )
             return (hoist, wrap, own_function("the call"))
-        return (hoist, *skip, own_function("the call"))
+        return (hoist, own_function("the call"))
 
 
-def _is_clock(site: BreakSite) -> bool:
-    return site.cause.gb_type == _CLOCK_TYPE or _function(site).startswith(_CLOCKS)
+def _fix(title: str, *, source: str = _GUIDE) -> Fix:
+    return Fix(title=title, kind="code", source=source)
+
+
+def _trace_it(function: str) -> tuple[Fix, ...]:
+    return (
+        Fix(
+            title=f"Let torch trace `{function}` in spite of its skip list",
+            kind="config",
+            snippet=f"torch._dynamo.dont_skip_tracing({function})",
+            source="torch/_dynamo/decorators.py, 2.13",
+        ),
+    )
+
+
+def _is_standard(site: BreakSite) -> bool:
+    """The function is Python's own or torch's: there is no tensor code in it to wrap."""
+    module = in_context(site, r"module: ([^,]+),") or ""
+    root = module.partition(".")[0]
+    return root in sys.stdlib_module_names or root in ("torch", "<unknown module>")
 
 
 def _function(site: BreakSite) -> str:

@@ -6,13 +6,16 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import called_name
+
+_CALLS = ("graph_break", "skip_frame", "step_unsupported")
 
 
 class ExplicitGraphBreak(BreakRule):
-    """A call of `torch._dynamo.graph_break()`.
+    """A call that breaks the graph or gives up the function on purpose.
 
     ## What it finds
-    An explicit graph break in code that torch.compile traces.
+    `torch._dynamo.graph_break()`, `skip_frame()` and `step_unsupported()` in code that torch.compile traces.
 
     ## Why it costs
     It splits the graph where it stands: each part is compiled, guarded and launched by itself.
@@ -48,30 +51,32 @@ class ExplicitGraphBreak(BreakRule):
     Results stay the same; marked unsafe because somebody put the break there on purpose.
 
     ## Source
-    `torch/_dynamo/decorators.py`, 2.13; torch's own hints for GB0025.
+    `torch/_dynamo/decorators.py`, 2.13; torch's own hints for GB0025 and GB4297.
     """
 
     code: ClassVar = "GD107"
     name: ClassVar = "explicit-graph-break"
     severity: ClassVar = "warning"
-    torch_ids: ClassVar = frozenset({"GB0025"})
+    torch_ids: ClassVar = frozenset({"GB0025", "GB4297", "GB0275"})
 
     def matches(self, site: BreakSite) -> bool:
         """By id, or by the name that other versions give it."""
-        return super().matches(site) or site.cause.gb_type.startswith("Call to `torch._dynamo.graph_break()`")
+        return super().matches(site) or site.cause.gb_type.startswith("Call to `torch._dynamo.")
 
     def message(self, site: BreakSite) -> str:
-        """Where it stands: in the line, or in torch's own code below it."""
-        if "graph_break" in site.text:
-            return "`torch._dynamo.graph_break()` breaks the graph on purpose"
-        return "a library breaks the graph on purpose below this line"
+        """Where it stands: in the line, or in a library's code below it."""
+        name = called_name(site)
+        if not _is_in_line(site):
+            return f"`{name}` breaks the graph on purpose" if name else "a library breaks the graph on purpose here"
+        effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "gives the function up"
+        return f"`{name}()` {effect} on purpose"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Remove it."""
-        if not site.is_own_code or "graph_break" not in site.text:
+        if not site.is_own_code or not _is_in_line(site):
             return ()
-        return (
-            Fix(
-                title="Remove the call of `torch._dynamo.graph_break()`", kind="code", source="torch's hint for GB0025"
-            ),
-        )
+        return (Fix(title=f"Remove the call of `{called_name(site)}`", kind="code", source="torch's hint for GB0025"),)
+
+
+def _is_in_line(site: BreakSite) -> bool:
+    return (called_name(site) or "").endswith(_CALLS)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import called_name
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
@@ -14,8 +15,8 @@ class Deepcopy(BreakRule):
     """`copy.deepcopy` of a tensor or of something that holds one.
 
     ## What it finds
-    `copy.deepcopy` in code that torch.compile traces. Containers without tensors are traced; a tensor, a container that
-    holds one, and a module are not.
+    `copy.deepcopy`, or `copy.copy` of a tensor, in code that torch.compile traces. Containers without tensors are
+    traced; a tensor, a container that holds one, and a module are not.
 
     ## Why it costs
     Dynamo ends the graph, copies in Python, and starts another graph behind it.
@@ -60,19 +61,19 @@ class Deepcopy(BreakRule):
     code: ClassVar = "GD108"
     name: ClassVar = "deepcopy"
     severity: ClassVar = "warning"
-    torch_ids: ClassVar = frozenset({"GB4198"})
+    torch_ids: ClassVar = frozenset({"GB4198", "GB0179"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id or name, or because the break happened inside ``copy.deepcopy``."""
+        """By id or name, or because the break happened inside the ``copy`` module."""
         is_inside = any(
-            entry.function == "deepcopy" and entry.file.replace("\\", "/").endswith("/copy.py")
+            entry.function in ("copy", "deepcopy") and entry.file.replace("\\", "/").endswith("/copy.py")
             for entry in site.records[0].stack
         )
         return super().matches(site) or "deepcopy" in site.cause.gb_type or is_inside
 
     def message(self, site: BreakSite) -> str:
-        """Always the same."""
-        return "`copy.deepcopy` copies a tensor in Python"
+        """Which copy."""
+        return f"`{called_name(site) or 'copy.deepcopy'}` copies a tensor in Python"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Clone, or copy outside."""
@@ -80,5 +81,7 @@ class Deepcopy(BreakRule):
             return ()
         return (
             Fix(title="Clone the tensors that are needed: `x.detach().clone()`", kind="code", source=_GUIDE),
-            Fix(title="Copy once, outside the compiled function", kind="code", source=_GUIDE),
+            Fix(
+                title="Copy modules and configurations once, outside the compiled function", kind="code", source=_GUIDE
+            ),
         )

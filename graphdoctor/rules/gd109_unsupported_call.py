@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, own_function, shortened
+from graphdoctor.rules.wording import called_name, is_bare_call, own_function, shortened
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _TYPES = (
@@ -15,6 +15,11 @@ _TYPES = (
     "Unsupported function call",
     "attempted to trace numpy function unsupported by PyTorch",
     "C-implemented special method",
+    "call to a callable object with no traceable __call__",
+    "repr() on tensor",
+    "invalid call to builtin op handler",
+    "Unhandled args for method",
+    "Attempted to a str() method implemented in C/C++",
 )
 
 
@@ -59,13 +64,15 @@ class UnsupportedCall(BreakRule):
     Unsafe: another function can differ in dtype and in the last bits.
 
     ## Source
-    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0059, GB0156 and GB0294.
+    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0059, GB0156, GB0147 and GB0294.
     """
 
     code: ClassVar = "GD109"
     name: ClassVar = "unsupported-call"
     severity: ClassVar = "warning"
-    torch_ids: ClassVar = frozenset({"GB0059", "GB0156", "GB0294", "GB0148", "GB9493"})
+    torch_ids: ClassVar = frozenset(
+        {"GB0059", "GB0156", "GB0294", "GB0147", "GB0148", "GB9493", "GB4818", "GB0569", "GB0193"}
+    )
 
     def matches(self, site: BreakSite) -> bool:
         """By id, or by the name that other versions give it."""
@@ -73,21 +80,29 @@ class UnsupportedCall(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         """Which call."""
-        name = called_name(site)
-        what = f"`{name}`" if name else f"`{shortened(site.expression)}`"
+        what = f"`{called_name(site) or shortened(site.expression)}`"
         if "numpy function" in site.cause.gb_type:
             return f"{what} is a NumPy function that torch cannot trace"
+        if _is_text(site):
+            return f"{what} writes a tensor's values as text, which a graph cannot hold"
         return f"{what} is a call that torch has no rule for"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Outside, or by itself."""
         if not site.is_own_code:
             return ()
-        name = called_name(site) or "it"
+        name = called_name(site) or shortened(site.expression)
         if "numpy function" in site.cause.gb_type:
-            first = Fix(title=f"Write `{name}` with torch operations", kind="code", source=_GUIDE)
+            title = f"Write `{name}` with torch operations"
+        elif is_bare_call(site):
+            title = f"Move `{shortened(site.statement)}` out of the compiled function"
+        elif _is_text(site):
+            title = "Return the tensor and make the text outside the compiled function"
         else:
-            first = Fix(
-                title=f"Call `{name}` outside the compiled function and pass its result in", kind="code", source=_GUIDE
-            )
-        return (first, own_function("the call"))
+            title = f"Call `{name}` before the compiled function and pass its result in"
+        return (Fix(title=title, kind="code", source=_GUIDE), own_function("the call"))
+
+
+def _is_text(site: BreakSite) -> bool:
+    is_str = (site.cause.context or "").startswith(("builtin str ", "builtin repr ", "builtin format "))
+    return site.cause.gb_type == "repr() on tensor" or (is_str and "TensorVariable" in (site.cause.context or ""))

@@ -6,16 +6,26 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import in_context, setting, shortened
+from graphdoctor.rules.wording import in_context, in_with_header, managers, setting
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+_TYPES = ("Unsupported context manager", "unsupported contextlib.* API", "attempted to trace contextlib.contextmanager")
+_MAKING = (
+    "Attempted to call function marked as skipped",
+    "Attempted to inline function marked as skipped",
+    "Unsupported method call",
+    "attempted to trace numpy function unsupported by PyTorch",
+    "torch.* op returned non-Tensor",
+)
+"""What a manager's constructor or its ``__enter__`` breaks with before torch gets to the ``with``."""
 
 
 class UnsupportedContextManager(BreakRule):
     """A `with` over an object that Dynamo does not know.
 
     ## What it finds
-    `with` on a lock, a file or another object whose `__enter__` is not Python code, in code that torch.compile traces.
+    `with` on a lock, a file, `torch.device`, `torch.autograd.detect_anomaly` or another object that Dynamo cannot
+    make or enter, in code that torch.compile traces.
 
     ## Why it costs
     Dynamo cannot stop in the middle of such a `with` and go on later: the whole function runs eagerly.
@@ -60,21 +70,24 @@ class UnsupportedContextManager(BreakRule):
     code: ClassVar = "GD110"
     name: ClassVar = "unsupported-context-manager"
     severity: ClassVar = "warning"
-    torch_ids: ClassVar = frozenset({"GB0142", "GB0263"})
+    torch_ids: ClassVar = frozenset({"GB0142", "GB0262", "GB0263"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
-        return super().matches(site) or site.cause.gb_type.startswith("Unsupported context manager")
+        """By id or name, or because what breaks is the making of the manager in the line of the `with`."""
+        is_making = in_with_header(site) and site.cause.gb_type.startswith(_MAKING)
+        return super().matches(site) or site.cause.gb_type.startswith(_TYPES) or is_making
 
     def message(self, site: BreakSite) -> str:
         """Which manager."""
-        kind = in_context(site, r"\(([\w.]+)\)+$")
-        named = f" (`{kind}`)" if kind else ""
-        return f"torch cannot enter the context manager `{shortened(site.expression)}`{named}"
+        kind = in_context(site, r"UserDefinedObjectVariable\((\w+)\)")
+        named = f", a `{kind}`" if kind and kind not in managers(site) else ""
+        return f"torch cannot enter the context manager `{managers(site)}`{named}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Around the call; for generators the setting."""
-        around = Fix(title="Enter it around the call of the compiled function", kind="call", source=_GUIDE)
-        if "contextlib" in site.cause.gb_type or site.cause.torch_id == "GB0263":
+        around = Fix(
+            title=f"Enter `{managers(site)}` around the call of the compiled function", kind="call", source=_GUIDE
+        )
+        if site.cause.torch_id == "GB0263" or site.cause.gb_type.startswith("attempted to trace contextlib"):
             return (setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions"), around)
         return (around,)

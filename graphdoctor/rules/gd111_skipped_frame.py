@@ -9,8 +9,9 @@ from graphdoctor.model.recording import Enclosing, Recording, SourceContext, Sta
 from graphdoctor.rules.base import BreakSite, RecordingRule, RecordingView, RuleMatch
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
-_LOOPS = ("for", "while")
-_BLOCKS = (*_LOOPS, "try", "with")
+_LOOPS: tuple[str, ...] = ("for", "while")
+_IN_LOOP = "graph break in loop"
+_UNDER_WITH = "Graph break under GenericContextWrappingVariable"
 
 
 class SkippedFrame(RecordingRule):
@@ -51,8 +52,8 @@ class SkippedFrame(RecordingRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Fix the break itself; or move the body of the loop, or the breaking line, into a function of its own, so that only
-    that function is split; or move the line out of the `try` or `with`.
+    Fix the break itself; or move the body of the loop into a function of its own, so that it is compiled even though
+    the loop is not; or move the line out of the `try` or `with`.
 
     ## Fix safety
     Moving code into a function of its own is safe. What the break's own fix costs, its rule says.
@@ -75,19 +76,21 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
     contexts = {(context.file, context.line): context for context in recording.sources}
     skipped = [record for record in site.records if record.effect == "frame_skipped"]
     stack = skipped[0].stack
-    where = _enclosing(stack, contexts)
+    where = _enclosing(site, stack, contexts)
+    verb = "is" if len(site.effects.skipped_frames) == 1 else "are"
     names = " and ".join(f"`{name}`" for name in site.effects.skipped_frames)
     inside = f" inside a `{where[1].kind}`" if where else ""
+    hidden = "breaks behind it stay hidden until it is gone"
     related = []
     if where is not None:
         entry, block = where
         related.append((_entry_at(entry, block.line, block.text), f"the `{block.kind}` that the break lies in"))
     frame = next((entry for entry in stack if contexts.get((entry.file, entry.line))), None)
     if frame is not None and (line := contexts[frame.file, frame.line].function_line) is not None:
-        related.append((_entry_at(frame, line, None), f"{names} is skipped"))
+        related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
     return RuleMatch(
         entry=site.entry,
-        message=f"{names} is not compiled at all: torch cannot go on behind a break{inside}",
+        message=f"{names} {verb} not compiled at all: torch cannot go on behind a break{inside}; {hidden}",
         count=len(skipped),
         compile_ids=tuple(dict.fromkeys(record.compile_id for record in skipped if record.compile_id)),
         related=tuple(related),
@@ -101,13 +104,20 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
 
 
 def _enclosing(
-    stack: tuple[StackEntry, ...], contexts: dict[tuple[str, int], SourceContext]
+    site: BreakSite, stack: tuple[StackEntry, ...], contexts: dict[tuple[str, int], SourceContext]
 ) -> tuple[StackEntry, Enclosing] | None:
-    """The innermost loop, ``try`` or ``with`` around the break, in whichever function of the path it stands."""
+    """The innermost block that kept torch from going on, in whichever function of the path it stands."""
+    # torch chains its word for a loop and for a with; a try has none. It goes on behind no_grad() and its like.
+    if _IN_LOOP in site.chained_types:
+        kinds = _LOOPS
+    elif _UNDER_WITH in site.chained_types:
+        kinds = ("with",)
+    else:
+        kinds = ("try",)
     for entry in reversed(stack):
         context = contexts.get((entry.file, entry.line))
         for block in context.enclosing if context else ():
-            if block.kind in _BLOCKS:
+            if block.kind in kinds:
                 return entry, block
     return None
 
@@ -125,10 +135,11 @@ def _fixes(site: BreakSite, block: Enclosing | None) -> tuple[Fix, ...]:
                 source=_GUIDE,
             ),
         )
-    if block is not None and block.kind in _LOOPS:
-        title = f"Move the body of the `{block.kind}` in line {block.line}, or this line, into a function of its own"
-    elif block is not None:
-        title = f"Move this line out of the `{block.kind}` in line {block.line}"
+    if block is None:
+        # Nothing around the line is to blame: only the break's own fix helps, and its own finding tells it.
+        return ()
+    if block.kind in _LOOPS:
+        title = f"Move the body of the `{block.kind}` in line {block.line} into a function of its own"
     else:
-        title = "Move this line into a function of its own"
-    return (Fix(title=title, kind="code", is_safe=block is not None and block.kind in _LOOPS, source=_GUIDE),)
+        title = f"Move this line out of the `{block.kind}` in line {block.line}"
+    return (Fix(title=title, kind="code", is_safe=block.kind in _LOOPS, source=_GUIDE),)

@@ -67,7 +67,7 @@ class BackwardOrOptimizer(BreakRule):
 
     def matches(self, site: BreakSite) -> bool:
         """By id, or because the break lies in an optimizer that the line calls."""
-        is_optimizer = (in_context(site, r"qualname: (Optimizer)\.") is not None) or any(
+        is_optimizer = (in_context(site, r"qualname: (Optimizer|LRScheduler)\.") is not None) or any(
             entry.origin == "torch" and _OPTIMIZER in entry.file.replace("\\", "/") for entry in site.records[0].stack
         )
         return super().matches(site) or is_optimizer
@@ -87,6 +87,8 @@ class BackwardOrOptimizer(BreakRule):
         )
         if super().matches(site):
             return (outside, setting("trace_autograd_ops", "Let torch trace the backward pass", source="torch's hint"))
+        if in_context(site, r"qualname: (LRScheduler)\."):
+            return (outside,)
         compiled_step = Fix(
             title="Compile the optimizer step by itself",
             kind="code",

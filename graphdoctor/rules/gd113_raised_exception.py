@@ -68,13 +68,11 @@ class RaisedException(BreakRule):
         return f"while tracing, `{shortened(site.expression)}` raises {what}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Check earlier."""
+        """Check earlier; for an operation that raises, find out whether Python raises too."""
         if not site.is_own_code:
             return ()
-        return (
-            Fix(
-                title="Check it before the compiled function, or in the graph with `torch._check`",
-                kind="code",
-                source="PyTorch user guide: torch.compile, common graph breaks",
-            ),
-        )
+        if "raise" in site.statement:
+            title = "Check it before the compiled function, or in the graph with `torch._check`"
+        else:
+            title = "See whether it works without torch.compile; if it does, keep it outside the compiled function"
+        return (Fix(title=title, kind="code", source="torch's hints for GB0088"),)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import setting
 
 
 class ParameterConstructor(BreakRule):
@@ -64,6 +65,11 @@ class ParameterConstructor(BreakRule):
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Once, outside."""
-        if not site.is_own_code:
-            return ()
-        return (Fix(title="Construct it once, outside the compiled function", kind="code", source="torch's hint"),)
+        outside = Fix(title="Construct it once, outside the compiled function", kind="code", source="torch's hint")
+        trace = setting(
+            "graph_break_on_nn_param_ctor",
+            "Let torch trace the constructor",
+            value="False",
+            source="torch's hint for GB0264",
+        )
+        return (outside, trace) if site.is_own_code else (trace,)

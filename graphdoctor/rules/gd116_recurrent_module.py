@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import in_context, setting
+from graphdoctor.rules.wording import called_name, in_context, setting
 
 
 class RecurrentModule(BreakRule):
@@ -62,12 +62,13 @@ class RecurrentModule(BreakRule):
 
     def matches(self, site: BreakSite) -> bool:
         """By id, or by the name that other versions give it."""
-        return super().matches(site) or "RNN, GRU, or LSTM" in site.cause.gb_type
+        return super().matches(site) or "RNN, GRU, or LSTM" in f"{site.cause.gb_type} {site.cause.explanation}"
 
     def message(self, site: BreakSite) -> str:
         """Which module."""
-        module = in_context(site, r"^(\w+)\(") or "a recurrent module"
-        return f"`{module}` is not traced by default"
+        module = in_context(site, r"^(\w+)\(")
+        name = module or called_name(site) or site.text
+        return f"`{name}` is a recurrent module, which torch does not trace by default"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """The setting."""

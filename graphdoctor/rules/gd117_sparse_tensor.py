@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import shortened
+from graphdoctor.rules.wording import in_context, shortened
 
 
 class SparseTensor(BreakRule):
@@ -57,7 +57,7 @@ class SparseTensor(BreakRule):
 
     def matches(self, site: BreakSite) -> bool:
         """By id, or by the name that other versions give it."""
-        return super().matches(site) or "sparse Tensor" in site.cause.gb_type
+        return super().matches(site) or "sparse Tensor" in site.cause.gb_type or _is_constructor(site)
 
     def message(self, site: BreakSite) -> str:
         """Where it comes from."""
@@ -66,3 +66,7 @@ class SparseTensor(BreakRule):
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Outside."""
         return (Fix(title="Keep sparse tensors outside the compiled function", kind="call", source="torch's hint"),)
+
+
+def _is_constructor(site: BreakSite) -> bool:
+    return in_context(site, r"qualname: [\w.]*\b(sparse_\w+_tensor)\b") is not None

@@ -49,17 +49,17 @@ class InferenceModeCheck(BreakRule):
     Unsafe: under `inference_mode` tensors differ in more than gradients.
 
     ## Source
-    torch's own hints for GB0045.
+    torch's own hints for GB0045 and GB0046.
     """
 
     code: ClassVar = "GD118"
     name: ClassVar = "inference-mode-check"
     severity: ClassVar = "warning"
-    torch_ids: ClassVar = frozenset({"GB0045"})
+    torch_ids: ClassVar = frozenset({"GB0045", "GB0046"})
 
     def matches(self, site: BreakSite) -> bool:
         """By id, or by the name that other versions give it."""
-        return super().matches(site) or "is_inference()" in site.cause.gb_type
+        return super().matches(site) or "is_inference" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
         """What is asked."""

@@ -1,4 +1,4 @@
-"""What several rules say alike: the called function in a line, a torch setting as a fix."""
+"""What several rules say alike: the called function in a line, its statement, a torch setting as a fix."""
 
 from __future__ import annotations
 
@@ -10,18 +10,76 @@ from graphdoctor.rules.base import BreakSite
 
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _MAX_LENGTH = 60
+_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
 
 def called_name(site: BreakSite) -> str | None:
-    """The dotted name of the function called where torch points to, or None."""
-    try:
-        tree = ast.parse(site.expression.strip(), mode="eval").body
-    except (SyntaxError, ValueError):
+    """The dotted name of the function called where torch points to, such as ``log.info`` or ``open(...).read``."""
+    tree = expression_node(site)
+    if tree is None:
         match = _CALLED.search(site.expression)
         return match[1] if match else None
-    if isinstance(tree, ast.Call):
-        return ast.unparse(tree.func)
+    if not isinstance(tree, ast.Call):
+        return None
+    for node in ast.walk(tree.func):
+        # Who is called is what matters here, not with which arguments the object before the dot was made.
+        if isinstance(node, ast.Call):
+            node.args, node.keywords = [ast.Constant(...)], []
+    return ast.unparse(tree.func)
+
+
+def expression_node(site: BreakSite) -> ast.expr | None:
+    """The expression that torch points to, or None where it is no whole expression."""
+    try:
+        return ast.parse(site.expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def statement_node(site: BreakSite) -> ast.stmt | None:
+    """The statement that the line belongs to, or None where it is cut or cannot be parsed."""
+    written = re.sub(r"^elif\b", "if", site.statement)
+    # A log without our records has the line alone: a compound statement then lacks its body.
+    for text in (written, f"{written}\n    ..."):
+        try:
+            body = ast.parse(text).body
+        except (SyntaxError, ValueError):
+            continue
+        return body[0] if body else None
     return None
+
+
+def is_bare_call(site: BreakSite) -> bool:
+    """The statement is a call whose result nobody uses, so that leaving it out breaks no other line."""
+    return _bare_call(site) is not None
+
+
+def _bare_call(site: BreakSite) -> ast.Call | None:
+    statement = statement_node(site)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return statement.value
+    return None
+
+
+def in_with_header(site: BreakSite) -> bool:
+    """The line is the ``with`` itself, not something in its body."""
+    return isinstance(statement_node(site), ast.With | ast.AsyncWith)
+
+
+def managers(site: BreakSite) -> str:
+    """What the ``with`` at the line enters, else the expression."""
+    statement = statement_node(site)
+    if isinstance(statement, ast.With | ast.AsyncWith):
+        return shortened(", ".join(ast.unparse(item.context_expr) for item in statement.items))
+    return shortened(site.expression)
+
+
+def looped_over(site: BreakSite) -> str:
+    """What a `for` at the line goes through, else the expression."""
+    statement = statement_node(site)
+    if isinstance(statement, ast.For | ast.AsyncFor):
+        return shortened(ast.unparse(statement.iter))
+    return shortened(site.expression)
 
 
 def shortened(text: str) -> str:
@@ -58,22 +116,29 @@ def setting(name: str, title: str, *, value: str = "True", is_safe: bool = False
 def own_function(what: str) -> Fix:
     """The official way to live with a break: keep it in a small function of its own."""
     return Fix(
-        title=f"If {what} must stay, keep it in a small function under torch.compiler.disable, outside loops and with",
+        title=f"If {what} must stay, keep it in a small function of its own, outside loops, `try` and `with`",
         kind="code",
         snippet="@torch.compiler.disable\ndef eager_part(...): ...",
         is_safe=True,
-        source="PyTorch user guide: torch.compile, common graph breaks",
+        source=_GUIDE,
     )
 
 
-def guard_while_compiling(site: BreakSite, *, source: str, is_safe: bool = False) -> tuple[Fix, ...]:
+def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fix, ...]:
     """The statement under ``if not torch.compiler.is_compiling()``; nothing where the program needs its value."""
-    try:
-        statements = ast.parse(site.statement).body
-    except (SyntaxError, ValueError):
+    call, pointed = _bare_call(site), expression_node(site)
+    if not site.is_own_code or call is None:
         return ()
-    if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
+    # The break may lie in an argument, such as a hook that is being registered: then the call itself is needed.
+    if pointed is not None and ast.dump(pointed) != ast.dump(call):
         return ()
     body = "\n".join("    " + line for line in site.statement.splitlines())
-    snippet = f"if not torch.compiler.is_compiling():\n{body}"
-    return (Fix(title="Skip it while compiling", kind="code", snippet=snippet, is_safe=is_safe, source=source),)
+    return (
+        Fix(
+            title=f"Skip `{shortened(site.statement)}` while compiling",
+            kind="code",
+            snippet=f"if not torch.compiler.is_compiling():\n{body}",
+            is_safe=is_safe,
+            source=_GUIDE,
+        ),
+    )

@@ -1,0 +1,103 @@
+"""GD120: hooks on gradients."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import called_name, setting, shortened
+
+_TYPES = (
+    "Module-level backwards hooks",
+    "Compilation of intermediate hooks",
+    "Storing Tensor hook handle",
+    "register_hook with stride-dependent code",
+)
+
+
+class GradientHook(BreakRule):
+    """A hook on gradients in the compiled region.
+
+    ## What it finds
+    A module with a backward hook (`register_full_backward_hook`), or a hook on a tensor's gradient whose handle
+    leaves the function, in code that torch.compile traces.
+
+    ## Why it costs
+    The backward pass is traced ahead of time, before any hook runs. Dynamo ends the graph around such a module.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 8)
+    layer.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+
+    def forward(x):
+        return layer(x.sin()).cos()
+
+    def inputs():
+        return (torch.ones(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 8)
+
+    CONFIG = {"torch._dynamo.config.compiled_autograd": True}
+
+    layer.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+
+    def forward(x):
+        return layer(x.sin()).cos()
+
+    def inputs():
+        return (torch.ones(4, 8),)
+    ```
+    For a hook that changes one tensor's gradient, write a `torch.autograd.Function` with that backward.
+
+
+    ## Fix safety
+    Unsafe: compiled autograd is a mode of its own for the whole backward pass.
+
+    ## Source
+    torch's own hints for GB0083 and GB0029; `torch/_dynamo/config.py`, 2.13 (`compiled_autograd`).
+    """
+
+    code: ClassVar = "GD120"
+    name: ClassVar = "gradient-hook"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0083", "GB0029", "GB0013", "GB0100", "GB0101", "GB7444"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
+
+    def message(self, site: BreakSite) -> str:
+        """Where the hook is."""
+        what = called_name(site) or shortened(site.expression)
+        if "Module-level" in site.cause.gb_type:
+            return f"`{what}` is a module with a backward hook"
+        return f"`{what}` uses a hook on a gradient"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """The setting that the hint names; else another way to say it."""
+        if "compiled autograd" in site.cause.gb_type:
+            return (
+                setting(
+                    "compiled_autograd", "Compile the backward pass with its hooks", source="torch's hint for GB0083"
+                ),
+            )
+        if not site.is_own_code:
+            return ()
+        return (
+            Fix(
+                title="Write the change of the gradient as a `torch.autograd.Function`",
+                kind="code",
+                source="PyTorch user guide: torch.compile, common graph breaks",
+            ),
+        )

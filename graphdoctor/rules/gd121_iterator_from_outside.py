@@ -1,0 +1,90 @@
+"""GD121: an iterator that began outside."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import looped_over
+
+_TYPES = ("missing tp_iter", "Missing tp_iternext", "Unsupported next() call", "Unimplemented next() call")
+_ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)
+
+
+class IteratorFromOutside(BreakRule):
+    """An iterator or generator that was made outside the compiled region.
+
+    ## What it finds
+    A `for` over, or a `next()` of, an iterator, a generator, `enumerate` or `zip` that is an argument, an attribute
+    or a global, in code that torch.compile traces.
+
+    ## Why it costs
+    How far an iterator has got is hidden state that Dynamo cannot read or guard on: `next()` ends the graph, and a
+    `for` over it leaves the whole function to eager mode.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, steps):
+        for step in steps:
+            x = x.sin() * step
+        return x
+
+    def inputs():
+        return (torch.randn(4, 8), iter([1, 2, 3]))
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x, steps):
+        for step in steps:
+            x = x.sin() * step
+        return x
+
+    def inputs():
+        return (torch.randn(4, 8), [1, 2, 3])
+    ```
+    Pass a list or a tuple, or make the iterator inside the compiled function.
+
+
+    ## Fix safety
+    Unsafe: a list starts over at each call, an iterator goes on where it stopped.
+
+    ## Source
+    PyTorch user guide, "Common graph breaks"; torch's own messages for GB0811 and GB4347.
+    """
+
+    code: ClassVar = "GD121"
+    name: ClassVar = "iterator-from-outside"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0811", "GB4347", "GB0118", "GB0160"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id or name; newer versions say the same of any special method written in C."""
+        context = site.cause.context or ""
+        is_special = "name=__iter__" in context or "name=__next__" in context
+        is_iterator = site.cause.gb_type.startswith("Unexpected type in sourceless builder") and _ITERATOR.search(
+            context
+        )
+        return super().matches(site) or site.cause.gb_type.startswith(_TYPES) or is_special or bool(is_iterator)
+
+    def message(self, site: BreakSite) -> str:
+        """Which line."""
+        return f"`{looped_over(site)}` goes through an iterator that was made outside the compiled function"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """A list, or an iterator of its own."""
+        if not site.is_own_code:
+            return ()
+        return (
+            Fix(
+                title="Pass a list or a tuple, or make the iterator inside the compiled function",
+                kind="code",
+                source="PyTorch user guide: torch.compile, common graph breaks",
+            ),
+        )

@@ -1,0 +1,84 @@
+"""GD122: a set that holds tensors."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.wording import looped_over
+
+
+class SetOfTensors(BreakRule):
+    """A set that holds tensors.
+
+    ## What it finds
+    A `set` with tensors in it that comes into code that torch.compile traces.
+
+    ## Why it costs
+    Dynamo needs an order for what it guards on and a set has none. It cannot take the set in; the line, or the whole
+    function, runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    parts = {torch.ones(8), torch.zeros(8)}
+
+    def forward(x):
+        for part in parts:
+            x = x + part
+        return x.sin()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    parts = [torch.ones(8), torch.zeros(8)]
+
+    def forward(x):
+        for part in parts:
+            x = x + part
+        return x.sin()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    A dictionary with the tensors as its keys does as well, and still finds duplicates.
+
+
+    ## Fix safety
+    Safe where nothing relies on the set dropping duplicates; the order of a sum can change its last bits.
+
+    ## Source
+    torch's own hints for GB0222.
+    """
+
+    code: ClassVar = "GD122"
+    name: ClassVar = "set-of-tensors"
+    severity: ClassVar = "warning"
+    torch_ids: ClassVar = frozenset({"GB0222"})
+
+    def matches(self, site: BreakSite) -> bool:
+        """By id, or by the name that other versions give it."""
+        return super().matches(site) or site.cause.gb_type.startswith("Attempted to wrap a set with tensors")
+
+    def message(self, site: BreakSite) -> str:
+        """Which line."""
+        return f"`{looped_over(site)}` takes in a set of tensors, which has no fixed order"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Another container."""
+        if not site.is_own_code:
+            return ()
+        return (
+            Fix(
+                title="Keep the tensors in a list, or as the keys of a dictionary",
+                kind="code",
+                source="torch's hint for GB0222",
+            ),
+        )
