@@ -86,7 +86,7 @@ def measure(*, recording: Path, rounds: int, size_bytes: int, folder: Path) -> l
             # What is left when the short log's cost is taken away is the price of the log's length.
             base, cost = (run([*program, str(path)], cwd=folder) for path in (short, log))
             seconds.append((cost.wall_s - base.wall_s) * scale)
-            megabytes.append((cost.peak_bytes - base.peak_bytes) / 1e6 * scale)
+            megabytes.append((cost.peak_mb - base.peak_mb) * scale)
         rows.append(Row(f"100 MB of log, {name}", "", "s", (), seconds))
         rows.append(Row(f"memory for 100 MB of log, {name}", "", "MB", (), megabytes))
     log.unlink()

@@ -33,6 +33,11 @@ class Cost:
     peak_bytes: float
     stdout: bytes
 
+    @property
+    def peak_mb(self) -> float:
+        """``peak_bytes`` in megabytes."""
+        return self.peak_bytes / 1e6
+
 
 def run(command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str] | None = None) -> Cost:
     """Run a command to its end.
