@@ -16,11 +16,9 @@ class Scale:
 
 
 def build():
-    scale = Scale(2.0)
-
     def region(x):
         x = x.sin()
-        x = scale.apply(x)  # breaks here
+        x = Scale(2.0).apply(x)  # breaks here
         return x.cos()
 
     return region

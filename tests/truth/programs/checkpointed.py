@@ -13,7 +13,7 @@ def body(x):
 def build():
     def region(x):
         x = x * 2
-        x = checkpoint(body, x, use_reentrant=False)  # breaks here
+        x = checkpoint(body, x, use_reentrant=False)
         return x + 1
 
     return region

@@ -11,7 +11,7 @@ class Net(nn.Module):
         return x + 1
 
     def forward(self, x):
-        x = self.first(x)  # breaks here
+        x = self.first(x)
         for index in range(3):
             x = x.cos()
             if index == 1:

@@ -1,0 +1,106 @@
+"""What graphdoctor says of a program against what torch itself logs of it in a run of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.truth.compare import HERE, BareRunner, Site, marked_lines, sites_of
+
+PROGRAMS = HERE / "programs"
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a program is run, and where torch's own words are known to fall short.
+
+    Args:
+        program: Its name in ``programs/``.
+        backend: Backend of both runs.
+        fullgraph: ``fullgraph=True`` in both.
+        torch_lacks: Marked lines that torch's printed stacks leave out, although the exception's stack has them.
+        torch_names: A line of torch's own that is the site because no line of the user's is involved.
+        limit_messages: Recompiles that torch announces before it finds the limit hit.
+    """
+
+    program: str
+    backend: str = "eager"
+    fullgraph: bool = False
+    torch_names: str | None = None
+    declined: int = 0
+
+    @property
+    def path(self) -> Path:
+        return PROGRAMS / f"{self.program}.py"
+
+
+SPECIAL = {
+    "backend_raises": Case("backend_raises", backend="raising"),
+    # torch's metrics claim guarded code for a frame that the backend declined, as for one without any operation.
+    "backend_skips": Case("backend_skips", backend="declining", declined=1),
+    # The root is a class of torch's, so is the frame's code; no line of the user's is on any stack.
+    "torch_class_root": Case("torch_class_root", torch_names="torch/_dynamo/external_utils.py"),
+}
+CASES = [SPECIAL.get(path.stem, Case(path.stem)) for path in sorted(PROGRAMS.glob("*.py"))]
+CASES.append(Case("explicit_graph_break", fullgraph=True))
+
+
+def expected_sites(case: Case, bare: Any) -> set[Site]:
+    """What torch printed; the innermost line of a class of torch's own is in the break's first line alone."""
+    if case.torch_names is None:
+        return bare.sites
+    assert not bare.sites
+    assert all(file.endswith(case.torch_names) for file, _ in bare.break_headers)
+    return bare.break_headers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.program + ("-fullgraph" if case.fullgraph else ""))
+def test_sites_and_counts_are_torchs_own(
+    case: Case, bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    bare_folder = tmp_path / "bare"
+    bare_folder.mkdir()
+    bare = bare_runner.run(case.path, bare_folder, backend=case.backend, fullgraph=case.fullgraph)
+
+    options = ["--backend", case.backend, *(["--fullgraph"] if case.fullgraph else [])]
+    document = explain_json(case.path, *options)
+
+    summary = document["summary"]
+    found = sites_of(document, tmp_path)
+    raised = {
+        (str(tmp_path / finding["location"]["file"]), finding["location"]["line"])
+        for finding in document["findings"]
+        if finding["break_effects"] == ["raised"]
+    }
+    # torch prints no break for one that it raises; the program marks the line.
+    assert found - raised == expected_sites(case, bare)
+    if case.torch_names is None:
+        assert found == marked_lines(case.path)
+    assert {
+        "break_sites": summary["break_sites"],
+        "break_records": summary["break_records"],
+        "graphs": summary["graphs"],
+        "compiles": summary["compiles"],
+        "compiles by torch's bytecode hook": summary["compiles"],
+        "recompiles": summary["recompiles"],
+        "recompiles announced": sum(compile_["is_recompile"] for compile_ in document["compiles"]),
+        "frames_over_limit": summary["frames_over_limit"],
+        "skipped_frames": summary["skipped_frames"],
+        "failed": document["calls"][-1]["outcome"] == "error",
+    } == {
+        "break_sites": len(found),
+        "break_records": bare.break_records,
+        "graphs": bare.graphs,
+        "compiles": bare.compiles,
+        "compiles by torch's bytecode hook": bare.codes,
+        "recompiles": bare.recompiles,
+        "recompiles announced": bare.recompile_messages,
+        "frames_over_limit": len(bare.over_limit),
+        "skipped_frames": len(bare.skipped_frames) + case.declined,
+        "failed": bare.error is not None,
+    }

@@ -1,0 +1,107 @@
+"""Models of transformers with random weights against what torch logs of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.truth.compare import HERE, Bare, BareRunner, sites_of
+
+if importlib.util.find_spec("transformers") is None:  # importing it here would cost every worker seconds
+    pytest.skip("transformers is not installed (it comes with the dev extra)", allow_module_level=True)
+
+MODELS = HERE / "models"
+pytestmark = pytest.mark.slow
+
+Both = Callable[..., tuple[dict[str, Any], Bare]]
+
+
+@pytest.fixture
+def both(bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], tmp_path: Path) -> Both:
+    """Run a model with and without graphdoctor; the counts are compared here, since they must always agree."""
+
+    def run(name: str, *, backend: str = "eager", backward: bool = False) -> tuple[dict[str, Any], Bare]:
+        program = MODELS / f"{name}.py"
+        folder = tmp_path / "bare"
+        folder.mkdir()
+        bare = bare_runner.run(program, folder, backend=backend, backward=backward)
+        options = ["--backend", backend, *(["--backward"] if backward else [])]
+        document = explain_json(program, *options)
+        summary = document["summary"]
+        assert {
+            "sites": sites_of(document, tmp_path),
+            "break_records": summary["break_records"],
+            "graphs": summary["graphs"],
+            "compiles": summary["compiles"],
+            "recompiles": summary["recompiles"],
+            "skipped_frames": summary["skipped_frames"],
+            "frames_over_limit": summary["frames_over_limit"],
+        } == {
+            "sites": bare.sites,
+            "break_records": bare.break_records,
+            "graphs": bare.graphs,
+            "compiles": bare.compiles,
+            "recompiles": bare.recompiles,
+            "skipped_frames": len(bare.skipped_frames),
+            "frames_over_limit": len(bare.over_limit),
+        }
+        assert bare.error is None
+        assert document["calls"][-1]["outcome"] == "ok"
+        return document, bare
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "t5", "granite"])
+def test_a_model_without_breaks_is_one_graph(both: Both, name: str) -> None:
+    document, bare = both(name)
+
+    assert (bare.sites, bare.graphs) == (set(), 1)
+    assert document["summary"]["coverage"] == 1.0
+    assert document["findings"] == []
+
+
+def test_longformer_breaks_in_its_own_file(both: Both) -> None:
+    document, bare = both("longformer")
+
+    breaks = [finding for finding in document["findings"] if finding["break_effects"]]
+    lines = {finding["location"]["text"] for finding in breaks}
+    assert any("logger." in line for line in lines), lines
+    assert any(".item()" in line for line in lines), lines
+    for finding in breaks:
+        assert Path(finding["location"]["file"]).name == "modeling_longformer.py"
+        assert finding["location"]["package"] == "transformers"
+        assert finding["location"]["origin"] == "third_party"
+    assert bare.sites
+
+
+def test_longformer_in_training_counts_the_forward_alone(both: Both) -> None:
+    document, _ = both("longformer", backward=True, backend="aot_eager")
+
+    assert 0 < document["summary"]["coverage"] < 1
+
+
+def test_a_model_through_aot_eager(both: Both) -> None:
+    document, _ = both("bert", backend="aot_eager")
+
+    assert document["summary"]["coverage"] == 1.0
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="inductor needs a C++ compiler on a CPU")
+def test_a_model_through_inductor(both: Both) -> None:
+    document, _ = both("gpt2", backend="inductor")
+
+    assert document["summary"]["coverage"] == 1.0
+
+
+def test_own_code_hides_what_lies_in_a_package(explain_json: Callable[..., dict[str, Any]]) -> None:
+    document = explain_json(MODELS / "longformer.py", "--own-code")
+
+    assert document["findings"] == []
+    assert document["summary"]["hidden_findings"] > 0
+    assert document["summary"]["break_sites"] > 0
