@@ -7,6 +7,7 @@ Runs ``graphdoctor explain`` on a sample, renders the recording as the terminal 
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -35,7 +36,10 @@ def main() -> None:
     console.print(Text("$ ", "bold green").append(f"graphdoctor explain {SAMPLE}", "bold"))
     console.print()
     render_console(diagnose(recording, root=ROOT, version=__version__), console)
-    console.save_svg(str(ROOT / "docs" / "explain.svg"), title="graphdoctor explain", unique_id="graphdoctor")
+    svg = console.export_svg(title="graphdoctor explain", unique_id="graphdoctor")
+    # Without the template's fonts from the network: the picture is complete in itself.
+    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    (ROOT / "docs" / "explain.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def _title(diagnosis: Diagnosis) -> Text:
         for name in ("mode", "dynamic", "fullgraph")
         if arguments.get(name) not in (None, False)
     ]
-    title = _clean(parts[0], "bold")
+    title = Text().append_text(_clean(parts[0], "bold"))
     for part in parts[1:]:
         title.append(" · ", "dim").append_text(_clean(part, "dim"))
     return title
@@ -99,7 +99,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     summary = diagnosis.summary
     if diagnosis.is_partial:
         reason = diagnosis.exit.message or "the run ended early"
-        yield Text("PARTIAL  ", "bold red").append_text(_clean(reason, "red"))
+        yield Text().append("PARTIAL  ", "bold red").append_text(_clean(reason, "red"))
     headline = _headline(summary, is_partial=diagnosis.is_partial)
     if headline is not None:
         yield headline
@@ -184,7 +184,7 @@ def _clusters(findings: Sequence[Finding]) -> Iterator[list[Finding]]:
 def _card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
     first = cluster[0]
     for finding in cluster:
-        heading = Text(f"{finding.code} ", _STYLES[finding.severity])
+        heading = Text().append(f"{finding.code} ", _STYLES[finding.severity])
         yield heading.append_text(_clean(finding.message, "bold"))
     yield from _source(first.location)
     rows: list[tuple[str, Text]] = []
@@ -217,7 +217,7 @@ def _source(location: Location) -> Iterator[RenderableType]:
     if location.text is None:
         return
     number = str(location.line)
-    yield Text(f"  {number} ", "blue").append("│ ", "blue").append_text(_clean(location.text))
+    yield Text().append(f"  {number} │ ", "blue").append_text(_clean(location.text))
     if location.column is not None:
         start = location.column - 1 - (location.indent or 0)
         # An expression that goes on in the next lines is marked to the end of its first.
@@ -376,12 +376,6 @@ def _graph_detail(graph: GraphReport) -> Iterator[RenderableType]:
 
 def _closing(diagnosis: Diagnosis) -> Iterator[Text]:
     summary = diagnosis.summary
-    if summary.skipped_frames and summary.break_sites:
-        yield Text(
-            "torch stops at the first break of a skipped frame: more may hide behind it. Run explain again once it "
-            "is fixed.",
-            style="italic",
-        )
     if summary.hidden_findings:
         yield Text(f"{_count(summary.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
     codes = sorted({finding.code for finding in diagnosis.findings})

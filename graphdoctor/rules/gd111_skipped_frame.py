@@ -80,7 +80,6 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
     verb = "is" if len(site.effects.skipped_frames) == 1 else "are"
     names = " and ".join(f"`{name}`" for name in site.effects.skipped_frames)
     inside = f" inside a `{where[1].kind}`" if where else ""
-    hidden = "breaks behind it stay hidden until it is gone"
     related = []
     if where is not None:
         entry, block = where
@@ -90,7 +89,7 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
         related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
     return RuleMatch(
         entry=site.entry,
-        message=f"{names} {verb} not compiled at all: torch cannot go on behind a break{inside}; {hidden}",
+        message=f"{names} {verb} not compiled at all: torch cannot resume behind a break{inside}; more breaks may hide behind it",
         count=len(skipped),
         compile_ids=tuple(dict.fromkeys(record.compile_id for record in skipped if record.compile_id)),
         related=tuple(related),

@@ -8,12 +8,15 @@ from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
 from graphdoctor.rules.wording import shortened
 
+_TYPES = ("sort with non-constant key", "min/max with non-constant key")
+
 
 class SortByTensor(BreakRule):
     """`sorted` or `list.sort` with tensors as keys.
 
     ## What it finds
-    `sorted(...)`, `list.sort(...)` in code that torch.compile traces, where tensors are compared.
+    `sorted(...)`, `list.sort(...)`, `min` and `max` with a key, in code that torch.compile traces, where tensors are
+    compared.
 
     ## Why it costs
     The order depends on the tensors' values: Dynamo ends the graph, reads every key (each one waits for a GPU), and
@@ -53,11 +56,11 @@ class SortByTensor(BreakRule):
     code: ClassVar = "GD123"
     name: ClassVar = "sort-by-tensor"
     severity: ClassVar = "warning"
-    torch_ids: ClassVar = frozenset({"GB0207"})
+    torch_ids: ClassVar = frozenset({"GB0207", "GB5687"})
 
     def matches(self, site: BreakSite) -> bool:
         """By id, or by the name that other versions give it."""
-        return super().matches(site) or site.cause.gb_type.startswith("sort with non-constant keys")
+        return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
         """What is sorted."""
