@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, expression_node, shortened, statement_node
+from graphdoctor.rules.wording import called_name, expression_node, is_pointed, shortened, statement_node
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
@@ -168,7 +168,8 @@ def _branch(site: BreakSite) -> _Branch:
     stack = site.records[0].stack
     if stack and (stack[-1].file, stack[-1].line) != (site.entry.file, site.entry.line):
         return _Branch("inside", None)
-    pointed, statement = expression_node(site), statement_node(site)
+    value, statement = expression_node(site), statement_node(site)
+    pointed = value if is_pointed(site) else None
     match statement:
         case ast.While(test=test):
             return _Branch("while", test)
@@ -185,9 +186,9 @@ def _branch(site: BreakSite) -> _Branch:
             for test in node.ifs:
                 if pointed is None or _holds(test, pointed):
                     return _Branch("filter", test)
-    if isinstance(pointed, ast.BoolOp | ast.UnaryOp):
-        return _Branch("boolean", pointed)
-    return _Branch("if", pointed)
+    if isinstance(value, ast.BoolOp | ast.UnaryOp):
+        return _Branch("boolean", value)
+    return _Branch("if", value)
 
 
 def _holds(tree: ast.expr, part: ast.expr) -> bool:

@@ -71,6 +71,8 @@ class DisabledFunction(BreakRule):
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Remove it, or keep it on purpose."""
+        if not site.is_own_code:
+            return ()
         name = called_name(site) or "the function"
         return (
             Fix(

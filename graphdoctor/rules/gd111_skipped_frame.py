@@ -89,7 +89,8 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
         related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
     return RuleMatch(
         entry=site.entry,
-        message=f"{names} {verb} not compiled at all: torch cannot resume behind a break{inside}; more breaks may hide behind it",
+        message=f"{names} {verb} not compiled at all: torch cannot resume behind a break{inside}; "
+        "more breaks may hide behind it",
         count=len(skipped),
         compile_ids=tuple(dict.fromkeys(record.compile_id for record in skipped if record.compile_id)),
         related=tuple(related),

@@ -80,19 +80,19 @@ class BackwardOrOptimizer(BreakRule):
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Outside; for the backward pass the setting too."""
-        outside = Fix(
-            title="Compile the forward and the loss only; call this outside",
-            kind="code",
-            source=_GUIDE,
-        )
+        outside = _fix("Compile the forward and the loss only; call this outside", source=_GUIDE)
+        own = (outside,) if site.is_own_code else ()
         if super().matches(site):
-            return (outside, setting("trace_autograd_ops", "Let torch trace the backward pass", source="torch's hint"))
-        if in_context(site, r"qualname: (LRScheduler)\."):
-            return (outside,)
-        compiled_step = Fix(
-            title="Compile the optimizer step by itself",
-            kind="code",
+            return (*own, setting("trace_autograd_ops", "Let torch trace the backward pass", source="torch's hint"))
+        if not site.is_own_code or in_context(site, r"qualname: (LRScheduler)\."):
+            return own
+        compiled_step = _fix(
+            "Compile the optimizer step by itself",
             snippet="step = torch.compile(optimizer.step)",
             source="PyTorch tutorial: compiling the optimizer",
         )
-        return (outside, compiled_step)
+        return (*own, compiled_step)
+
+
+def _fix(title: str, *, source: str, snippet: str | None = None) -> Fix:
+    return Fix(title=title, kind="code", snippet=snippet, source=source)

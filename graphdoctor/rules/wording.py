@@ -10,6 +10,7 @@ from graphdoctor.rules.base import BreakSite
 
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _MAX_LENGTH = 60
+_WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
 
@@ -29,11 +30,20 @@ def called_name(site: BreakSite) -> str | None:
 
 
 def expression_node(site: BreakSite) -> ast.expr | None:
-    """The expression that torch points to, or None where it is no whole expression."""
+    """The expression that torch points to, or None where it is no whole expression.
+
+    Where torch told the line alone, it is what the statement computes.
+    """
     try:
         return ast.parse(site.expression.strip(), mode="eval").body
     except (SyntaxError, ValueError):
-        return None
+        statement = None if is_pointed(site) else statement_node(site)
+        return statement.value if isinstance(statement, _WITH_VALUE) else None
+
+
+def is_pointed(site: BreakSite) -> bool:
+    """Torch told the expression within the line."""
+    return site.entry.column is not None
 
 
 def statement_node(site: BreakSite) -> ast.stmt | None:
@@ -118,7 +128,7 @@ def own_function(what: str) -> Fix:
     return Fix(
         title=f"If {what} must stay, keep it in a small function of its own, outside loops, `try` and `with`",
         kind="code",
-        snippet="@torch.compiler.disable\ndef eager_part(...): ...",
+        snippet="@torch.compiler.disable\ndef eager_part(*args):\n    ...",
         is_safe=True,
         source=_GUIDE,
     )
