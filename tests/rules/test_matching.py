@@ -1,0 +1,198 @@
+"""Which rule names a break, and what it offers, for messages as torch printed them.
+
+``causes.json`` holds one cause a line: the statement that was compiled with the ``eager`` backend, the files and
+functions inside it where torch stopped, if deeper, and torch's words. ``torch`` lists the versions that print these.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.model.diagnosis import Effects, Fix
+from graphdoctor.model.recording import BreakReason, Origin
+from graphdoctor.rules.base import BreakRule, BreakSite
+from graphdoctor.rules.catalog import BREAK_RULES
+from tests.factories import FILE, context, entry, record
+
+CAUSES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
+PACKAGE_FILE = "/lib/site-packages/package/module.py"
+
+
+def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None = None) -> BreakSite:
+    file = FILE if origin == "user" else PACKAGE_FILE
+    text = cause.get("line", cause["statement"])
+    columns = None
+    if pointed is not None:
+        start = 8 + 1 + text.index(pointed)
+        columns = (start, start + len(pointed))
+    line = entry(8, text, file=file, origin=origin, columns=columns)
+    inside = [
+        entry(1, "", file=path, function=function, origin=owner) for owner, path, function in cause.get("inside", ())
+    ]
+    reason = BreakReason(
+        gb_type=cause["gb_type"],
+        torch_id=cause.get("torch_id"),
+        explanation=cause.get("explanation"),
+        context=cause.get("context"),
+    )
+    found = record(line, *inside, chain=(reason,)).model_copy(update={"words": cause.get("words", "")})
+    return BreakSite(
+        entry=line,
+        records=(found,),
+        effects=Effects(),
+        context=context(8, cause["statement"]).model_copy(update={"file": file}),
+    )
+
+
+def rule_of(site: BreakSite) -> BreakRule:
+    return next(rule for rule in BREAK_RULES if rule.matches(site))
+
+
+def named(name: str, pointed: str | None = None) -> BreakSite:
+    return site_of(next(cause for cause in CAUSES if cause["name"] == name), pointed=pointed)
+
+
+def fixes_of(name: str, pointed: str | None = None) -> tuple[Fix, ...]:
+    site = named(name, pointed)
+    return rule_of(site).fixes(site)
+
+
+def message_of(name: str, pointed: str | None = None) -> str:
+    site = named(name, pointed)
+    return rule_of(site).message(site)
+
+
+def causes() -> pytest.MarkDecorator:
+    names = [f"{cause['code']} {cause['name']} {cause.get('torch_id')}" for cause in CAUSES]
+    return pytest.mark.parametrize("cause", CAUSES, ids=names)
+
+
+@causes()
+def test_a_cause_is_named_by_its_rule(cause: dict[str, Any]) -> None:
+    assert rule_of(site_of(cause)).code == cause["code"]
+
+
+@causes()
+def test_a_message_is_one_plain_sentence(cause: dict[str, Any]) -> None:
+    site = site_of(cause)
+    message = rule_of(site).message(site)
+    assert message.strip() == message != ""
+    assert "\n" not in message
+    assert message.count("`") % 2 == 0
+    assert "None" not in message
+
+
+@causes()
+def test_a_package_gets_no_edit_of_its_source(cause: dict[str, Any]) -> None:
+    site = site_of(cause, origin="third_party")
+    assert [fix for fix in rule_of(site).fixes(site) if fix.kind == "code"] == []
+
+
+@causes()
+def test_a_fix_is_a_sentence_with_python_below(cause: dict[str, Any]) -> None:
+    site = site_of(cause)
+    for fix in rule_of(site).fixes(site):
+        assert fix.title[0].isupper()
+        assert not fix.title.endswith(".")
+        assert fix.title.count("`") % 2 == 0
+        assert fix.source
+        if fix.snippet and "…" not in fix.snippet:
+            ast.parse(fix.snippet)
+
+
+def test_every_setting_that_a_fix_names_exists() -> None:
+    pytest.importorskip("torch")
+    import torch._dynamo.config as settings
+
+    found = {
+        name
+        for cause in CAUSES
+        for site in (site_of(cause),)
+        for fix in rule_of(site).fixes(site)
+        for name in re.findall(r"torch\._dynamo\.config\.(\w+)", fix.snippet or "")
+    }
+    assert found
+    assert [name for name in found if not hasattr(settings, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "snippet"),
+    [
+        ("if", "y = torch.where(y.sum() > 0, y * 2, y)"),
+        ("if bool", "y = torch.where((y > 0).all(), y * 2, y)"),
+        ("d ifand", "y = torch.where((y.sum() > 0) & (y.mean() < 3), y * 2, y)"),
+        ("d ifnot", "y = torch.where(~(y > 0).any(), y * 2, y)"),
+        ("d elif", "y = torch.where(y.sum() > 0, y + 2, y)"),
+        ("ternary", "torch.where(y.sum() > 0, y * 2, y)"),
+        ("raise if", "torch._assert_async(~y.isnan().any())"),
+        ("assert msg", "torch._assert_async(y.sum() > -1000)"),
+        ("u raise", "torch._check(n != 0)"),
+        ("logger", 'torch._dynamo.config.ignore_logging_functions.add(logging.getLogger("a").info)'),
+        ("selflog", 'torch._dynamo.config.ignore_logging_functions.add(logging.getLogger("m.n").debug)'),
+        ("rootlog", "torch._dynamo.config.ignore_logging_functions.add(logging.getLogger().info)"),
+        ("print tensor", "torch._dynamo.config.reorderable_logging_functions.add(print)"),
+        # A torch.Size cannot wait until the graph has run: torch 2.13 and 2.15 refuse to reorder that.
+        ("print", "torch._dynamo.config.ignore_logging_functions.add(print)"),
+    ],
+)
+def test_a_snippet_fits_the_line(name: str, snippet: str) -> None:
+    assert snippet in [fix.snippet for fix in fixes_of(name)]
+
+
+def guards(name: str, pointed: str | None = None) -> list[Fix]:
+    return [fix for fix in fixes_of(name, pointed) if "is_compiling" in (fix.snippet or "")]
+
+
+@pytest.mark.parametrize("name", ["print", "logger", "warn", "save", "makedirs"])
+def test_a_call_without_a_result_may_be_skipped_while_compiling(name: str) -> None:
+    (guard,) = guards(name)
+    ast.parse(guard.snippet or "")
+
+
+@pytest.mark.parametrize("name", ["time", "tqdm", "autograd fn", "pprint", "lambda break", "json"])
+def test_what_other_lines_need_is_never_skipped(name: str) -> None:
+    assert guards(name) == []
+
+
+def test_a_call_that_only_holds_the_break_is_never_skipped() -> None:
+    assert guards("fwdhook", pointed="print('h')") == []
+
+
+def test_a_logger_that_is_asked_is_not_ignored() -> None:
+    assert fixes_of("isenabled") == ()
+    assert "asks" in message_of("isenabled")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("exists", "`os.path.exists` calls `posix.stat`"),
+        ("save", "`torch.save` is a function"),
+        ("tqdm", "`tqdm` is a function"),
+        ("with open", "`open` works on a file"),
+        ("ctx detect", "`torch.autograd.detect_anomaly()`"),
+        ("iter in", "`IT` goes through"),
+        ("any builtin", "`any` branches"),
+        ("gradscaler", "`torch.nn.utils.clip_grad_norm_` branches"),
+        ("skipframe", "`torch._dynamo.skip_frame()` gives the function up"),
+        ("d elif", "`y.sum() > 0`"),
+    ],
+)
+def test_a_message_speaks_of_what_the_line_calls(name: str, words: str) -> None:
+    assert words in message_of(name)
+
+
+def test_a_capture_is_only_offered_where_torch_makes_a_dynamic_number() -> None:
+    captured = {
+        name
+        for name in ("item", "int", "tolist int", "math sqrt", "not", "equal")
+        for fix in fixes_of(name)
+        if "capture_scalar_outputs" in (fix.snippet or "")
+    }
+    assert captured == {"item", "int", "tolist int"}
