@@ -1,0 +1,58 @@
+"""What a program can rely on at its end happens although the probe skips Python's own shutdown."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import atexit, gzip, tempfile, threading, time
+from graphdoctor.probe.leave import leave
+
+plain = open("plain.txt", "w")
+plain.write("buffered")
+packed = gzip.open("packed.gz", "wt")
+packed.write("buffered")
+temporary = tempfile.NamedTemporaryFile(dir=".", prefix="temporary")
+atexit.register(print, "exit function")
+
+def late():
+    time.sleep(0.2)
+    print("thread")
+
+threading.Thread(target=late).start()
+print("end", end="")
+leave(7)
+"""
+
+
+def end(folder: Path, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_status_threads_and_exit_functions_are_as_python_has_them(tmp_path):
+    ended = end(tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "endthread\nexit function\n", "")
+
+
+def test_open_files_are_written_and_temporary_ones_removed(tmp_path):
+    end(tmp_path)
+    assert (tmp_path / "plain.txt").read_text() == "buffered"
+    assert gzip.decompress((tmp_path / "packed.gz").read_bytes()) == b"buffered"
+    assert not list(tmp_path.glob("temporary*"))
+
+
+def test_exit_function_that_raises_is_reported_and_the_status_stays(tmp_path):
+    ended = end(tmp_path, PROGRAM.replace("atexit.register(print", "atexit.register(int"))
+    assert ended.returncode == 7
+    assert "invalid literal" in ended.stderr
+    assert (tmp_path / "plain.txt").read_text() == "buffered"
+
+
+def test_closed_standard_output_is_no_trouble(tmp_path):
+    ended = end(tmp_path, PROGRAM.replace("leave(7)", "import sys; sys.stdout.close(); leave(7)"))
+    assert ended.returncode == 7
