@@ -26,22 +26,22 @@ class RecompileLimit(RecordingRule):
     ```python
     import torch
 
-    def forward(x, step):
-        return x * 2 if step % 2 else x * step
+    def forward(x, name):
+        return x.sin() * len(name)
 
     def inputs():
-        return [(torch.randn(4), str(i)) for i in range(1)]
+        return [(torch.ones(4, 8), "n" * length) for length in range(1, 12)]
     ```
 
     ## Use instead
     ```python
     import torch
 
-    def forward(x, step):
-        return torch.where(step % 2 == 1, x * 2, x * step)
+    def forward(x, length):
+        return x.sin() * length
 
     def inputs():
-        return [(torch.randn(4), torch.tensor(i)) for i in range(10)]
+        return [(torch.ones(4, 8), torch.tensor(float(length))) for length in range(1, 12)]
     ```
     Find the value that changes from call to call (GD200) and make it dynamic. Raise the limit only where the number of
     variants is bounded.
