@@ -16,6 +16,7 @@ from graphdoctor.model.recording import BreakEffect, BreakReason
 _CHAIN = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
 _ID = re.compile(r"/gb/gb(\d+)\.html")
 _INSTRUCTION = re.compile(r"^Encountered graph break when attempting to trace (\w+)")
+_HEADER_PARAGRAPH = re.compile(r"\A(?:Encountered graph break|Failed to handle graph break)[^\n]*\n\s*\n")
 _HIGHER_ORDER = re.compile(r"^\s*Higher Order Operator: (.+)$", re.MULTILINE)
 _HEADER_AT = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILINE)
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$", re.MULTILINE)
@@ -151,6 +152,8 @@ def _dedent(text: str) -> str:
 
 
 def _first_line(words: str) -> str:
+    # What torch does about the break stands in a paragraph before the message itself.
+    words = _HEADER_PARAGRAPH.sub("", words, count=1)
     return next((line.strip() for line in words.splitlines() if line.strip()), "unknown")[:200]
 
 
