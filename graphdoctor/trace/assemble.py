@@ -67,7 +67,7 @@ class _Break:
     attempt: int | None
     call_index: int | None
     text: BreakText
-    exact: list[dict[str, Any]] | None = None
+    exact: tuple[StackEntry, ...] = ()
     is_error: bool = False
 
 
@@ -215,6 +215,9 @@ class Assembler:
         compile_ = self._compile_of(record)
         if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
             return
+        restarts = metrics.get("restart_reasons")
+        if isinstance(restarts, str):
+            metrics["restart_reasons"] = orjson.loads(restarts)
         compile_.metrics = {key: metrics.get(key) for key in _METRICS}
         if isinstance(metrics.get("attempt"), int):
             compile_.attempts = metrics["attempt"] + 1
@@ -247,6 +250,10 @@ class Assembler:
         if compile_ is not None:
             compile_.has_graph = True
             compile_.backend_error = value.get("backend_error")
+        if value.get("inputs") is not None:
+            value["inputs"] = tuple(GraphInput(**item) for item in value["inputs"])
+        if value.get("nodes") is not None:
+            value["nodes"] = tuple(GraphNode(**item) for item in value["nodes"])
         # torch's own record of the same graph stands right before it, except where a backend is called again.
         if self._graphs and self._graphs[-1]["compile_id"] == record.compile_id and "index" not in self._graphs[-1]:
             self._graphs[-1] |= value
@@ -268,7 +275,7 @@ class Assembler:
         last = self._last_stacked
         if last is None or last.compile_id != record.compile_id:
             return
-        last.exact = value.get("stack")
+        last.exact = tuple(self._recorded_entry(entry) for entry in value.get("stack") or ())
         compile_ = self._compiles.get(record.compile_id or "")
         if last.is_error and compile_ is not None:
             compile_.error_type = value.get("type")
@@ -306,7 +313,7 @@ class Assembler:
     def _stack(self, found: _Break, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
         """A break's stack, and whether it is the exact one."""
         if found.exact:
-            return tuple(self._recorded_entry(entry) for entry in found.exact), True
+            return found.exact, True
         printed = found.text.stack
         header = found.text.header
         # Where the exception has no stack, torch names the function's first line in the header alone.
@@ -390,8 +397,6 @@ class Assembler:
         metrics = compile_.metrics or {}
         outcome = self._outcome(compile_)
         restarts = metrics.get("restart_reasons") or ()
-        if isinstance(restarts, str):
-            restarts = orjson.loads(restarts)
         return Compile(
             compile_id=compile_.compile_id,
             frame_id=compile_.frame_id,
@@ -556,14 +561,13 @@ def _seconds(microseconds: object) -> float | None:
 
 
 def _graph(index: int, value: dict[str, Any]) -> Graph:
-    inputs, nodes = value.get("inputs"), value.get("nodes")
     return Graph(
         compile_id=value["compile_id"] or "?",
         index=index,
         op_count=value.get("op_count"),
         tensor_op_count=value.get("tensor_op_count"),
-        inputs=None if inputs is None else tuple(GraphInput(**item) for item in inputs),
-        nodes=None if nodes is None else tuple(GraphNode(**item) for item in nodes),
+        inputs=value.get("inputs"),
+        nodes=value.get("nodes"),
         code=value.get("code"),
         backend=value.get("backend"),
         backend_s=value.get("backend_s"),

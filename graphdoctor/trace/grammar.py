@@ -8,6 +8,7 @@ payloads that the caller does not want are never kept.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -60,7 +61,9 @@ class LogDamage:
     """What could not be read.
 
     Args:
-        broken_records: Headers whose JSON does not parse; a killed process leaves one at the end.
+        broken_records: Headers whose JSON does not parse, and a record at the end whose payload is cut: a killed
+            process leaves one.
+        altered_payloads: Payloads that are not what torch wrote, by its own sum of them; kept where they can be read.
         stray_lines: Lines that are neither a header nor a payload.
         bad_bytes: Payloads that are not valid UTF-8.
         records: Records that could be read.
@@ -69,10 +72,12 @@ class LogDamage:
     broken_records: int = 0
     stray_lines: int = 0
     bad_bytes: int = 0
+    altered_payloads: int = 0
     records: int = 0
     is_last_broken: bool = field(default=False)
 
 
+_SUM_LENGTH = 32
 _CONTEXT_KEYS = frozenset(
     {"frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "rank", "has_payload", "stack"}
 )
@@ -92,9 +97,17 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
     record: Record | None = None
     payload: list[bytes] = []
 
-    def finished() -> Record | None:
-        if record is not None and payload:
-            raw = b"\n".join(payload)
+    def finished(*, is_last: bool = False) -> Record | None:
+        if record is None:
+            return None
+        raw, is_whole = _joined(payload, record.metadata.get("has_payload"))
+        if not is_whole and is_last:
+            damage.records -= 1
+            damage.broken_records += 1
+            damage.is_last_broken = True
+            return None
+        damage.altered_payloads += not is_whole
+        if payload:
             try:
                 record.payload = raw.decode()
             except UnicodeDecodeError:
@@ -103,12 +116,12 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
         return record
 
     for raw in lines:
-        line = raw.rstrip(b"\r\n")
+        line = raw.removesuffix(b"\n")
         if line.startswith(b"\t"):
             if record is not None:
                 payload.append(line[1:])
             continue
-        match = _HEADER.match(line)
+        match = _HEADER.match(line.rstrip(b"\r"))
         if match is None:
             # Blank lines and the program's own output may stand between a record's payload lines.
             damage.stray_lines += bool(line.strip())
@@ -119,9 +132,24 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
         record, payload = _parse(match[1], damage), []
         if record is not None and not wants(record.kind):
             record = None
-    done = finished()
+    done = finished(is_last=True)
     if done is not None:
         yield done
+
+
+def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
+    """A payload's bytes, and whether they are what torch wrote (``has_payload`` is their MD5 sum).
+
+    A log that went through Windows has a carriage return at the end of each line.
+    """
+    raw = b"\n".join(payload)
+    if not isinstance(expected, str) or len(expected) != _SUM_LENGTH:
+        return raw, True
+    candidates = (raw, b"\n".join(line.removesuffix(b"\r") for line in payload))
+    for candidate in candidates:
+        if hashlib.md5(candidate, usedforsecurity=False).hexdigest() == expected:
+            return candidate, True
+    return candidates[1], False
 
 
 def _parse(raw: bytes, damage: LogDamage) -> Record | None:

@@ -92,15 +92,24 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
     gaps = [CaptureGap(code="GD900", message=str(event.get("message"))) for event in events if event["event"] == "gap"]
     assembler = Assembler(environment, is_ours=bool(meta))
     damage = LogDamage()
+    unreadable: dict[str, int] = {}
     compiling: list[Path] = []
     for log in logs:
         before = assembler.compile_count
         with log.open("rb") as lines:
             for record in read_records(lines, assembler.wants, damage):
-                assembler.add(record)
+                try:
+                    assembler.add(record)
+                except (ValueError, TypeError, LookupError, AttributeError):
+                    # Damaged, or of a torch that writes it otherwise.
+                    unreadable[record.kind] = unreadable.get(record.kind, 0) + 1
         if assembler.compile_count > before or (compiling and assembler.has_repeated_ids):
             compiling.append(log)
     gaps += _damage_gaps(damage, len(compiling))
+    gaps += [
+        CaptureGap(code="GD902", message=f"{count} records of the kind {kind} hold what this version cannot read.")
+        for kind, count in unreadable.items()
+    ]
     exit_ = ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None)
     coverage = Coverage(**_fields(by_kind["coverage"])) if "coverage" in by_kind else None
     return assembler.finish(
@@ -121,6 +130,14 @@ def _damage_gaps(damage: LogDamage, compiling_logs: int) -> list[CaptureGap]:
             CaptureGap(
                 code="GD902",
                 message=f"{damage.broken_records} record{plural} of the trace log could not be read{cut}.",
+            )
+        )
+    if damage.altered_payloads:
+        gaps.append(
+            CaptureGap(
+                code="GD902",
+                message=f"{damage.altered_payloads} records of the trace log are not as torch wrote them; what they "
+                "say may be wrong.",
             )
         )
     if damage.bad_bytes:

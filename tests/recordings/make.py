@@ -1,0 +1,125 @@
+"""Makes the recordings beside it: one folder a torch version and program.
+
+    python make.py PYTHON [PYTHON …]
+
+``PYTHON`` is an interpreter whose environment has the torch to record. Each program is recorded with graphdoctor
+(``NAME/``), some with ``TORCH_TRACE`` alone too (``NAME.bare/``). Paths, process ids and the system's name are replaced
+by neutral ones; the sums that torch writes of payloads are made anew. Nothing else changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+PROGRAMS = REPOSITORY / "tests" / "truth" / "programs"
+NAMES = ("print_in_helper", "break_in_try", "item")
+BARE = ("print_in_helper", "break_in_try")
+_HEADER = re.compile(r"^([VDIWEC]\d{4} [\d:.]+) \d+ (\S+\]) (\{.*)$")
+_ASK = """
+import sys, sysconfig, torch
+paths = sysconfig.get_paths()
+for text in torch.__version__.split("+")[0], paths["purelib"], paths["stdlib"], sys.prefix, sys.base_prefix:
+    print(text)
+"""
+_BARE = """
+import importlib.util, sys, torch
+spec = importlib.util.spec_from_file_location("program", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+compiled = torch.compile(module.build(), backend="eager")
+for args in module.example_inputs():
+    compiled(*args)
+"""
+
+
+def main(pythons: list[str]) -> None:
+    for python in pythons:
+        version, *roots = subprocess.check_output([python, "-c", _ASK], text=True).split()
+        for name in NAMES:
+            with tempfile.TemporaryDirectory() as temporary:
+                record(python, version, name, Path(temporary), roots)
+
+
+def record(python: str, version: str, name: str, temporary: Path, roots: list[str]) -> None:
+    """Record one program with one torch, with graphdoctor and without."""
+    demo = temporary / "demo"
+    demo.mkdir()
+    shutil.copy(PROGRAMS / f"{name}.py", demo)
+    (demo / "bare.py").write_text(_BARE)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
+    environment["PYTHONPATH"] = str(REPOSITORY)
+    explain = [sys.executable, "-m", "graphdoctor", "explain", f"{name}.py", "--python", python, "-q"]
+    subprocess.run(explain, cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
+    environment["TORCH_TRACE"] = str(temporary / "bare")
+    del environment["PYTHONPATH"]
+    subprocess.run([python, "bare.py", f"{name}.py"], cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
+    (ours,) = (folder for folder in (demo / ".graphdoctor").iterdir() if folder.is_dir())
+
+    purelib, stdlib, prefix, base_prefix = roots
+    replacements = {
+        str(ours): "/home/user/demo/.graphdoctor/recording",
+        str(demo): "/home/user/demo",
+        str(temporary): "/home/user",
+        str(REPOSITORY): "/home/user/graphdoctor",
+        purelib: "/home/user/venv/lib/python3.11/site-packages",
+        prefix: "/home/user/venv",
+        stdlib: "/usr/lib/python3.11",
+        base_prefix: "/usr",
+        f"{platform.platform(terse=True)} {platform.machine()}": "Linux x86_64",
+        str(Path.home()) + "/": "/home/user/",
+    }
+    save(ours, HERE / version / name, replacements)
+    if name in BARE:
+        save(temporary / "bare", HERE / version / f"{name}.bare", replacements)
+
+
+def save(source: Path, folder: Path, replacements: dict[str, str]) -> None:
+    """Copy a recording with every text of the machine replaced."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for file in sorted(source.rglob("*")):
+        if file.is_file() and file.stat().st_size:
+            name = re.sub(r"(dedicated_log_torch_trace_).*", r"\1recorded.log", str(file.relative_to(source)))
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            text = file.read_text(encoding="utf-8")
+            for old, new in replacements.items():
+                text = text.replace(old, new)
+            if name.endswith(".log"):
+                text = with_new_sums(text)
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def with_new_sums(log: str) -> str:
+    """The log with process ids replaced and ``has_payload`` computed again."""
+    records: list[tuple[str, list[str]]] = []
+    for line in log.split("\n"):
+        if line.startswith("\t"):
+            records[-1][1].append(line)
+        else:
+            records.append((line, []))
+    lines = []
+    for line, payload in records:
+        match = _HEADER.match(line)
+        if match is None:
+            lines += [line, *payload]
+            continue
+        value = json.loads(match[3])
+        if "has_payload" in value:
+            whole = "\n".join(part[1:] for part in payload)
+            value["has_payload"] = hashlib.md5(whole.encode()).hexdigest()
+        lines += [f"{match[1]} 4242 {match[2]} {json.dumps(value)}", *payload]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,94 @@
+"""torch's printed texts of a break to chain, effect, hints and stack."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.trace.breaks import exception_words, parse_break, parse_chain, parse_stack
+
+LINK = "\n\n For more details about this graph break, please visit: https://meta-pytorch.github.io/gb/gb{}.html\n"
+CAUSE = (
+    "Failed to trace builtin operator\n"
+    "  Explanation: Dynamo does not know how to trace builtin operator `print`\n    with two lines.\n"
+    "  Hint: Avoid it.\n"
+    "  Hint: If you are\n    attempting to log, do not.\n"
+    "  Hint: Avoid it.\n"
+    "\n  Developer debug context: builtin print\n" + LINK.format("0059")
+)
+LOOP = (
+    "graph break in loop\n  Explanation: torch.compile detected a graph break in a for/while loop.\n"
+    "  Hint: Move it out.\n\n  Developer debug context: \n" + LINK.format("7000")
+)
+STACK = (
+    'User code traceback:\n  File "/a/b c.py", line 7, in forward\n    x = self.f(x)\n'
+    '  File "/a/b c.py", line 3, in f\n    print("x")\n    ^^^^^^^^^^\n\n'
+)
+
+
+def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
+    (reason,) = parse_chain(CAUSE)
+
+    assert (reason.gb_type, reason.torch_id) == ("Failed to trace builtin operator", "GB0059")
+    assert reason.explanation == "Dynamo does not know how to trace builtin operator `print`\nwith two lines."
+    assert reason.hints == ("Avoid it.", "If you are\nattempting to log, do not.")
+    assert reason.context == "builtin print"
+
+
+def test_the_cause_comes_first_in_a_chain() -> None:
+    chain = parse_chain(CAUSE + "\n*** While handling this graph break, another graph break occurred: ***\n\n" + LOOP)
+
+    assert [reason.torch_id for reason in chain] == ["GB0059", "GB7000"]
+
+
+@pytest.mark.parametrize(
+    ("words", "effect", "instruction"),
+    [
+        ("Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):", "resumed", "CALL"),
+        ("Encountered graph break that we cannot resume from. Compiling up to it.", "rest_eager", None),
+        ("Failed to handle graph break gracefully. Skipping the function.", "frame_skipped", None),
+        ("Data-dependent jump", "resumed", None),
+        ("Something that a later torch prints", None, None),
+    ],
+)
+def test_what_torch_does_about_it(words: str, effect: str | None, instruction: str | None) -> None:
+    found = parse_break(
+        f"Graph break in user code at /a/b c.py:3\nGraph Break Reason: {words}\n\n{CAUSE}\n{STACK}NoneType: None"
+    )
+
+    assert (found.effect, found.instruction) == (effect, instruction)
+    assert found.header == ("/a/b c.py", 3)
+    assert found.chain[0].torch_id == "GB0059"
+    assert [(entry.file, entry.line, entry.function, entry.text) for entry in found.stack] == [
+        ("/a/b c.py", 7, "forward", "x = self.f(x)"),
+        ("/a/b c.py", 3, "f", 'print("x")'),
+    ]
+
+
+def test_a_text_of_another_layout_is_kept_whole() -> None:
+    found = parse_break("torch changed its mind\nabout everything")
+
+    assert found.words == "torch changed its mind\nabout everything"
+    assert found.chain[0].gb_type == "torch changed its mind"
+    assert (found.effect, found.stack, found.header) == (None, (), None)
+
+
+def test_the_last_exception_of_a_traceback_speaks() -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyError: 1\n\nDuring handling …\n\n'
+        'Traceback (most recent call last):\n  File "a.py", line 2, in g\n'
+        "torch._dynamo.exc.Unsupported: Unsupported thing\n  Explanation: why\n\nfrom user code:\n   File …\n"
+    )
+
+    assert exception_words(trace) == "Unsupported thing\n  Explanation: why"
+
+
+@given(st.text(max_size=400))
+def test_no_text_stops_the_parser(text: str) -> None:
+    found = parse_break(text)
+
+    assert found.chain
+    assert parse_chain(text)
+    parse_stack(text)
+    exception_words(text)

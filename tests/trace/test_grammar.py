@@ -1,0 +1,120 @@
+"""Lines of a log to records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
+
+PREFIX = "V1121 02:58:17.809000 4242 torch/_dynamo/convert_frame.py:303] "
+
+
+def read(*lines: str | bytes, wants=lambda kind: True) -> tuple[list[Record], LogDamage]:
+    damage = LogDamage()
+    raw = [line.encode() if isinstance(line, str) else line for line in lines]
+    return list(read_records(raw, wants, damage)), damage
+
+
+def header(**value: object) -> str:
+    return PREFIX + json.dumps(value)
+
+
+def test_a_payload_loses_its_tabs_alone() -> None:
+    (record,), damage = read(header(artifact={"name": "a"}, has_payload="x"), "\tone", "\t\ttwo", "\t", "\t three\n")
+
+    assert (record.kind, record.is_artifact, record.payload) == ("a", True, "one\n\ttwo\n\n three")
+    assert damage == LogDamage(records=1)
+
+
+@pytest.mark.parametrize(
+    ("context", "compile_id"),
+    [
+        ({}, None),
+        ({"frame_id": 0, "frame_compile_id": 1}, "0/1"),
+        ({"frame_id": 3, "frame_compile_id": 0, "attempt": 2}, "3/0"),
+        ({"compiled_autograd_id": 0, "frame_id": 1, "frame_compile_id": 0}, "!0/1/0"),
+        ({"compiled_autograd_id": 2}, "!2"),
+        ({"frame_id": 1}, None),
+    ],
+)
+def test_a_compile_id_is_spelt_as_torch_spells_it(context: dict, compile_id: str | None) -> None:
+    (record,), _ = read(header(dynamo_start={}, **context))
+
+    assert record.compile_id == compile_id
+    assert record.attempt == context.get("attempt")
+
+
+def test_a_record_that_is_not_wanted_takes_its_payload_with_it() -> None:
+    records, damage = read(
+        header(keep={}), "\tkept", header(drop={}), "\tdropped", header(keep={}), wants=lambda kind: kind == "keep"
+    )
+
+    assert [record.payload for record in records] == ["kept", None]
+    assert damage.records == 3
+
+
+def test_half_a_record_at_the_end_is_told_apart_from_one_in_the_middle() -> None:
+    half = header(dynamo_start={"stack": []})[:-5]
+
+    _, at_end = read(header(a={}), half)
+    _, in_the_middle = read(half, header(a={}))
+
+    assert (at_end.broken_records, at_end.is_last_broken) == (1, True)
+    assert (in_the_middle.broken_records, in_the_middle.is_last_broken) == (1, False)
+
+
+def test_a_payload_that_is_cut_at_the_end_is_no_payload() -> None:
+    whole = header(a={}, has_payload=hashlib.md5(b"one\ntwo").hexdigest())
+
+    assert [record.payload for record in read(whole, "\tone", "\ttwo")[0]] == ["one\ntwo"]
+    assert [record.payload for record in read(whole, "\tone\r\n", "\ttwo\r\n")[0]] == ["one\ntwo"]
+    for payload in ([], ["\tone"], ["\tone", "\ttw"]):
+        records, damage = read(whole, *payload)
+        assert records == []
+        assert (damage.records, damage.broken_records, damage.is_last_broken) == (0, 1, True)
+
+
+def test_a_payload_that_is_not_what_torch_wrote_is_kept_and_told() -> None:
+    altered = header(a={}, has_payload=hashlib.md5(b"one").hexdigest())
+
+    records, damage = read(altered, "\ttwo", header(b={}))
+
+    assert [record.payload for record in records] == ["two", None]
+    assert damage == LogDamage(records=2, altered_payloads=1)
+
+
+def test_a_payload_behind_a_broken_record_belongs_to_none() -> None:
+    records, damage = read(header(a={}), "\tmine", PREFIX + "{broken", "\tnot mine", "")
+
+    assert [record.payload for record in records] == ["mine"]
+    assert damage.broken_records == 1
+
+
+@pytest.mark.parametrize("line", ["hello", "V1121 nonsense", "W1121 05:41:57.97 1 a.py:1] warning", PREFIX])
+def test_other_lines_are_counted_and_passed_over(line: str) -> None:
+    (record,), damage = read(header(a={}), "\tone", line, "", "\ttwo")
+
+    assert record.payload == "one\ntwo"
+    assert damage.stray_lines == 1
+
+
+@pytest.mark.parametrize("value", ["[]", "1", '"text"', "null", "{}", '{"frame_id": 0}'])
+def test_json_that_is_no_record_is_broken(value: str) -> None:
+    records, damage = read(PREFIX + "{" + value, PREFIX + value)
+
+    assert records == []
+    assert damage.broken_records + damage.stray_lines == 2
+
+
+@given(st.lists(st.one_of(st.binary(max_size=80), st.text(max_size=80).map(lambda t: (PREFIX + "{" + t).encode()))))
+def test_nothing_raises_and_nothing_is_invented(lines: list[bytes]) -> None:
+    damage = LogDamage()
+
+    records = list(read_records(lines, lambda kind: True, damage))
+
+    assert len(records) == damage.records <= len(lines)

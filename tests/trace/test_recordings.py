@@ -1,0 +1,261 @@
+"""Real logs of each torch version: whole, bare, cut and damaged."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.recording import Recording
+from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.trace.reader import read_recording
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+VERSIONS = sorted(folder.name for folder in RECORDINGS.iterdir() if (folder / "item").is_dir())
+DEMO = Path("/home/user/demo")
+
+CUT = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@cache
+def read(version: str, name: str) -> Recording:
+    return read_recording(RECORDINGS / version / name)
+
+
+@cache
+def content(version: str, name: str) -> bytes:
+    (log,) = (RECORDINGS / version / name).rglob("*.log")
+    return log.read_bytes()
+
+
+def sites(recording: Recording) -> set[tuple[str, int, str | None, int]]:
+    findings = diagnose(recording, root=DEMO, version="0").findings
+    return {
+        (finding.location.file, finding.location.line, finding.torch_id, finding.count)
+        for finding in findings
+        if finding.break_effects
+    }
+
+
+def counts(recording: Recording) -> tuple[int, ...]:
+    summary = diagnose(recording, root=DEMO, version="0").summary
+    return (
+        summary.calls,
+        summary.compiles,
+        summary.graphs,
+        summary.break_records,
+        summary.skipped_frames,
+        summary.recompiles,
+    )
+
+
+EXPECTED = {
+    "print_in_helper": ({("print_in_helper.py", 9, "GB0059", 2)}, (1, 4, 4, 2, 0, 0)),
+    "break_in_try": (
+        {("break_in_try.py", 11, "GB0059", 1)},
+        (1, 0, 0, 1, 1, 0),
+    ),
+    "item": ({("item.py", 8, "GB0124", 1)}, (3, 3, 3, 1, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_recording_says_what_happened(version: str, name: str) -> None:
+    recording = read(version, name)
+
+    assert (sites(recording), counts(recording)) == EXPECTED[name]
+    assert recording.gaps == ()
+    assert not recording.is_partial
+    assert recording.environment.torch is not None
+    assert recording.environment.torch.startswith(version)
+    assert all(record.is_stack_exact for record in recording.breaks)
+    assert all(graph.inputs for graph in recording.graphs)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["print_in_helper", "break_in_try"])
+def test_a_log_of_torch_alone_gives_the_same_sites(version: str, name: str) -> None:
+    recording = read(version, f"{name}.bare")
+
+    expected_sites, expected_counts = EXPECTED[name]
+    # Where the frame is skipped at a break that cannot be resumed, the record exists with TORCH_LOGS alone.
+    assert (sites(recording), counts(recording)[1:]) == (expected_sites, expected_counts[1:])
+    assert [gap.code for gap in recording.gaps] == ["GD904"]
+    assert recording.coverage is None
+    assert not any(record.is_stack_exact for record in recording.breaks)
+    assert all(graph.inputs is None for graph in recording.graphs)
+    assert all(graph.code for graph in recording.graphs)
+    assert (recording.environment.torch or "").startswith(version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stack_has_columns_and_names(version: str) -> None:
+    first, second = read(version, "print_in_helper").breaks
+
+    assert [(entry.function, entry.line) for entry in first.stack] == [("forward", 16), ("report", 9)]
+    assert [(entry.function, entry.line) for entry in second.stack] == [("report", 9)]
+    last = first.stack[-1]
+    assert (last.column, last.end_column, last.qualname) == (5, 30, "report")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_path_to_a_resume_function_names_its_function_once(version: str) -> None:
+    stacks = [
+        [(entry.function, entry.line) for entry in compile_.stack if entry.origin == "user"]
+        for compile_ in read(version, "print_in_helper").compiles
+    ]
+
+    assert stacks == [
+        [("forward", 14)],
+        [("forward", 16), ("report", 7)],
+        [("forward", 16), ("report", 9)],
+        [("forward", 16)],
+    ]
+
+
+def damaged(tmp_path: Path, log: bytes, name: str = "damaged") -> Recording:
+    folder = tmp_path / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "dedicated_log_torch_trace_x.log").write_bytes(log)
+    return read_recording(folder)
+
+
+def facts(recording: Recording) -> tuple[set, set, set]:
+    """What could be invented: sites, compile ids, graphs."""
+    return (
+        {(record.stack[-1].file, record.stack[-1].line) for record in recording.breaks if record.stack},
+        {compile_.compile_id for compile_ in recording.compiles},
+        {graph.compile_id for graph in recording.graphs},
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@CUT
+@given(data=st.data())
+def test_a_log_that_is_cut_anywhere_is_read_up_to_there(version: str, tmp_path: Path, data: st.DataObject) -> None:
+    log = content(version, "item")
+    at = data.draw(st.integers(0, len(log)))
+
+    recording = damaged(tmp_path, log[:at])
+
+    whole = damaged(tmp_path, log, "whole")
+    for part, all_of_it in zip(facts(recording), facts(whole), strict=True):
+        assert part <= all_of_it
+    assert len(recording.breaks) <= len(whole.breaks)
+    assert len(recording.calls) <= len(whole.calls)
+    diagnose(recording, root=DEMO, version="0")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recording_that_ends_half_way_is_partial(version: str, tmp_path: Path) -> None:
+    log = content(version, "item")
+    start = log.index(b'"dynamo_start"')
+
+    recording = damaged(tmp_path, log[: start + 400])
+
+    assert recording.is_partial
+    assert any("cut" in gap.message or "compiling" in gap.message for gap in recording.gaps), recording.gaps
+
+
+@CUT
+@given(
+    junk=st.binary(min_size=1, max_size=40),
+    where=st.floats(0, 1, exclude_max=True),
+)
+def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, junk: bytes, where: float) -> None:
+    log = content(VERSIONS[0], "break_in_try")
+    at = int(len(log) * where)
+
+    recording = damaged(tmp_path, log[:at] + junk + log[at:])
+
+    # A header has no sum: a byte in it can part a break from its compile, but makes no second break of it.
+    assert len(recording.calls) <= 1
+    assert len(facts(recording)[0]) <= 1
+    assert len(recording.compiles) <= 2
+    diagnose(recording, root=DEMO, version="0")
+
+
+@CUT
+@given(
+    noise=st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=60),
+    data=st.data(),
+)
+def test_output_of_the_program_between_two_lines_changes_nothing(
+    tmp_path: Path, noise: str, data: st.DataObject
+) -> None:
+    lines = content(VERSIONS[0], "break_in_try").split(b"\n")
+    at = data.draw(st.integers(0, len(lines) - 1))
+
+    recording = damaged(tmp_path, b"\n".join([*lines[:at], noise.encode(), *lines[at:]]))
+
+    assert recording == damaged(tmp_path, b"\n".join(lines), "whole")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
+    log = content(version, "print_in_helper")
+
+    assert damaged(tmp_path, log.replace(b"\n", b"\r\n")) == damaged(tmp_path, log, "whole")
+
+
+def test_a_break_that_is_cut_is_left_out_rather_than_misread(tmp_path: Path) -> None:
+    log = content(VERSIONS[0], "print_in_helper.bare")
+    at = log.index(b', in report\n\t    print("size"')
+
+    recording = damaged(tmp_path, log[: at - 40])
+
+    assert recording.breaks == ()
+    assert recording.is_partial
+
+
+def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None:
+    log = content(VERSIONS[0], "break_in_try")
+    at = log.index(b"Developer debug context")
+
+    recording = damaged(tmp_path, log[:at] + b"\xff" + log[at + 1 :])
+
+    assert len(recording.breaks) == 1
+    said = " ".join(gap.message for gap in recording.gaps)
+    assert "invalid UTF-8" in said
+    assert "not as torch wrote" in said
+
+
+def test_two_processes_that_compiled_are_told(tmp_path: Path) -> None:
+    log = content(VERSIONS[0], "break_in_try")
+    for rank in (0, 1):
+        (tmp_path / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(log)
+
+    assert "GD903" in {gap.code for gap in read_recording(tmp_path).gaps}
+
+
+def test_a_single_log_file_can_be_named() -> None:
+    (log,) = (RECORDINGS / VERSIONS[0] / "break_in_try.bare").glob("*.log")
+
+    assert len(read_recording(log).breaks) == 1
+
+
+@pytest.mark.parametrize("content_", [b"", b"\n\n", b"hello\n", b"\tpayload of nothing\n", b"\x00\xff\xfe"])
+def test_a_log_without_a_record_is_an_empty_recording(tmp_path: Path, content_: bytes) -> None:
+    recording = damaged(tmp_path, content_)
+
+    assert (recording.calls, recording.compiles, recording.breaks) == ((), (), ())
+
+
+def test_a_folder_of_something_else_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+
+    with pytest.raises(GraphDoctorError, match="neither a recording nor a torch trace log"):
+        read_recording(tmp_path)
+    with pytest.raises(GraphDoctorError, match="no recording"):
+        read_recording(tmp_path / "nowhere")
