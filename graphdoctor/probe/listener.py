@@ -96,7 +96,7 @@ class TraceListener(logging.Handler):
         super().__init__(logging.DEBUG)
         self._on_compile = on_compile
         self._strings: dict[int, str] = {}
-        self._pending: dict[tuple[str, int], None] = {}
+        self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
         self.failures: dict[str, int] = {}
 
@@ -126,7 +126,12 @@ class TraceListener(logging.Handler):
             if stack:
                 file = self._strings.get(stack[-1]["filename"])
                 if file is not None:
-                    self._pending[file, stack[-1]["line"]] = None
+                    self._want_source(file, stack[-1]["line"], stack[-1]["name"])
+
+    def _want_source(self, file: str, line: int, function: str) -> None:
+        # One context a line: the innermost code that ran there, which has no name.
+        if function.startswith("<") or (file, line) not in self._pending:
+            self._pending[file, line] = function
 
     def _write_stack(self, of: str) -> None:
         error = torch_api.exception_being_logged()
@@ -135,7 +140,7 @@ class TraceListener(logging.Handler):
             return
         entries = stack_entries(stack)
         for entry in entries:
-            self._pending[entry["file"], entry["line"]] = None
+            self._want_source(entry["file"], entry["line"], entry["function"])
         if entries and str(getattr(error, "gb_type", "")).startswith(_BRANCH):
             self._widen_to_condition(entries[-1])
         torch_api.write_artifact(
@@ -162,7 +167,11 @@ class TraceListener(logging.Handler):
 
     def write_sources(self) -> None:
         """Record what surrounds the lines seen since the last time."""
-        pending, self._pending = list(self._pending), {}
-        contexts = [context for file, line in pending if (context := self._sources.context(file, line))]
+        pending, self._pending = self._pending, {}
+        contexts = [
+            context
+            for (file, line), function in pending.items()
+            if (context := self._sources.context(file, line, function))
+        ]
         if contexts:
             torch_api.write_artifact("graphdoctor_sources", contexts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import linecache
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 _MAX_STATEMENT_LINES = 12
@@ -26,6 +27,14 @@ _KINDS: dict[type[ast.AST], str] = {
     ast.DictComp: "comprehension",
     ast.GeneratorExp: "comprehension",
 }
+_CODE_NAMES: dict[str, tuple[type[ast.AST], ...]] = {
+    "<lambda>": (ast.Lambda,),
+    "<listcomp>": (ast.ListComp,),
+    "<setcomp>": (ast.SetComp,),
+    "<dictcomp>": (ast.DictComp,),
+    "<genexpr>": (ast.GeneratorExp,),
+}
+"""Code objects without a name of their own; Python 3.12 made the comprehensions part of their function."""
 
 
 class SourceReader:
@@ -34,12 +43,14 @@ class SourceReader:
     def __init__(self) -> None:
         self._trees: dict[str, ast.Module | None] = {}
 
-    def context(self, file: str, line: int) -> dict[str, Any] | None:
+    def context(self, file: str, line: int, code_name: str | None = None) -> dict[str, Any] | None:
         """What surrounds a line.
 
         Args:
             file: Path, or a name that ``linecache`` knows, such as a notebook cell.
             line: 1-based.
+            code_name: Name of the code object that the line ran in. A line can hold code of several: a lambda or a
+                comprehension is taken for the one meant when the name says so.
 
         Returns:
             The fields of ``SourceContext``, or None when the source cannot be had.
@@ -47,7 +58,7 @@ class SourceReader:
         tree = self._tree(file)
         if tree is None or line < 1:
             return None
-        path = _path_to(tree, line)
+        path = _path_to(tree, line, _CODE_NAMES.get(code_name or "", ()))
         function_at = max((i for i, node in enumerate(path) if isinstance(node, _FUNCTIONS)), default=None)
         names = [_name(node) for node in path if isinstance(node, (ast.ClassDef, *_FUNCTIONS))]
         inner = path[function_at + 1 :] if function_at is not None else path[1:]
@@ -109,19 +120,35 @@ class SourceReader:
         return self._trees[file]
 
 
-def _path_to(tree: ast.Module, line: int) -> list[ast.AST]:
-    """The nodes from the module down to the innermost one that begins or lies on a line, outermost first."""
+def _path_to(tree: ast.Module, line: int, meant: tuple[type[ast.AST], ...]) -> list[ast.AST]:
+    """The nodes from the module down to the innermost one that begins or lies on a line, outermost first.
+
+    Where several branches lie on the line, the first that holds a node of the kind that is meant, else the first.
+    """
     path: list[ast.AST] = [tree]
-    node: ast.AST = tree
     while True:
-        for child in ast.iter_child_nodes(node):
-            first = _first_line(child)
-            if first is not None and first <= line <= (getattr(child, "end_lineno", None) or first):
-                path.append(child)
-                node = child
-                break
-        else:
+        children = [child for child in _children(path[-1]) if _covers(child, line)]
+        if not children:
             return path
+        path.append(next((child for child in children if meant and _holds(child, line, meant)), children[0]))
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """The child nodes that have a line; a function's arguments or a ``match``'s case have none themselves."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.arguments, ast.withitem, ast.match_case, ast.comprehension)):
+            yield from _children(child)
+        else:
+            yield child
+
+
+def _covers(node: ast.AST, line: int) -> bool:
+    first = _first_line(node)
+    return first is not None and first <= line <= (getattr(node, "end_lineno", None) or first)
+
+
+def _holds(node: ast.AST, line: int, kinds: tuple[type[ast.AST], ...]) -> bool:
+    return any(isinstance(inner, kinds) and _covers(inner, line) for inner in ast.walk(node))
 
 
 def _first_line(node: ast.AST) -> int | None:

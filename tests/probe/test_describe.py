@@ -1,0 +1,77 @@
+"""Values in short."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.probe.describe import arguments_text, dtype_text, tensor_text, value_text
+
+
+class Odd:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr here")
+
+    __str__ = __repr__
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (torch.zeros(8, 128), "f32[8, 128]"),
+        (torch.zeros(()), "f32[]"),
+        (torch.zeros(0, 3, dtype=torch.bfloat16), "bf16[0, 3]"),
+        (torch.ones(2, dtype=torch.bool), "b8[2]"),
+        (torch.empty(2, device="meta"), "f32[2] meta"),
+        (torch.zeros(2, dtype=torch.float8_e5m2), "float8_e5m2[2]"),
+        (torch.nn.Parameter(torch.zeros(2)), "f32[2]"),
+        (None, "None"),
+        (True, "True"),
+        (3, "3"),
+        (1.5, "1.5"),
+        ("a", "'a'"),
+        ((torch.zeros(1), 2), "(f32[1], 2)"),
+        ([], "[]"),
+        ({"x": torch.zeros(1), 3: None}, "{x: f32[1], 3: None}"),
+        (list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, … 12 more]"),
+        ([[[[1]]]], "[[[<list>]]]"),
+        (Odd(), "<Odd>"),
+        (torch.Size([1, 2]), "<Size>"),
+        (torch.float32, "<dtype>"),
+    ],
+)
+def test_a_value_is_named_by_what_matters(value: object, text: str) -> None:
+    assert value_text(value) == text
+
+
+def test_arguments_are_written_as_in_a_call() -> None:
+    assert arguments_text((torch.zeros(2), 1), {"flag": True}) == "f32[2], 1, flag=True"
+    assert arguments_text((), {}) == ""
+
+
+def test_a_long_text_is_cut() -> None:
+    assert len(value_text("x" * 500)) == 82
+
+
+def test_a_dynamic_size_is_its_symbol() -> None:
+    class Sizes(torch.Tensor):
+        @property
+        def shape(self):
+            return ("s0", 4)
+
+    assert tensor_text(torch.zeros(2, 4).as_subclass(Sizes)) == "f32[s0, 4]"
+    assert dtype_text(torch.float64) == "f64"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.builds(Odd),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=30,
+)
+
+
+@given(VALUES)
+def test_any_value_has_a_text(value: object) -> None:
+    assert value_text(value)
