@@ -75,7 +75,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
                 backward(output)
                 if isinstance(target, torch.nn.Module):
                     target.zero_grad()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - what it raises is the answer
             counted["error"] = type(error).__name__
             break
     counted["counters"] = {name: dict(values) for name, values in torch._dynamo.utils.counters.items()}
@@ -97,7 +97,7 @@ def fork(job: dict[str, Any]) -> int:
         counted = run(job)
         (folder / "counted.json").write_text(json.dumps(counted))
         status = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - a fork must end here, whatever happens
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The function behind the skipped frame's break is compiled by itself; a break in the frame's own rest is never seen."""
+"""What a skipped frame calls is compiled by itself; a break in the frame's own rest is never seen."""
 
 import torch
 from torch import nn

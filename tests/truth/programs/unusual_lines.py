@@ -15,7 +15,7 @@ def logged(function):
 
 
 @logged
-def größe(x):
+def größe(x):  # noqa: PLC2401
     return x + 1
 
 
