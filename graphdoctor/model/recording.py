@@ -106,6 +106,8 @@ class CallError(Fact):
     """As Python prints it, without graphdoctor's own lines."""
     eager: str | None = None
     """What the same call did without torch.compile: ``ok``, or the type name it raised, or None when not tried."""
+    eager_message: str | None = None
+    """What that exception says."""
     from_compiler: bool = False
     """torch.compile itself raised it, by ``fullgraph`` or a backend: the program is not to blame."""
 

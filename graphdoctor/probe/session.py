@@ -149,7 +149,14 @@ def _end_failed_call(
     events.write("call_failed", index=index, **described)
     events.phase(f"trying call {index} without torch.compile")
     with _silence():
-        described["eager"] = workload.eager_outcome(call)
+        eager = workload.eager_error(call)
+    described["eager"] = "ok" if eager is None else type(eager).__qualname__
+    if eager is not None:
+        described["eager_message"] = _message(eager)
+        if not described["from_compiler"]:
+            # Dynamo's traceback shows its own tracing; this one is the program's.
+            _print_error("\nWithout torch.compile the same call raises:\n")
+            _print_user_traceback(eager)
     workload.mark("end", index, outcome="error", duration_s=duration_s, error=described)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import difflib
 from collections.abc import Iterable, Iterator
 from types import GeneratorType, ModuleType
@@ -200,15 +199,17 @@ class Workload:
         """torch.compile raised it of its own accord."""
         return torch_api.is_compiler_error(error)
 
-    def eager_outcome(self, call: Call) -> str | None:
-        """What the same call does without torch.compile: ``ok``, or the name of the type it raises."""
+    def eager_error(self, call: Call) -> BaseException | None:
+        """What the same call raises without torch.compile, or None when it works."""
         try:
-            self._forward(self._target.function, copy.copy(call))
+            output = self._forward(self._target.function, call)
+            if self._request["backward"]:
+                self._backward(output)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - which type it is, is the answer
-            return type(error).__qualname__
-        return "ok"
+        except BaseException as error:  # noqa: BLE001 - what it raises is the answer
+            return error
+        return None
 
     def measure_coverage(self) -> dict[str, Any] | str:
         """Coverage of the last call once it no longer compiles anything.

@@ -86,7 +86,8 @@ def _in_eager(error: CallError) -> str:
         return ""
     if error.eager == "ok":
         return "; without torch.compile the call works"
-    return f"; without torch.compile it raises {error.eager} too"
+    said = (error.eager_message or "").strip().partition("\n")[0]
+    return f"; without torch.compile it raises {error.eager}" + (f": {said}" if said else " too")
 
 
 def _entry(failed: Compile | None, error: CallError) -> StackEntry:

@@ -144,7 +144,7 @@ def test_a_frame_over_its_limit_comes_first_and_says_since_when() -> None:
     ("eager", "words"),
     [
         ("ok", "without torch.compile the call works"),
-        ("RuntimeError", "without torch.compile it raises RuntimeError too"),
+        ("RuntimeError", "without torch.compile it raises RuntimeError: shapes differ"),
         (None, "call 1 raised ValueError: bad shape"),
     ],
 )
@@ -152,7 +152,8 @@ def test_a_users_error_says_what_eager_mode_does_only_when_it_was_tried(eager: s
     trace = (
         f'Traceback (most recent call last):\n  File "{FILE}", line 12, in forward\n    x.reshape(7)\nValueError: b\n'
     )
-    error = CallError(type="ValueError", message="bad shape", traceback=trace, eager=eager)
+    said = "shapes differ" if eager == "RuntimeError" else None
+    error = CallError(type="ValueError", message="bad shape", traceback=trace, eager=eager, eager_message=said)
     facts = recording(calls=(Call(index=1, outcome="error", error=error),), coverage=None)
     (finding,) = diagnosed(facts).findings
     assert (finding.code, finding.location.line, finding.location.text) == ("GD901", 12, "x.reshape(7)")
