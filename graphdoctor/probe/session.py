@@ -15,7 +15,6 @@ import itertools
 import json
 import os
 import platform
-import random
 import sys
 import sysconfig
 import time
@@ -223,17 +222,6 @@ def _environment(torch: Any, torch_api: Any) -> dict[str, Any]:  # noqa: ANN401
         "stdlib_root": paths["stdlib"],
         "site_roots": sorted({paths["purelib"], paths["platlib"]}),
     }
-
-
-def seed_everything(seed: int) -> None:
-    """Seed Python's, torch's and, when the program has loaded it, NumPy's random numbers."""
-    import torch
-
-    random.seed(seed)
-    torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and hasattr(numpy, "random"):
-        numpy.random.seed(seed % 2**32)
 
 
 def _report_failure(error: BaseException, events: EventFile) -> None:

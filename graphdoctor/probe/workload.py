@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import random
+import sys
 from collections.abc import Iterable, Iterator
 from types import GeneratorType, ModuleType
 from typing import Any
@@ -49,8 +51,6 @@ class Workload:
     """
 
     def __init__(self, request: dict[str, Any], events: EventFile) -> None:
-        from .session import seed_everything
-
         self._request = request
         self._events = events
         self._compiles_seen = 0
@@ -318,3 +318,12 @@ def _make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
             f"--input {spec['dtype']}[{','.join(map(str, shape))}] cannot be made: {_first_line(error)}",
             "Make it smaller.",
         ) from None
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python's, torch's and, when the program has loaded it, NumPy's random numbers."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        numpy.random.seed(seed % 2**32)

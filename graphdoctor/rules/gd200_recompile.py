@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.recording import Compile, Frame, StackEntry
+from graphdoctor.model.recording import Compile, Frame
 from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.sites import frame_name
+from graphdoctor.rules.sites import frame_entry, frame_name
 from graphdoctor.rules.wording import setting
 
 _SIZE = re.compile(r"tensor '(.+?)' size mismatch at index (\d+)\. expected (\d+), actual (\d+)")
@@ -156,19 +156,6 @@ def _fix(reason: str) -> Fix:
         title="Keep the value the same from call to call, or pass it as a tensor",
         kind="call",
         source=_GUIDE,
-    )
-
-
-def frame_entry(frame: Frame) -> StackEntry:
-    """A frame's definition as a place."""
-    return StackEntry(
-        file=frame.file,
-        line=frame.line,
-        function=frame.function,
-        qualname=frame.qualname,
-        text=frame.text,
-        origin=frame.origin,
-        package=frame.package,
     )
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile, Frame
 from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.gd200_recompile import described, frame_entry
+from graphdoctor.rules.gd200_recompile import described
+from graphdoctor.rules.sites import frame_entry
 
 _GUIDE = "PyTorch user guide: torch.compile, recompilation"
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile, Graph, StackEntry
 from graphdoctor.rules.base import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.gd200_recompile import frame_entry
+from graphdoctor.rules.sites import frame_entry
 
 _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to leave the frame to eager mode."""

@@ -55,8 +55,11 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
     if record.stack:
         return record.stack[-1]
     frame = frames.get(compile_.frame_id) if compile_ else None
-    if frame is None:
-        return None
+    return None if frame is None else frame_entry(frame)
+
+
+def frame_entry(frame: Frame) -> StackEntry:
+    """A frame's definition as a place."""
     return StackEntry(
         file=frame.file,
         line=frame.line,
