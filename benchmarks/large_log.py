@@ -22,9 +22,9 @@ _STRING = b'] {"str": ['
 _RECORDS = (
     "import collections, pathlib, sys\n"
     "from graphdoctor.trace.grammar import LogDamage, read_records\n"
-    "from graphdoctor.trace.assemble import Assembler\n"
+    "from graphdoctor.trace.intake import Intake\n"
     "with pathlib.Path(sys.argv[1]).open('rb') as lines:\n"
-    "    collections.deque(read_records(lines, Assembler.wants, LogDamage()), maxlen=0)\n"
+    "    collections.deque(read_records(lines, Intake.wants, LogDamage()), maxlen=0)\n"
 )
 _RECORDING = (
     "import pathlib, sys\n"

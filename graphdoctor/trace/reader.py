@@ -25,6 +25,7 @@ from graphdoctor.model.recording import (
 )
 from graphdoctor.trace.assemble import Assembler
 from graphdoctor.trace.grammar import LogDamage, read_records
+from graphdoctor.trace.intake import Intake
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 
@@ -90,20 +91,20 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
     by_kind = {event["event"]: event for event in events}
     environment = Environment(**_fields(by_kind.get("environment")))
     gaps = [CaptureGap(code="GD900", message=str(event.get("message"))) for event in events if event["event"] == "gap"]
-    assembler = Assembler(environment, is_ours=bool(meta))
+    intake = Intake(environment)
     damage = LogDamage()
     unreadable: dict[str, int] = {}
     compiling: list[Path] = []
     for log in logs:
-        before = assembler.compile_count
+        before = intake.compile_count
         with log.open("rb") as lines:
-            for record in read_records(lines, assembler.wants, damage):
+            for record in read_records(lines, intake.wants, damage):
                 try:
-                    assembler.add(record)
+                    intake.add(record)
                 except (ValueError, TypeError, LookupError, AttributeError):
                     # Damaged, or of a torch that writes it otherwise.
                     unreadable[record.kind] = unreadable.get(record.kind, 0) + 1
-        if assembler.compile_count > before or (compiling and assembler.has_repeated_ids):
+        if intake.compile_count > before or (compiling and intake.has_repeated_ids):
             compiling.append(log)
     gaps += _damage_gaps(damage, len(compiling))
     gaps += [
@@ -112,7 +113,7 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
     ]
     exit_ = ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None)
     coverage = Coverage(**_fields(by_kind["coverage"])) if "coverage" in by_kind else None
-    return assembler.finish(
+    return Assembler(intake, is_ours=bool(meta)).finish(
         target=TargetInfo(**(meta.get("target") or {}) | _fields(by_kind.get("target"))),
         exit=exit_,
         coverage=coverage,

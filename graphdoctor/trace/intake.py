@@ -1,0 +1,307 @@
+"""Takes the records of a trace log one by one and keeps what they say, by compile.
+
+Which record says what was seen on 2.13 (``torch/_dynamo/convert_frame.py``): ``dynamo_start`` begins a compile,
+``compilation_metrics`` ends it. A frame over its recompile limit has metrics and no start. A frame dropped for having
+no operation has metrics that claim guarded code, without counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from graphdoctor.model.recording import Call, Environment, GraphInput, GraphNode, SourceContext, StackEntry
+from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
+from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.origin import Origins, collapse_resumes, without_probe
+
+_BREAK = "dynamo_graph_break_reason"
+_WANTED = frozenset(
+    {
+        "str",
+        "dynamo_start",
+        "dynamo_output_graph",
+        "compilation_metrics",
+        "recompile_reasons",
+        "dynamo_error",
+        "torch_version",
+        _BREAK,
+        "graphdoctor_call",
+        "graphdoctor_caller",
+        "graphdoctor_graph",
+        "graphdoctor_stack",
+        "graphdoctor_sources",
+    }
+)
+_METRICS = (
+    "co_name",
+    "has_guarded_code",
+    "guard_count",
+    "graph_op_count",
+    "fail_type",
+    "fail_reason",
+    "recompile_reason",
+    "restart_reasons",
+    "duration_us",
+    "aot_autograd_cumulative_compile_time_us",
+)
+_ENTRY = frozenset({"file", "line", "function", "text", "indent", "column", "end_column"})
+
+
+@dataclass
+class SeenBreak:
+    """A break record whose stack may still be replaced by the exact one that follows."""
+
+    compile_id: str | None
+    attempt: int | None
+    call_index: int | None
+    text: BreakText
+    exact: tuple[StackEntry, ...] = ()
+    is_error: bool = False
+
+
+@dataclass
+class SeenCompile:
+    """What is known of a compile so far."""
+
+    compile_id: str
+    frame_id: int
+    call_index: int | None
+    is_extra: bool
+    is_started: bool = False
+    stack: tuple[StackEntry, ...] = ()
+    attempts: int = 1
+    reasons: tuple[str, ...] = ()
+    metrics: dict[str, Any] | None = None
+    breaks: list[SeenBreak] = field(default_factory=list)
+    error: SeenBreak | None = None
+    error_type: str | None = None
+    has_graph: bool = False
+    backend_error: str | None = None
+
+
+class Intake:
+    """Takes records in the order of the log.
+
+    Args:
+        environment: Where the recording was made.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.origins = Origins(environment)
+        self._strings: dict[int, str] = {}
+        self.compiles: dict[str, SeenCompile] = {}
+        self.code_names: dict[int, tuple[str, str, int]] = {}
+        self.breaks: list[SeenBreak] = []
+        self.graphs: list[dict[str, Any]] = []
+        self.calls: dict[int, Call] = {}
+        self._call: int | None = None
+        self._is_extra = False
+        self._last_stacked: SeenBreak | None = None
+        self.sources: dict[tuple[str, int], SourceContext] = {}
+        self.has_repeated_ids = False
+
+    @property
+    def compile_count(self) -> int:
+        """Compiles seen so far."""
+        return len(self.compiles)
+
+    @staticmethod
+    def wants(kind: str) -> bool:
+        """Whether a kind of record matters here."""
+        return kind in _WANTED
+
+    def add(self, record: Record) -> None:
+        """Take the next record."""
+        handler = getattr(self, f"_on_{record.kind}", None)
+        if handler is not None:
+            handler(record)
+
+    # Records of torch.
+
+    def _on_str(self, record: Record) -> None:
+        text, key = record.value
+        self._strings[key] = text
+        self.origins.learn_from(text)
+
+    def _on_torch_version(self, record: Record) -> None:
+        if self.environment.torch is None and record.payload:
+            version = orjson.loads(record.payload).get("pytorch_version")
+            self.environment = self.environment.model_copy(update={"torch": version})
+
+    def _on_dynamo_start(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is None:
+            return
+        if compile_.is_started:
+            self.has_repeated_ids = True
+        compile_.is_started = True
+        raw = record.value.get("stack") or []
+        entries = tuple(
+            self.entry(
+                self._strings.get(line.get("filename"), "<unknown>"),
+                line["line"],
+                line["name"],
+                line.get("loc"),
+            )
+            for line in raw
+        )
+        if not entries:
+            return
+        # The last entry is the frame itself; its file is never ours.
+        frame = entries[-1]
+        compile_.stack = collapse_resumes((*without_probe(entries[:-1]), frame))
+        self.code_names.setdefault(compile_.frame_id, (frame.function, frame.file, frame.line))
+
+    def _on_recompile_reasons(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is None or record.payload is None:
+            return
+        # A single reason is a bare string although the record claims JSON; several are a list.
+        try:
+            value = orjson.loads(record.payload)
+        except orjson.JSONDecodeError:
+            value = record.payload
+        compile_.reasons = tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)
+
+    def _on_dynamo_graph_break_reason(self, record: Record) -> None:
+        found = SeenBreak(record.compile_id, record.attempt, self._call, parse_break(record.payload or ""))
+        self._last_stacked = found
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            compile_.breaks.append(found)
+            if compile_.is_extra:
+                return
+        elif self._is_extra:
+            return
+        self.breaks.append(found)
+
+    def _on_dynamo_error(self, record: Record) -> None:
+        words = exception_words(record.payload or "")
+        text = BreakText(parse_chain(words), None, None, None, words, (), None)
+        error = SeenBreak(record.compile_id, record.attempt, self._call, text, is_error=True)
+        self._last_stacked = error
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            compile_.error = error
+
+    def _on_dynamo_output_graph(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            compile_.has_graph = True
+        if self._is_extra:
+            return
+        self.graphs.append({"compile_id": record.compile_id, "code": record.payload})
+
+    def _on_compilation_metrics(self, record: Record) -> None:
+        metrics = orjson.loads(record.payload) if record.payload else record.value
+        # A backward graph compiled later has metrics of its own under the same compile id.
+        if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
+            return
+        compile_ = self._compile_of(record)
+        if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
+            return
+        restarts = metrics.get("restart_reasons")
+        if isinstance(restarts, str):
+            metrics["restart_reasons"] = orjson.loads(restarts)
+        compile_.metrics = {key: metrics.get(key) for key in _METRICS}
+        if isinstance(metrics.get("attempt"), int):
+            compile_.attempts = metrics["attempt"] + 1
+        if record.attempt is not None:
+            compile_.attempts = max(compile_.attempts, record.attempt + 1)
+        name, file, line = (metrics.get(key) for key in ("co_name", "co_filename", "co_firstlineno"))
+        if name and file and isinstance(line, int):
+            self.code_names.setdefault(compile_.frame_id, (name, file, line))
+
+    # Records of ours.
+
+    def _on_graphdoctor_call(self, record: Record) -> None:
+        value = orjson.loads(record.payload or "{}")
+        index = value.get("index")
+        if value.get("event") == "start":
+            self._call, self._is_extra = index, index is None
+            if index is not None:
+                self.calls[index] = Call(index=index, inputs=value.get("inputs"))
+        else:
+            if index in self.calls:
+                outcome = {key: value[key] for key in ("outcome", "duration_s", "error") if key in value}
+                self.calls[index] = Call(**self.calls[index].model_dump() | outcome)
+            self._call, self._is_extra = None, False
+
+    def _on_graphdoctor_graph(self, record: Record) -> None:
+        if self._is_extra:
+            return
+        value = orjson.loads(record.payload or "{}")
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            compile_.has_graph = True
+            compile_.backend_error = value.get("backend_error")
+        if value.get("inputs") is not None:
+            value["inputs"] = tuple(GraphInput(**item) for item in value["inputs"])
+        if value.get("nodes") is not None:
+            value["nodes"] = tuple(GraphNode(**item) for item in value["nodes"])
+        # torch's own record of the same graph stands right before it, except where a backend is called again.
+        if self.graphs and self.graphs[-1]["compile_id"] == record.compile_id and "index" not in self.graphs[-1]:
+            self.graphs[-1] |= value
+        else:
+            self.graphs.append({"compile_id": record.compile_id, "code": None, **value})
+
+    def _on_graphdoctor_caller(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is None or not compile_.stack:
+            return
+        above = tuple(self._recorded_entry(entry) for entry in orjson.loads(record.payload or "[]"))
+        frame = compile_.stack[-1]
+        if compile_.frame_id in self.code_names:
+            frame = frame.model_copy(update={"function": self.code_names[compile_.frame_id][0]})
+        compile_.stack = collapse_resumes((*without_probe(above), frame))
+
+    def _on_graphdoctor_stack(self, record: Record) -> None:
+        value = orjson.loads(record.payload or "{}")
+        last = self._last_stacked
+        if last is None or last.compile_id != record.compile_id:
+            return
+        last.exact = tuple(self._recorded_entry(entry) for entry in value.get("stack") or ())
+        compile_ = self.compiles.get(record.compile_id or "")
+        if last.is_error and compile_ is not None:
+            compile_.error_type = value.get("type")
+
+    def _on_graphdoctor_sources(self, record: Record) -> None:
+        for value in orjson.loads(record.payload or "[]"):
+            context = SourceContext(**value)
+            self.sources[context.file, context.line] = context
+
+    def _compile_of(self, record: Record) -> SeenCompile | None:
+        compile_id = record.compile_id
+        if compile_id is None or not isinstance(record.metadata.get("frame_id"), int):
+            return None
+        if compile_id not in self.compiles:
+            self.compiles[compile_id] = SeenCompile(compile_id, record.metadata["frame_id"], self._call, self._is_extra)
+        return self.compiles[compile_id]
+
+    def entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
+        """A stack entry with its file's owner.
+
+        Args:
+            file: As torch printed it.
+            line: 1-based.
+            function: The code object's name.
+            text: The source line, or None.
+            columns: The other fields of a recorded entry.
+        """
+        origin, package = self.origins.of(file)
+        return StackEntry(
+            file=file,
+            line=line,
+            function=function,
+            text=text or None,
+            origin=origin,
+            package=package,
+            **columns,
+        )
+
+    def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
+        return self.entry(**{key: value for key, value in entry.items() if key in _ENTRY})
