@@ -12,6 +12,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -72,9 +73,20 @@ def trace_logger() -> logging.Logger:
 
 
 def keep_trace_enabled() -> None:
-    """Undo what a program's ``logging.config.dictConfig`` does to loggers that exist already: it disables them."""
+    """Undo what a program does to all loggers: ``logging.config.dictConfig`` and ``logging.disable``.
+
+    From 2.13 on torch keeps its trace logger out of ``logging.disable`` itself (``torch/_logging/_internal.py``,
+    ``_init_logs``); 2.11 does not. The override can go when 2.13 is the oldest torch.
+    """
     for name in (TRACE_LOGGER_NAME, _FRAME_SKIP_LOGGER_NAME):
-        logging.getLogger(name).disabled = False
+        logger = logging.getLogger(name)
+        logger.disabled = False
+        if "isEnabledFor" not in vars(logger):
+            logger.isEnabledFor = partial(_is_level_enabled, logger)  # type: ignore[method-assign]
+
+
+def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
+    return level >= logger.getEffectiveLevel()
 
 
 def write_artifact(name: str, payload: object) -> None:

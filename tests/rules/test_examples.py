@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from tests.rules.test_documentation import first_block
 RULES = list(ALL_RULES.values())
 NO_COMMON_RESULT = {"GD103", "GD113", "GD114", "GD200", "GD201", "GD901"}
 """Rules whose two snippets differ in results by their own words, take other arguments, or raise."""
+
+NEEDS_TORCH = {"GD113": (2, 13), "GD121": (2, 13)}
+"""Examples that 2.11 breaks on too, but with a message that belongs to another rule (GD109)."""
 
 _TARGET = """
 def build():
@@ -53,6 +57,9 @@ def codes(document: dict[str, Any]) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_example_is_found(rule: Rule, tmp_path: Path) -> None:
+    installed = tuple(int(part) for part in version("torch").split(".")[:2])
+    if installed < NEEDS_TORCH.get(rule.code, (2, 11)):
+        pytest.skip(f"torch {version('torch')} gives this break another rule's message")
     assert rule.code in codes(explain(first_block(rule, "Example"), tmp_path, "--no-coverage"))
 
 
