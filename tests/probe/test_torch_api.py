@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # Loaded before a name is taken away, as in a probe: what its absence breaks in torch's own imports is not the question.
-import torch._dynamo  # noqa: E402
+pytest.importorskip("torch._dynamo")
 
 from graphdoctor.probe import torch_api  # noqa: E402
 
