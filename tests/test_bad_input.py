@@ -1,0 +1,474 @@
+"""Hostile targets: each ends with a clear message, the right exit code, and what was recorded until then."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CLEAN_TARGET, clean_environment, command_line
+
+pytestmark = pytest.mark.slow
+
+NET = CLEAN_TARGET.partition("def example_inputs")[0]
+INPUTS = "def example_inputs():\n    return (torch.randn(4),)\n"
+PROBE = str(Path("graphdoctor", "probe"))
+FIRST_CALL = "def example_inputs():\n    yield (torch.randn(4),)\n"
+
+
+def function(body: str) -> str:
+    return f"import torch\ndef f(x):\n    {body}\n{INPUTS}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and what must be said about it.
+
+    Args:
+        program: Its source.
+        says: Parts of the message on standard error.
+        calls: How many calls the report knows of.
+        target: Name behind the file.
+    """
+
+    program: str | bytes
+    says: tuple[str, ...]
+    calls: int = 0
+    target: str = ""
+
+
+FAILING = {
+    # Nothing to compile.
+    "an empty file": Case("", ("holds nothing that could be the target", "Define build() or model")),
+    "several classes": Case(
+        NET + NET.replace("Net", "Other"), ("holds more than one thing", "Net (class), Other (class)")
+    ),
+    "a class that needs arguments": Case(
+        NET.replace("def forward", "def __init__(self, n): pass\n    def forward"),
+        ("Net cannot be made without arguments: Net(n)", "def build():", "return Net(...)"),
+    ),
+    "a missing name": Case(NET, ("has no Nett", "Did you mean Net?"), target=":Nett"),
+    "a plain object": Case(NET + "thing = 3\n", ("thing is a int", "Net (class)"), target=":thing"),
+    "a plain class": Case(NET + "class P: pass\n", ("P is a class, but no torch.nn.Module",), target=":P"),
+    "a coroutine function": Case("async def f(x): return x\n", ("f is a coroutine function",)),
+    "a factory that returns nothing": Case("def build(): pass\n", ("build() returned a NoneType", "(callable, args)")),
+    # No inputs, or none that can be used.
+    "no inputs": Case(
+        NET,
+        (
+            "There are no inputs for Net(x)",
+            "example_inputs(), get_inputs(), example_input_array, dummy_inputs",
+            "def example_inputs():\n        return (torch.randn(8, 128),)",
+        ),
+    ),
+    "inputs that are a number": Case(NET + "def example_inputs(): return 42\n", ("example_inputs() gave a int",)),
+    "inputs that are nothing": Case(NET + "def example_inputs(): pass\n", ("example_inputs() gave a NoneType",)),
+    "an empty list of calls": Case(NET + "def example_inputs(): return []\n", ("gave no calls: it is empty",)),
+    "calls that are numbers": Case(NET + "def example_inputs(): return [3]\n", ("call 1 is a int",)),
+    "inputs that need an argument": Case(
+        NET + "def example_inputs(n): pass\n", ("example_inputs(n) cannot be called without arguments",)
+    ),
+    "a generator of inputs that raises": Case(
+        NET + FIRST_CALL + "    raise ValueError('half way')\n",
+        ("Traceback", "while making the inputs of call 2: ValueError: half way"),
+        calls=1,
+    ),
+    # The program's own errors: its own traceback.
+    "a wrong number of inputs": Case(
+        NET + "def example_inputs(): return (torch.randn(4), 3, 5)\n",
+        ("Traceback", "TypeError: Net.forward() takes 2 positional arguments but 4 were given", "failed in call 1"),
+        calls=1,
+    ),
+    "a wrong shape": Case(
+        "import torch\nmodel = torch.nn.Linear(8, 8)\n" + INPUTS, ("Traceback", "failed in call 1"), calls=1
+    ),
+    "an import error": Case(
+        "import torch\nimport does_not_exist_xyz\n",
+        (
+            'Traceback (most recent call last):\n  File "{file}", line 2, in <module>\n    import does_not_exist_xyz\n',
+            "while importing the target: ModuleNotFoundError",
+        ),
+    ),
+    "a syntax error": Case("def f(x:\n  pass\n", ('File "{file}", line 1', "SyntaxError: '(' was never closed")),
+    "a null byte": Case(b"x = 1\n\0\n", ("while importing the target: SyntaxError",)),
+    "an exception whose text raises": Case(
+        "import torch\nclass E(Exception):\n    def __str__(self): raise RuntimeError\ndef f(x): raise E\n" + INPUTS,
+        ("<E whose str() failed>",),
+        calls=1,
+    ),
+    "an exception that is none": Case(
+        "import torch\nclass E(BaseException): pass\ndef f(x): raise E('base')\n" + INPUTS,
+        ("failed in call 1: file.E: base",),
+        calls=1,
+    ),
+    "half a surrogate pair in a message": Case(
+        function("raise ValueError('\\udc80 lone')"), ("ValueError: \\udc80 lone",), calls=1
+    ),
+    "a recursion without end": Case(function("return f(x)"), ("RecursionError",), calls=1),
+    # The process ends.
+    "sys.exit at import": Case(
+        NET + "import sys\nsys.exit('bye')\n",
+        ("bye\n", "called sys.exit(1) while importing the target at {file}:", 'if __name__ == "__main__":'),
+    ),
+    "sys.exit in a call": Case(
+        function("torch._dynamo.graph_break(); raise SystemExit(7)"),
+        ("called sys.exit(7) in call 1 at {file}:3",),
+        calls=1,
+    ),
+    "os._exit with a status": Case(
+        NET + FIRST_CALL + "    import os; os._exit(5)\n",
+        ("ended the process while making the inputs of call 2, with exit status 5",),
+        calls=1,
+    ),
+    "os._exit with status 0": Case(NET + "import os; os._exit(0)\n", ("ended the process while importing the target",)),
+    "SIGKILL": Case(
+        NET + FIRST_CALL + "    import os; os.kill(os.getpid(), 9)\n",
+        ("killed by SIGKILL while making the inputs of call 2", "memory"),
+        calls=1,
+    ),
+    "a segmentation fault": Case(
+        NET + FIRST_CALL + "    import ctypes; ctypes.string_at(0)\n",
+        ("Segmentation fault", 'File "{file}", line 12 in example_inputs', "killed by SIGSEGV"),
+        calls=1,
+    ),
+    "more memory than there is": Case(
+        NET + FIRST_CALL + "    yield (torch.empty(10**15),)\n",
+        ("RuntimeError", "allocate", "while making the inputs of call 2"),
+        calls=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_a_failing_program_is_reported_as_far_as_it_came(tmp_path, run_cli, case):
+    expected = FAILING[case]
+    file = tmp_path / "file.py"
+    program = expected.program
+    file.write_bytes(program if isinstance(program, bytes) else program.encode())
+
+    process = run_cli("explain", f"file.py{expected.target}", "--format", "json")
+
+    assert process.returncode == 2, process.stderr
+    for part in expected.says:
+        assert part.replace("{file}", str(file)) in process.stderr
+    assert "graphdoctor failed" not in process.stderr
+    assert PROBE not in process.stderr
+    document = json.loads(process.stdout)
+    assert document["is_partial"]
+    assert document["summary"]["calls"] == expected.calls
+    assert document["exit"]["message"]
+
+
+def test_torchs_own_refusal_is_an_answer(tmp_path, run_cli):
+    (tmp_path / "file.py").write_text(function("torch._dynamo.graph_break(); return x + 1"))
+    process = run_cli("explain", "file.py", "--fullgraph")
+    assert process.returncode == 0
+    assert "torch.compile refused call 1" in process.stderr
+    assert "graph_break" in process.stdout
+
+
+def test_a_compiler_error_of_a_call_that_fails_anyway_is_no_answer(tmp_path, run_cli):
+    (tmp_path / "file.py").write_text(function("torch._dynamo.graph_break(); raise ValueError('own')"))
+    assert run_cli("explain", "file.py", "--fullgraph").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--backend", "inductr"), ("no backend 'inductr'", "Did you mean inductor?")),
+        (("--mode", "max-autotun"), ("no mode 'max-autotun'", "Did you mean max-autotune")),
+        (("--backend", "inductor", "--option", "max_autotun=1"), ("no option 'max_autotun'", "max_autotune")),
+        (("--mode", "default", "--option", "a=1"), ("either --mode or --option",)),
+        (
+            ("--config", "torch._dynamo.config.capture_scalar_output=True"),
+            ("torch._dynamo.config.capture_scalar_outputs",),
+        ),
+        (("--config", "capture_scalar_outputs=True"), ("torch._dynamo.config.capture_scalar_outputs",)),
+        (("--config", "os.environ=3"), ("torch has no 'os.environ'",)),
+        (("--config", "torch._dynamo.config.verbose=maybe"), ("it takes bool", "verbose=False")),
+        (("--config", "...=3"), ("torch has no '...'",)),
+        (("--device", "cud"), ("--device cud cannot be used here", "Try --device cpu")),
+        (("--input", "f32[999999999999999]"), ("--input f32[999999999999999] cannot be made",)),
+        (("--input", "f32[4]", "--backward"), ("no floating-point output requires a gradient",)),
+        (("--python", "/bin/true"), ("/bin/true could not run the probe",)),
+        (("--python", "no-such-python"), ("The interpreter no-such-python cannot be started",)),
+        (("--python", "/"), ("The interpreter / cannot be started",)),
+    ],
+)
+def test_a_wrong_argument_is_named(clean_target, run_cli, arguments, says):
+    process = run_cli("explain", clean_target, *arguments)
+    assert process.returncode == 2
+    for part in says:
+        assert part in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_a_missing_module_offers_near_ones(tmp_path, clean_target, run_cli):
+    process = run_cli("explain", "claen:Net")
+    assert process.returncode == 2
+    assert "There is no module claen" in process.stderr
+    assert "Did you mean clean?" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_numbers_of_any_size_can_be_passed(tmp_path, run_cli):
+    (tmp_path / "file.py").write_text("def f(x, n): return x * 2\n")
+    process = run_cli(
+        "explain", "file.py", "--input", "f32[4]", "--input", f"int:{10**30}", "--format", "json", "--no-coverage"
+    )
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout)["summary"]["calls"] == 1
+
+
+# Programs that behave badly and yet work.
+
+WORKING = {
+    "it prints on standard output": "print('{\"hello\": 1}'); print('no newline', end='')",
+    "it writes bytes that are no text": "import os; os.write(1, b'\\xff\\xfe\\n')",
+    "it closes its streams' descriptors": "import os; os.close(1); os.close(2)",
+    "it removes its streams": "import sys; sys.stdout = sys.stderr = None",
+    "it changes the working directory": "import os; os.chdir('/')",
+    "it exits from an exit handler": "import atexit, os; atexit.register(os._exit, 9)",
+    "it leaves a thread running": "import threading; threading.Thread(target=threading.Event().wait).start()",
+    "it leaves a process running": "import os, time\nif os.fork() == 0: time.sleep(20); os._exit(0)",
+    "it disables logging": "import logging; logging.disable(logging.CRITICAL)",
+    "it disables loggers": "import logging.config; logging.config.dictConfig({'version': 1})",
+    "it sets torch's logs": "import torch._logging; torch._logging.set_logs(recompiles=True)",
+    "it resets torch's logs": "import torch._logging; torch._logging.set_logs()",
+    "it resets dynamo": "torch._dynamo.reset()",
+    "it reads standard input": "import sys; assert sys.stdin.read() == ''",
+    "it reads its arguments": "import sys; assert sys.argv == [__file__]",
+    "it defines a script part": "if __name__ == '__main__': raise SystemExit('script')",
+}
+
+
+@pytest.mark.parametrize("case", WORKING)
+@pytest.mark.parametrize("where", ["at import", "between calls"])
+def test_a_program_may_behave_badly(tmp_path, run_cli, case, where):
+    statements = WORKING[case]
+    if where == "at import":
+        text = f"{NET}\n{statements}\n{INPUTS}"
+    else:
+        indented = "".join(f"    {line}\n" for line in statements.splitlines())
+        text = f"{NET}\ndef example_inputs():\n{indented}    yield (torch.randn(4),)\n"
+    (tmp_path / "file.py").write_text(text.replace("return torch", "print('a')\n        return torch"))
+
+    process = run_cli("explain", "file.py", "--format", "json")
+
+    assert process.returncode == 0, process.stderr
+    document = json.loads(process.stdout)
+    assert not document["is_partial"]
+    summary = document["summary"]
+    assert (summary["calls"], summary["graphs"], summary["break_sites"], summary["coverage"]) == (1, 1, 1, 1.0)
+
+
+ODD_ARGUMENTS = """\
+import torch
+
+
+class NoText:
+    def __repr__(self): raise RuntimeError("no repr")
+    def __getattr__(self, name): raise RuntimeError("no " + name)
+
+
+class LongText:
+    def __repr__(self): return "z" * 10_000_000
+
+
+class Number(int):
+    def __repr__(self): raise RuntimeError("no repr")
+
+
+class Table(dict):
+    def items(self): raise RuntimeError("no items")
+    def __len__(self): raise RuntimeError("no length")
+
+
+def f(x, *rest):
+    return x + 1
+
+
+def example_inputs():
+    yield torch.randn(4), NoText(), Number(3), Table(), {NoText(): NoText()}
+    yield torch.randn(4), LongText(), "q" * 10_000_000, [LongText()] * 100_000, 10**5000
+    yield torch.randn(4), float("nan"), b"\\xff", "\\udc80", f
+"""
+
+
+def test_an_argument_may_be_of_any_class(tmp_path, explain_json):
+    (tmp_path / "file.py").write_text(ODD_ARGUMENTS)
+    document = explain_json("file.py", "--no-coverage")
+    assert [call["outcome"] for call in document["calls"]] == ["ok"] * 3
+    assert document["calls"][0]["inputs"] == "f32[4], <NoText>, <Number>, <Table>, {<NoText>: <NoText>}"
+    assert all(len(call["inputs"]) < 1000 for call in document["calls"])
+
+
+def test_ten_megabytes_of_output_are_passed_on(tmp_path, run_cli):
+    (tmp_path / "file.py").write_text(f"{NET}\nfor i in range(10): print('y' * 999_999)\n{INPUTS}")
+    process = run_cli("explain", "file.py", "--no-coverage")
+    assert process.returncode == 0
+    assert process.stderr.count("y") == 9_999_990
+
+
+def test_standard_error_may_be_closed_early(tmp_path):
+    (tmp_path / "file.py").write_text(f"{NET}\nfor i in range(10): print('y' * 99_999)\n{INPUTS}")
+    process = subprocess.Popen(
+        command_line("explain", "file.py", "--no-coverage"),
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    process.stderr.close()
+    assert process.stdout is not None
+    assert b"No graph break" in process.stdout.read()
+    process.wait()
+
+
+def test_a_module_may_change_itself_in_every_call(tmp_path, explain_json):
+    (tmp_path / "file.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    n = 0\n    def __call__(self, x):\n        self.n += 1\n"
+        "        return super().__call__(x)\n    def forward(self, x): return x * self.n\n" + INPUTS
+    )
+    document = explain_json("file.py", "--calls", "3")
+    assert document["summary"]["calls"] == 3
+    assert document["summary"]["graphs"] >= 1
+
+
+def test_escapes_and_markup_never_reach_the_terminal(tmp_path, run_cli):
+    (tmp_path / "[red]x.py").write_text(function("raise ValueError('\\x1b]0;title\\x07\\x9b31m [bold]')"))
+    process = run_cli("explain", "[red]x.py", "--color", "always")
+    assert "[red]x.py" in process.stdout
+    assert "\x1b]0" not in process.stdout
+    assert "\x9b" not in process.stdout
+    ours = [line for line in process.stderr.splitlines() if line.startswith("error: ")]
+    assert len(ours) == 1
+    assert "[bold]" in ours[0]
+    assert "\x1b" not in ours[0]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"TORCH_LOGS": "+dynamo,graph_breaks"},
+        {"TORCH_TRACE": "elsewhere"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C"},
+        {"PYTHONSAFEPATH": "1"},
+    ],
+    ids=str,
+)
+def test_the_users_environment_changes_no_result(clean_target, run_cli, variables):
+    process = run_cli("explain", clean_target, env=clean_environment(**variables))
+    assert process.returncode == 0, process.stderr
+    assert "No graph break" in process.stdout
+
+
+def test_a_disabled_compiler_is_named(clean_target, explain_json):
+    document = explain_json(clean_target, env=clean_environment(TORCH_COMPILE_DISABLE="1"))
+    assert document["summary"]["graphs"] == 0
+    assert any("TORCH_COMPILE_DISABLE" in gap["message"] for gap in document["gaps"])
+
+
+# The run is stopped from outside.
+
+ENDLESS = NET + FIRST_CALL + "    print('waiting', flush=True)\n    while True: time.sleep(0.1)\nimport time\n"
+STUBBORN = ENDLESS + "import signal\nfor n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)\n"
+
+
+@pytest.mark.parametrize("program", [ENDLESS, STUBBORN], ids=["endless", "stubborn"])
+def test_a_timeout_reports_what_was_recorded(tmp_path, run_cli, program):
+    (tmp_path / "file.py").write_text(program)
+    # Long enough for the first call on a slow machine; it never ends by itself.
+    process = run_cli("explain", "file.py", "--timeout", "20", "--format", "json")
+    assert process.returncode == 2
+    assert "Stopped after 20 s while making the inputs of call 2" in process.stderr
+    assert "Raise --timeout" in process.stderr
+    document = json.loads(process.stdout)
+    assert document["is_partial"]
+    assert (document["exit"]["reason"], document["summary"]["graphs"]) == ("timeout", 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("program", [ENDLESS, STUBBORN], ids=["endless", "stubborn"])
+def test_an_interrupt_reports_what_was_recorded(tmp_path, program, number):
+    (tmp_path / "file.py").write_text(program + "import os; open('pid', 'w').write(str(os.getpid()))\n")
+    process = subprocess.Popen(
+        command_line("explain", "file.py", "--format", "json"),
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line == b"waiting\n":
+            break
+    process.send_signal(number)
+    output, errors = process.communicate()
+    assert process.returncode == 130
+    assert b"Interrupted while making the inputs of call 2" in errors
+    assert b"Traceback" not in errors
+    document = json.loads(output)
+    assert document["is_partial"]
+    assert (document["exit"]["reason"], document["summary"]["graphs"]) == ("interrupted", 1)
+    probe = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(probe, 0)
+
+
+# Another interpreter.
+
+TORCH_NEEDS = (
+    "torch torchgen functorch typing_extensions.py sympy mpmath networkx filelock fsspec jinja2 markupsafe setuptools"
+)
+
+
+def make_venv(folder: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder / "bin" / "python"
+
+
+def test_the_probe_needs_torch_and_nothing_else(tmp_path, clean_target, explain_json):
+    import torch
+
+    python = make_venv(tmp_path / "venv")
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    site = Path(torch.__file__).resolve().parent.parent
+    for name in TORCH_NEEDS.split():
+        if (site / name).exists():
+            (packages / name).symlink_to(site / name)
+    for library in site.glob("nvidia*"):
+        (packages / library.name).symlink_to(library)
+    (next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages" / "torch_only.pth").write_text(f"{packages}\n")
+    environment = clean_environment(PYTHONPATH=None)
+    # -P: this repository, if it is the working directory, must not be found.
+    tried = subprocess.run(
+        [python, "-P", "-c", "import torch"], env=environment, capture_output=True, text=True, check=False
+    )
+    if tried.returncode:
+        pytest.skip(f"torch does not work through links: {tried.stderr.splitlines()[-1]}")
+    lacking = "import importlib.util as u; print([n for n in ('graphdoctor', 'pydantic', 'rich') if u.find_spec(n)])"
+    found = subprocess.run([python, "-P", "-c", lacking], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+    document = explain_json(clean_target, "--python", python)
+
+    assert document["environment"]["executable"] == str(python)
+    assert (document["summary"]["graphs"], document["summary"]["coverage"]) == (1, 1.0)
+
+
+def test_an_interpreter_without_torch_is_named(tmp_path, clean_target, run_cli):
+    python = make_venv(tmp_path / "venv")
+    process = run_cli("explain", clean_target, "--python", python, env=clean_environment(PYTHONPATH=None))
+    assert process.returncode == 2
+    assert f"{python} cannot import torch: No module named 'torch'." in process.stderr
+    assert "torch>=2.11" in process.stderr
