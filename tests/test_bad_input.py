@@ -134,7 +134,7 @@ FAILING = {
     ),
     "a segmentation fault": Case(
         NET + FIRST_CALL + "    import ctypes; ctypes.string_at(0)\n",
-        ("Segmentation fault", 'File "{file}", line 12 in example_inputs', "killed by SIGSEGV"),
+        ("Segmentation fault", 'File "{file}", line 11 in example_inputs', "killed by SIGSEGV"),
         calls=1,
     ),
     "more memory than there is": Case(
