@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import importlib
 import itertools
 import json
@@ -67,13 +66,12 @@ def main(request_path: Path) -> int:
 
 def _run(request: dict[str, Any], events: EventFile) -> int:
     events.phase("importing torch")
-    with _without_collecting():
-        import torch
+    import torch
 
-        from . import torch_api
-        from .workload import Workload
+    from . import torch_api
+    from .workload import Workload
 
-        missing = torch_api.missing()
+    missing = torch_api.missing()
     events.write("environment", **_environment(torch, torch_api))
     for name, purpose in missing.items():
         events.write("gap", message=f"This torch has no {name}: {purpose} is not available.")
@@ -90,16 +88,6 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
     events.write("finished", is_complete=is_complete)
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
-
-
-@contextlib.contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Keep the garbage collector from looking through a growing torch again and again: a quarter of its import."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def make_calls(workload: Workload, events: EventFile) -> bool:
