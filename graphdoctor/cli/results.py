@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.cli.options import Colour, Format
-from graphdoctor.cli.terminal import stdout_console
+from graphdoctor.cli.terminal import file_console, stdout_console
 from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
@@ -99,12 +99,10 @@ class Output:
             return render_json(diagnosis)
         from io import StringIO
 
-        from rich.console import Console
-
         from graphdoctor.render.console import render_console
 
         buffer = StringIO()
-        render_console(diagnosis, Console(file=buffer, width=_FILE_WIDTH), is_verbose=self.is_verbose)
+        render_console(diagnosis, file_console(buffer, self.colour, width=_FILE_WIDTH), is_verbose=self.is_verbose)
         return buffer.getvalue()
 
     @staticmethod

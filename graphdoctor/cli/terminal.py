@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from graphdoctor.cli.options import Colour
 
@@ -19,6 +19,15 @@ def complain(message: str, hint: str | None = None) -> None:
     for label, text in (("error", message), ("hint", hint)):
         if text:
             print(f"{label}: {_CONTROL.sub('�', text)}", file=sys.stderr)
+
+
+def file_console(file: IO[str], colour: Colour, *, width: int) -> Console:
+    """A console on a file: coloured only when that was asked for, whatever the environment says."""
+    from rich.console import Console
+
+    if colour is Colour.always:
+        return Console(file=file, width=width, force_terminal=True, color_system="standard", no_color=False)
+    return Console(file=file, width=width, force_terminal=False, color_system=None)
 
 
 def stdout_console(colour: Colour) -> Console:
