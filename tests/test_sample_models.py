@@ -118,9 +118,7 @@ def test_graphdoctor_finds_what_the_sample_says(path: Path, tmp_path: Path) -> N
     document = explain(str(path), cwd=tmp_path)
 
     summary = document["summary"]
-    counts = {
-        name: round(summary[name], 2) if summary[name] is not None else None for name in expected.counts
-    }
+    counts = {name: round(summary[name], 2) if summary[name] is not None else None for name in expected.counts}
     assert counts == expected.counts
     assert found(document) == {(code, path.name, line) for code, line in expected.findings}
 
