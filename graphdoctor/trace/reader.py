@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.recording import (
@@ -53,7 +54,14 @@ def read_recording(path: Path) -> Recording:
             f"{path} holds neither a recording nor a torch trace log.",
             hint="Name a folder below .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
-    return _assemble(meta, list(_read_events(path / "probe.jsonl")), logs)
+    try:
+        return _assemble(meta, list(_read_events(path / "probe.jsonl")), logs)
+    except ValidationError as error:
+        raise GraphDoctorError(
+            f"{path} was written by another version of graphdoctor, or changed since.",
+            hint="Run graphdoctor explain again; the trace log inside can be read by itself: graphdoctor report "
+            f"{path / 'trace'}",
+        ) from error
 
 
 def _logs(folder: Path) -> list[Path]:
