@@ -163,4 +163,3 @@ class RuleMatch:
     user_stack: tuple[StackEntry, ...] = ()
     fixes: tuple[Fix, ...] = ()
     severity: Severity | None = None
-    context: SourceContext | None = None

@@ -95,7 +95,6 @@ def _findings(view: RecordingView, root: Path) -> list[Finding]:
             user_stack=_longest_path(site, view.recording),
             fixes=rule.fixes(site),
             severity=_site_severity(rule, site),
-            context=site.context,
         )
         drafts.append(_finding(rule, match, root))
     for recording_rule in RECORDING_RULES:

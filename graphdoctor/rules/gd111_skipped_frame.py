@@ -99,7 +99,6 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
         break_effects=("frame_skipped",),
         user_stack=stack,
         fixes=_fixes(site, where[1] if where else None),
-        context=site.context,
     )
 
 
