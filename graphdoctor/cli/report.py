@@ -7,21 +7,13 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.cli.options import (
-    Colour,
-    ColourOption,
-    ForceOption,
-    FormatOption,
-    IgnoreOption,
-    OutputOption,
-    OwnCodeOption,
-    QuietOption,
-    SelectOption,
-    VerboseOption,
-)
+from graphdoctor.cli.options import OutputOptions, ShownOptions, with_options
 
 
+@with_options
 def report(
+    shown: ShownOptions,
+    written: OutputOptions,
     recording: Annotated[
         Path | None,
         typer.Argument(
@@ -29,15 +21,6 @@ def report(
             show_default=False,
         ),
     ] = None,
-    own_code: OwnCodeOption = None,
-    select: SelectOption = None,
-    ignore: IgnoreOption = None,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    force: ForceOption = False,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
-    color: ColourOption = Colour.auto,
 ) -> None:
     """Show a recording again, the last one by default, without running anything."""
     from graphdoctor.capture.store import Store
@@ -45,8 +28,8 @@ def report(
     from graphdoctor.config import load_settings
 
     settings = load_settings(Path.cwd())
-    chosen = Output.choose(format=format, path=output, force=force, verbose=verbose, colour=color, quiet=quiet)
-    shown = Shown.choose(settings, own_code=own_code, select=select, ignore=ignore)
+    output = Output.choose(written)
+    chosen = Shown.choose(settings, shown)
     if recording is None:
         recording = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-    chosen.write(diagnose_recording(recording, shown))
+    output.write(diagnose_recording(recording, chosen))

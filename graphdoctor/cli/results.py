@@ -17,6 +17,7 @@ from graphdoctor.errors import GraphDoctorError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from graphdoctor.cli.options import OutputOptions, ShownOptions
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
 
@@ -43,21 +44,13 @@ class Output:
     is_quiet: bool
 
     @classmethod
-    def choose(
-        cls,
-        *,
-        format: Format | None,
-        path: Path | None,
-        force: bool,
-        verbose: bool,
-        colour: Colour,
-        quiet: bool,
-    ) -> Output:
+    def choose(cls, asked: OutputOptions) -> Output:
         """Decide before anything runs, so that a wrong file name costs nothing.
 
         Raises:
             GraphDoctorError: The ending says no format, or the file exists.
         """
+        path, format = asked.output, asked.format
         if path is not None and str(path) == "-":
             path = None
         if format is None:
@@ -68,10 +61,10 @@ class Output:
             )
         if path is not None:
             try:
-                _check_writable(path, force=force)
+                _check_writable(path, force=asked.force)
             except OSError as error:
                 raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-        return cls(format, path, verbose, colour, quiet)
+        return cls(format, path, asked.verbose, asked.color, asked.quiet)
 
     def write(self, diagnosis: Diagnosis) -> None:
         """Write the result."""
@@ -153,18 +146,16 @@ class Shown:
     is_own_code_only: bool
 
     @classmethod
-    def choose(
-        cls, settings: Settings, *, own_code: bool | None, select: Sequence[str] | None, ignore: Sequence[str] | None
-    ) -> Shown:
+    def choose(cls, settings: Settings, asked: ShownOptions) -> Shown:
         """Decide before anything runs; the rules are imported only when a code is given.
 
         Raises:
             GraphDoctorError: No rule's code begins so.
         """
         return cls(
-            _prefixes(select or settings.select),
-            _prefixes(ignore or settings.ignore),
-            settings.own_code if own_code is None else own_code,
+            _prefixes(asked.select or settings.select),
+            _prefixes(asked.ignore or settings.ignore),
+            settings.own_code if asked.own_code is None else asked.own_code,
         )
 
 

@@ -1,0 +1,112 @@
+"""Runs the probe for a command: request, recording, progress, and what its end means for the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphdoctor.capture.request import Request
+    from graphdoctor.cli.options import TargetOptions
+    from graphdoctor.config import Settings
+    from graphdoctor.model.diagnosis import Diagnosis
+
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+
+def request_of(target: str, asked: TargetOptions, *, coverage: bool) -> Request:
+    """What the probe is asked to do.
+
+    Args:
+        target: The target's text.
+        asked: The options of the command line.
+        coverage: Measure coverage after the calls.
+
+    Raises:
+        GraphDoctorError: A text cannot be read.
+    """
+    from graphdoctor.capture.request import Request, parse_assignments, parse_inputs, parse_target
+
+    return Request(
+        target=parse_target(target),
+        inputs=parse_inputs(asked.inputs or []),
+        calls=asked.calls,
+        backend=asked.backend,
+        mode=asked.mode,
+        dynamic=asked.dynamic,
+        fullgraph=asked.fullgraph,
+        options=parse_assignments(asked.option or [], "--option"),
+        config=parse_assignments(asked.config or [], "--config"),
+        backward=asked.backward,
+        train=asked.train,
+        no_grad=asked.no_grad,
+        seed=asked.seed,
+        device=asked.device,
+        coverage=coverage,
+    )
+
+
+def record_target(
+    request: Request, settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool
+) -> tuple[Path, dict[str, Any]]:
+    """Run the probe in a new recording, which becomes the last one.
+
+    Args:
+        request: What to do.
+        settings: The project's settings.
+        python: The interpreter asked for, or None for ours.
+        timeout_s: Seconds until the run is stopped, or None for the setting.
+        is_quiet: Show no progress.
+
+    Returns:
+        The recording's folder and the fields of ``ProbeExit``.
+    """
+    import threading
+
+    from graphdoctor.capture.child import interpreter, record
+    from graphdoctor.capture.store import Store
+    from graphdoctor.cli.progress import Progress
+
+    store = Store(Path.cwd(), keep_count=settings.keep_recordings)
+    place = request.target.file or request.target.module or ""
+    recording = store.create(Path(place).stem)
+    store.remember(recording)
+    # What the report needs is imported while the probe imports torch.
+    threading.Thread(target=_import_report, daemon=True).start()
+    with Progress(is_quiet=is_quiet) as progress:
+        ended = record(
+            request,
+            recording,
+            python=interpreter(python),
+            timeout_s=timeout_s if timeout_s is not None else settings.timeout,
+            watching=progress.watching,
+        )
+    return recording, ended
+
+
+def exit_code(ended: dict[str, Any], diagnosis: Diagnosis) -> int:
+    """The exit code of a command whose job is the diagnosis: 0 when it could be made.
+
+    Args:
+        ended: How the probe ended, the fields of ``ProbeExit``.
+        diagnosis: What came of it.
+    """
+    if ended["reason"] == "interrupted":
+        return EXIT_INTERRUPTED
+    return 0 if ended["reason"] == "finished" or _is_answer(diagnosis) else EXIT_FAILED
+
+
+def _is_answer(diagnosis: Diagnosis) -> bool:
+    """torch.compile's own refusal (fullgraph, a backend) of a call that works without it is what was asked for."""
+    errors = [call.error for call in diagnosis.calls if call.error is not None]
+    return any(error.from_compiler and error.eager in (None, "ok") for error in errors)
+
+
+def _import_report() -> None:
+    # Only a head start: whatever goes wrong here comes up again where the import is needed.
+    with contextlib.suppress(Exception):
+        import graphdoctor.render.console
+        import graphdoctor.rules.diagnose
+        import graphdoctor.trace.reader  # noqa: F401
