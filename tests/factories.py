@@ -16,13 +16,12 @@ from graphdoctor.model.recording import (
     Graph,
     GraphInput,
     GraphNode,
-    Origin,
     ProbeExit,
     Recording,
     SourceContext,
-    StackEntry,
     TargetInfo,
 )
+from graphdoctor.model.stack import Origin, StackEntry
 
 FILE = "/project/model.py"
 PRINT = BreakReason(

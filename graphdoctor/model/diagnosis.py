@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from graphdoctor.model.base import Fact
+from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import (
     BreakEffect,
     BreakReason,
@@ -18,11 +21,10 @@ from graphdoctor.model.recording import (
     Environment,
     Frame,
     Graph,
-    Origin,
     ProbeExit,
-    StackEntry,
     TargetInfo,
 )
+from graphdoctor.model.stack import Origin, StackEntry
 
 SCHEMA_VERSION = "1.0"
 
@@ -152,6 +154,39 @@ class GraphReport(Graph):
     """Fingerprint of the finding that ended it."""
 
 
+class RecompileReport(Fact):
+    """The compiles that one change caused in one call."""
+
+    compile_ids: tuple[str, ...]
+    """Every compile that the change caused: the function's own first, then those that followed from it."""
+    function: str
+    """The function that was compiled again first."""
+    cause: tuple[GuardChange, ...]
+    """The guarded values that differ from the nearest cache entry."""
+    hidden_change_count: int = 0
+    """Differing values beyond those listed."""
+    followed_in: tuple[str, ...] = ()
+    """Functions and resume functions that were compiled again only because of the same change."""
+    call_index: int | None = None
+    """The user's call; None where calls have no number."""
+    call_site: Location | None = None
+    """The user's line that made the call; None where it lies in no file of the user's."""
+    loop_values: dict[str, str] = Field(default_factory=dict)
+    """Numbers that count the loops around that line."""
+    nearest: str | None = None
+    """Compile id of the cache entry that the values are compared with."""
+    cost_s: float | None = None
+    """Seconds of all its compiles, as torch measured them."""
+    backend_s: float | None = None
+    """Seconds of these in the backend; the rest is Dynamo's."""
+    is_over_limit: bool = False
+    """Nothing was compiled: the function was over its recompile limit and ran eagerly."""
+    is_exact: bool = True
+    """False when the cause was read from torch's text: then only the first failed guard is known."""
+    fingerprint: str | None = None
+    """Fingerprint of the finding that sums it up."""
+
+
 class Summary(Fact):
     """The counts. Each is derivable from the recording; None where the recording cannot tell."""
 
@@ -171,6 +206,8 @@ class Summary(Fact):
     """Distinct frames that torch gave up."""
     recompiles: int
     """Compiles of code that had a cache entry already and got guarded code."""
+    recompile_causes: int
+    """Distinct sets of changed values behind the recompiles, however often each struck."""
     frames_over_limit: int
     """Distinct frames that hit the recompile limit."""
     coverage: float | None
@@ -210,5 +247,7 @@ class Diagnosis(Fact):
     """In order."""
     graphs: tuple[GraphReport, ...]
     """In order."""
+    recompiles: tuple[RecompileReport, ...] = ()
+    """In order, those that follow from one change in one call taken together."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

@@ -12,9 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from graphdoctor.model.base import Fact
-
-Origin = Literal["user", "third_party", "stdlib", "torch"]
-"""Who owns a file: the user, an installed package, Python's standard library, or torch."""
+from graphdoctor.model.recompiles import RecompileCause
+from graphdoctor.model.stack import Origin, StackEntry
 
 
 class CaptureGap(Fact):
@@ -68,31 +67,6 @@ class TargetInfo(Fact):
     """The values set with ``--config``."""
     call_options: dict[str, object] = Field(default_factory=dict)
     """How calls were made: calls, backward, train, no_grad, seed, device."""
-
-
-class StackEntry(Fact):
-    """One line of a traceback."""
-
-    file: str
-    """Path as torch printed it; ``<frozen os>`` and the like stay as they are."""
-    line: int
-    """1-based line."""
-    function: str
-    """The code object's name."""
-    qualname: str | None = None
-    """Qualified name of the enclosing class and function, where the source could be read."""
-    text: str | None = None
-    """The source line as it was when the run was recorded, without its indentation."""
-    column: int | None = None
-    """1-based column within the file's line where the expression starts."""
-    end_column: int | None = None
-    """1-based column just behind the expression, when it ends on the same line."""
-    indent: int | None = None
-    """How many characters of indentation ``text`` lost."""
-    origin: Origin
-    """Who owns the file."""
-    package: str | None = None
-    """Top-level package of a third-party or torch file, such as ``transformers``."""
 
 
 class CallError(Fact):
@@ -222,6 +196,8 @@ class Compile(Fact):
     """Set when outcome is skipped, failed or limit and torch gave a reason."""
     stack: tuple[StackEntry, ...] = ()
     """The call path that led to the frame, outermost first, the frame itself last."""
+    cause: RecompileCause | None = None
+    """Set for a recompile and for a frame over its limit."""
 
 
 class Frame(Fact):

@@ -18,7 +18,8 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, GraphReport, Location, Summary
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.recording import GraphInput, StackEntry
+from graphdoctor.model.recording import GraphInput
+from graphdoctor.model.stack import StackEntry
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_INPUTS = 4

@@ -17,14 +17,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Effects, Fix, Severity
-from graphdoctor.model.recording import (
-    BreakEffect,
-    BreakReason,
-    BreakRecord,
-    Recording,
-    SourceContext,
-    StackEntry,
-)
+from graphdoctor.model.recording import BreakEffect, BreakReason, BreakRecord, Recording, SourceContext
+from graphdoctor.model.stack import StackEntry
 
 DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix safety", "Source")
 

@@ -18,7 +18,8 @@ from graphdoctor.model.diagnosis import (
     Severity,
     Summary,
 )
-from graphdoctor.model.recording import Compile, Frame, Recording, StackEntry
+from graphdoctor.model.recording import Compile, Frame, Recording
+from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakSite, RecordingView, Rule, RuleMatch
 from graphdoctor.rules.catalog import BREAK_RULES, RECORDING_RULES
 from graphdoctor.rules.sites import frame_name, view_of
@@ -220,6 +221,7 @@ def _summary(view: RecordingView, *, hidden: int) -> Summary:
         break_records=sum(record.effect != "raised" for record in recording.breaks),
         skipped_frames=len(_frames_with(recording.compiles, "skipped")),
         recompiles=sum(compile_.is_recompile for compile_ in compiled),
+        recompile_causes=0,
         frames_over_limit=len(_frames_with(recording.compiles, "limit")),
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,

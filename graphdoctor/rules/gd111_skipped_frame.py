@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Enclosing, Recording, SourceContext, StackEntry
+from graphdoctor.model.recording import Enclosing, Recording, SourceContext
+from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakSite, RecordingRule, RecordingView, RuleMatch
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Compile, Graph, StackEntry
+from graphdoctor.model.recording import Compile, Graph
+from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.sites import frame_entry
 

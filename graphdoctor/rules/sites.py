@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from graphdoctor.model.diagnosis import Effects
-from graphdoctor.model.recording import BreakRecord, Compile, Frame, Recording, StackEntry
+from graphdoctor.model.recording import BreakRecord, Compile, Frame, Recording
+from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakSite, RecordingView
 
 _RESUMING = ("resumed", "rest_eager")

@@ -17,9 +17,9 @@ from graphdoctor.model.recording import (
     ProbeExit,
     Recording,
     SourceContext,
-    StackEntry,
     TargetInfo,
 )
+from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedEntry, parse_chain
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
 from graphdoctor.trace.origin import RESUME_NAME, without_probe

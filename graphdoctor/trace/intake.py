@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.model.recording import Call, Environment, GraphInput, GraphNode, SourceContext, StackEntry
+from graphdoctor.model.recording import Call, Environment, GraphInput, GraphNode, SourceContext
+from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, collapse_resumes, without_probe

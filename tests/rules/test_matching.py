@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from graphdoctor.model.diagnosis import Effects, Fix
-from graphdoctor.model.recording import BreakReason, Origin
+from graphdoctor.model.recording import BreakReason
+from graphdoctor.model.stack import Origin
 from graphdoctor.rules.base import BreakRule, BreakSite
 from graphdoctor.rules.catalog import BREAK_RULES
 from tests.factories import FILE, context, entry, record

@@ -1,0 +1,35 @@
+"""A line of a traceback, and who owns its file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.model.base import Fact
+
+Origin = Literal["user", "third_party", "stdlib", "torch"]
+"""Who owns a file: the user, an installed package, Python's standard library, or torch."""
+
+
+class StackEntry(Fact):
+    """One line of a traceback."""
+
+    file: str
+    """Path as torch printed it; ``<frozen os>`` and the like stay as they are."""
+    line: int
+    """1-based line."""
+    function: str
+    """The code object's name."""
+    qualname: str | None = None
+    """Qualified name of the enclosing class and function, where the source could be read."""
+    text: str | None = None
+    """The source line as it was when the run was recorded, without its indentation."""
+    column: int | None = None
+    """1-based column within the file's line where the expression starts."""
+    end_column: int | None = None
+    """1-based column just behind the expression, when it ends on the same line."""
+    indent: int | None = None
+    """How many characters of indentation ``text`` lost."""
+    origin: Origin
+    """Who owns the file."""
+    package: str | None = None
+    """Top-level package of a third-party or torch file, such as ``transformers``."""
