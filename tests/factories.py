@@ -22,6 +22,7 @@ from graphdoctor.model.recording import (
     TargetInfo,
 )
 from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.trace.causes import cause_of_reasons
 
 FILE = "/project/model.py"
 PRINT = BreakReason(
@@ -101,6 +102,7 @@ def compiled(
         guard_count=9,
         duration_s=0.25,
         stack=stack,
+        cause=cause_of_reasons(reasons, lambda *_place: None) if reasons else None,
     )
 
 

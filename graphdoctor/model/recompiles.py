@@ -90,7 +90,7 @@ class RecompileCause(Fact):
     hidden_change_count: int = 0
     """Differing values beyond those listed."""
     caller: tuple[StackEntry, ...] = ()
-    """The Python stack that led to the frame, outermost first, the frame itself left out."""
+    """The Python stack that led to the frame, outermost first, where the compile's own ``stack`` is empty."""
     loop_values: dict[str, str] = Field(default_factory=dict)
     """Numbers that count the loops around the user's calling line, such as ``{"step": "17"}``."""
     is_exact: bool

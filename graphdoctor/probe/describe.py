@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
+
+from .torch_guards import dispatch_keys
 
 _DTYPES = {
     torch.float32: "f32",
@@ -24,6 +28,7 @@ _DTYPES = {
 
 _MAX_TEXT = 80
 _MAX_ITEMS = 8
+_MAX_KEYS = 20
 _MAX_BITS = 256
 """Python refuses to print integers of more than 4300 digits."""
 
@@ -86,3 +91,52 @@ def _first(items: Any) -> list[Any]:  # noqa: ANN401
 
 def _rest(count: int) -> list[str]:
     return [f"… {count - _MAX_ITEMS} more"] if count > _MAX_ITEMS else []
+
+
+def value_description(value: object) -> dict[str, Any]:
+    """A guarded value as a record: type, text, and what a guard can be about.
+
+    Returns:
+        ``type`` and ``text``; for a tensor ``dtype``, ``shape``, ``stride``, ``device``, ``requires_grad`` and
+        ``keys``; for a function, method or code object ``place``, its ``file:line``; for a dict ``keys``, at most 20;
+        for a container ``length``.
+    """
+    kind = type(value)
+    described: dict[str, Any] = {"type": kind.__qualname__, "text": value_text(value)}
+    if isinstance(value, torch.Tensor):
+        return described | _tensor_description(value)
+    if kind is dict or (issubclass(kind, dict) and kind.__module__ in ("collections", "builtins")):
+        keys = [value_text(key) for _, key in zip(range(_MAX_KEYS), value, strict=False)]  # type: ignore[call-overload]
+        return described | {"keys": keys, "length": len(value)}  # type: ignore[arg-type]
+    if kind in (list, tuple, set, frozenset):
+        return described | {"length": len(value)}  # type: ignore[arg-type]
+    code = _code_of(value)
+    if code is not None:
+        described |= {"text": f"`{code.co_name}`", "place": f"{code.co_filename}:{code.co_firstlineno}"}
+    elif isinstance(value, type):
+        described["text"] = f"class `{value.__qualname__}`"
+    return described
+
+
+def _tensor_description(value: torch.Tensor) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "dtype": dtype_text(value.dtype),
+        "shape": [int(size) for size in value.shape],
+        "device": str(value.device),
+        "requires_grad": value.requires_grad,
+        "keys": dispatch_keys(value),
+    }
+    if value.layout is torch.strided:
+        described["stride"] = list(value.stride())
+    return described
+
+
+def _code_of(value: object) -> CodeType | None:
+    """The code object behind a function or method; a partial's is that of its function."""
+    if isinstance(value, functools.partial):
+        value = value.func
+    if isinstance(value, MethodType):
+        value = value.__func__
+    if isinstance(value, FunctionType):
+        return value.__code__
+    return value if isinstance(value, CodeType) else None

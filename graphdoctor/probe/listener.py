@@ -121,14 +121,17 @@ class TraceListener(logging.Handler):
             self._on_compile(None)
         elif "dynamo_start" in metadata:
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
-            torch_api.write_artifact("graphdoctor_caller", stack_entries(torch_api.stack_above_compile()))
+            torch_api.write_artifact(
+                "graphdoctor_caller", stack_entries(torch_api.stack_of(torch_api.frames_above_compile()))
+            )
             stack = metadata["dynamo_start"].get("stack") or []
             if stack:
                 file = self._strings.get(stack[-1]["filename"])
                 if file is not None:
-                    self._want_source(file, stack[-1]["line"], stack[-1]["name"])
+                    self.want_source(file, stack[-1]["line"], stack[-1]["name"])
 
-    def _want_source(self, file: str, line: int, function: str) -> None:
+    def want_source(self, file: str, line: int, function: str) -> None:
+        """Have a line's surroundings written down with the next ``write_sources``."""
         # One context a line: the innermost code that ran there, which has no name.
         if function.startswith("<") or (file, line) not in self._pending:
             self._pending[file, line] = function
@@ -140,7 +143,7 @@ class TraceListener(logging.Handler):
             return
         entries = stack_entries(stack)
         for entry in entries:
-            self._want_source(entry["file"], entry["line"], entry["function"])
+            self.want_source(entry["file"], entry["line"], entry["function"])
         if entries and str(getattr(error, "gb_type", "")).startswith(_BRANCH):
             self._widen_to_condition(entries[-1])
         torch_api.write_artifact(

@@ -86,6 +86,8 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         measure_coverage(workload, events)
     for name, count in workload.listener.failures.items():
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
+    for name, count in workload.recompiles.failures.items():
+        events.write("gap", message=f"{count} sets of guards could not be looked at while running ({name}).")
     events.write("finished", is_complete=is_complete)
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
 

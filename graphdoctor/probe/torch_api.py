@@ -11,7 +11,7 @@ import importlib
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -136,8 +136,8 @@ def exception_being_logged(max_depth: int = 16) -> BaseException | None:
     return sys.exc_info()[1]
 
 
-def stack_above_compile() -> list[traceback.FrameSummary]:
-    """The Python stack that led to the frame being compiled, outermost first, seen from inside a compile.
+def frames_above_compile() -> Iterator[FrameType]:
+    """The Python frames that led to the frame being compiled, innermost first, seen from inside a compile.
 
     Between us and the caller lie logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
     its ``__call__`` methods); the frame to be compiled has not begun, so it is not on the stack.
@@ -147,11 +147,17 @@ def stack_above_compile() -> list[traceback.FrameSummary]:
         frame = frame.f_back
     while frame is not None and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
         frame = frame.f_back
-    summaries = []
     while frame is not None:
-        code = frame.f_code
-        summaries.append(traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False))
+        yield frame
         frame = frame.f_back
+
+
+def stack_of(frames: Iterable[FrameType]) -> list[traceback.FrameSummary]:
+    """Frames, innermost first, as the lines of a stack, outermost first."""
+    summaries = [
+        traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
+        for frame in frames
+    ]
     return summaries[::-1]
 
 

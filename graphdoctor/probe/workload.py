@@ -16,6 +16,7 @@ from . import coverage, torch_api
 from .backend import GraphRuns, InstrumentedBackend
 from .describe import arguments_text
 from .events import EventFile
+from .guards import RecompileRecorder, user_file_test
 from .listener import TraceListener
 from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
 
@@ -67,6 +68,9 @@ class Workload:
         self._calls = self._find_calls()
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
+        self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source)
+        if (lost := self.recompiles.install()) is not None:
+            events.write("gap", message=lost)
         self._runs = GraphRuns()
         self._compiled = self._compile()
         self.description = self._describe()

@@ -14,11 +14,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from graphdoctor.model.diagnosis import Effects, Fix, Severity
+from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from graphdoctor.model.recording import BreakEffect, BreakReason, BreakRecord, Recording, SourceContext
 from graphdoctor.model.stack import StackEntry
+
+if TYPE_CHECKING:
+    from graphdoctor.rules.recompiles import RecompileEvent, RecompileGroup
 
 DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix safety", "Source")
 
@@ -135,10 +139,11 @@ class RecordingRule(Rule):
 
 @dataclass(frozen=True)
 class RecordingView:
-    """A recording with its break sites, for rules that look at more than one site."""
+    """A recording with its break sites and recompile events, for rules that look at more than one of them."""
 
     recording: Recording
     sites: tuple[BreakSite, ...]
+    events: tuple[RecompileEvent, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,3 +162,22 @@ class RuleMatch:
     user_stack: tuple[StackEntry, ...] = ()
     fixes: tuple[Fix, ...] = ()
     severity: Severity | None = None
+
+
+class RecompileRule(Rule):
+    """A rule about a value whose change makes torch compile a function again; the first of the catalog names it."""
+
+    kinds: ClassVar[frozenset[ChangeKind]] = frozenset()
+    """Kinds of changes that are always this rule's."""
+
+    def matches(self, change: GuardChange, event: RecompileEvent) -> bool:  # noqa: ARG002 - some rules look at it
+        """Whether a change is this rule's."""
+        return change.kind in self.kinds
+
+    @abstractmethod
+    def message(self, group: RecompileGroup) -> str:
+        """One sentence: what changed from what to what, in the user's words."""
+
+    @abstractmethod
+    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+        """Suggestions for this value, best first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.base import BreakRule, RecordingRule, Rule
+from graphdoctor.rules.base import BreakRule, RecompileRule, RecordingRule, Rule
 from graphdoctor.rules.gd100_graph_break import GraphBreak
 from graphdoctor.rules.gd101_print_or_log import PrintOrLog
 from graphdoctor.rules.gd102_data_dependent_branch import DataDependentBranch
@@ -67,11 +67,15 @@ BREAK_RULES: tuple[BreakRule, ...] = (
 
 RECORDING_RULES: tuple[RecordingRule, ...] = (
     SkippedFrame(),
-    Recompile(),
     RecompileLimit(),
     _BACKEND,
     UserError(),
 )
 
-ALL_RULES: dict[str, Rule] = dict(sorted((rule.code, rule) for rule in (*BREAK_RULES, *RECORDING_RULES)))
+# The first that matches a change names it; what none of them knows is the last one's.
+RECOMPILE_RULES: tuple[RecompileRule, ...] = (Recompile(),)
+
+ALL_RULES: dict[str, Rule] = dict(
+    sorted((rule.code, rule) for rule in (*BREAK_RULES, *RECORDING_RULES, *RECOMPILE_RULES))
+)
 """Every rule by its code, in order."""

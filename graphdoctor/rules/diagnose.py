@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +15,18 @@ from graphdoctor.model.diagnosis import (
     FrameState,
     GraphReport,
     Location,
+    RecompileReport,
     Severity,
     Summary,
 )
+from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Compile, Frame, Recording
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakSite, RecordingView, Rule, RuleMatch
-from graphdoctor.rules.catalog import BREAK_RULES, RECORDING_RULES
-from graphdoctor.rules.sites import frame_name, view_of
+from graphdoctor.rules.catalog import BREAK_RULES, RECOMPILE_RULES, RECORDING_RULES
+from graphdoctor.rules.frames import described, frame_entry, frame_name
+from graphdoctor.rules.recompiles import RecompileEvent, RecompileGroup, recompile_groups
+from graphdoctor.rules.sites import view_of
 
 _SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
@@ -77,6 +81,7 @@ def diagnose(recording: Recording, *, root: Path, version: str, selection: Selec
         frames=tuple(_frame_reports(recording)),
         compiles=recording.compiles,
         graphs=tuple(_graph_reports(view, findings, root)),
+        recompiles=tuple(_recompile_reports(view, findings, root)),
         gaps=recording.gaps,
     )
 
@@ -98,9 +103,87 @@ def _findings(view: RecordingView, root: Path) -> list[Finding]:
             severity=_site_severity(rule, site),
         )
         drafts.append(_finding(rule, match, root))
+    drafts += _recompile_findings(view, root)
     for recording_rule in RECORDING_RULES:
         drafts += [_finding(recording_rule, match, root) for match in recording_rule.findings(view)]
     return _distinct(sorted(drafts, key=_order))
+
+
+def _recompile_findings(view: RecordingView, root: Path) -> Iterator[Finding]:
+    rules = {rule.code: rule for rule in RECOMPILE_RULES}
+
+    def rule_of(change: GuardChange, event: RecompileEvent) -> str:
+        return next(rule.code for rule in RECOMPILE_RULES if rule.matches(change, event))
+
+    for code, group in recompile_groups(view.events, rule_of):
+        rule = rules[code]
+        count = group.compile_count
+        if not count:
+            continue  # over the limit each time: GD201 says so
+        match = RuleMatch(
+            entry=_blamed_line(group),
+            message=rule.message(group),
+            count=count,
+            compile_ids=group.compile_ids,
+            related=tuple(_call_sites(group)),
+            torch_reason="\n".join(dict.fromkeys(_torch_words(group))) or None,
+            user_stack=group.events[0].compiles[0].stack,
+            fixes=rule.fixes(group),
+        )
+        yield _finding(rule, match, root)
+
+
+def _blamed_line(group: RecompileGroup) -> StackEntry:
+    """The user's line that made torch guard on the value; the function itself where that is none of the user's."""
+    location = group.first.guard_location
+    return location if location is not None and location.origin in ("user", "third_party") else frame_entry(group.frame)
+
+
+def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:
+    """The user's lines that made the calls, each once, with the calls' numbers."""
+    sites: dict[tuple[str, int], tuple[StackEntry, list[str]]] = {}
+    for event in group.events:
+        site = event.call_site
+        if site is not None:
+            number = [] if event.call_index is None else [str(event.call_index)]
+            sites.setdefault((site.file, site.line), (site, []))[1].extend(number)
+    for site, numbers in sites.values():
+        calls = f"in call {', '.join(dict.fromkeys(numbers))}" if numbers else ""
+        yield site, f"called here {calls}".rstrip()
+
+
+def _torch_words(group: RecompileGroup) -> Iterator[str]:
+    for event in group.events:
+        yield from event.compiles[0].recompile_reasons[:1]
+
+
+def _recompile_reports(view: RecordingView, findings: Sequence[Finding], root: Path) -> Iterator[RecompileReport]:
+    by_compile = {
+        compile_id: finding
+        for finding in reversed(findings)
+        if finding.code.startswith("GD2")
+        for compile_id in finding.compile_ids
+    }
+    for event in view.events:
+        first = event.compiles[0]
+        cause = first.cause
+        finding = by_compile.get(first.compile_id)
+        yield RecompileReport(
+            compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
+            function=described(event.frame),
+            cause=cause.changes if cause else (),
+            hidden_change_count=cause.hidden_change_count if cause else 0,
+            followed_in=tuple(dict.fromkeys(described(frame) for frame in event.frames[1:])),
+            call_index=event.call_index,
+            call_site=_location(event.call_site, root) if event.call_site else None,
+            loop_values=cause.loop_values if cause else {},
+            nearest=cause.nearest if cause else None,
+            cost_s=event.cost_s,
+            backend_s=event.backend_s,
+            is_over_limit=event.is_over_limit,
+            is_exact=cause.is_exact if cause else False,
+            fingerprint=finding.fingerprint if finding else None,
+        )
 
 
 def _site_severity(rule: Rule, site: BreakSite) -> Severity:
@@ -221,7 +304,13 @@ def _summary(view: RecordingView, *, hidden: int) -> Summary:
         break_records=sum(record.effect != "raised" for record in recording.breaks),
         skipped_frames=len(_frames_with(recording.compiles, "skipped")),
         recompiles=sum(compile_.is_recompile for compile_ in compiled),
-        recompile_causes=0,
+        recompile_causes=len(
+            {
+                (event.frame.frame_id, frozenset((change.kind, change.expression) for change in event.changes))
+                for event in view.events
+                if not event.is_over_limit
+            }
+        ),
         frames_over_limit=len(_frames_with(recording.compiles, "limit")),
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,

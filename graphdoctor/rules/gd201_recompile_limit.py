@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Compile, Frame
+from graphdoctor.model.recording import Frame
 from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.gd200_recompile import described
-from graphdoctor.rules.sites import frame_entry
+from graphdoctor.rules.frames import described, frame_entry
+from graphdoctor.rules.recompile_wording import GUIDE
+from graphdoctor.rules.recompiles import RecompileEvent
 
-_GUIDE = "PyTorch user guide: torch.compile, recompilation"
+_MAX_CAUSES = 4
 
 
 class RecompileLimit(RecordingRule):
@@ -59,35 +61,73 @@ class RecompileLimit(RecordingRule):
     severity: ClassVar = "error"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each frame over its limit."""
+        """One for each function over its limit, at the first call that found it so."""
+        first: dict[int, RecompileEvent] = {}
+        told: set[int] = set()
+        for event in view.events:
+            if event.is_over_limit and event.frame.frame_id not in told:
+                first[event.frame.frame_id] = event
+                told |= {frame.frame_id for frame in event.frames}
+        causeless = {
+            compile_.frame_id: compile_
+            for compile_ in reversed(view.recording.compiles)
+            if compile_.outcome == "limit" and compile_.frame_id not in told
+        }
         frames = {frame.frame_id: frame for frame in view.recording.frames}
-        first: dict[int, Compile] = {}
-        for compile_ in view.recording.compiles:
-            if compile_.outcome == "limit" and compile_.frame_id in frames:
-                first.setdefault(compile_.frame_id, compile_)
-        return tuple(
-            _match(frames[frame_id], compile_, view.recording.compiles) for frame_id, compile_ in first.items()
-        )
+        events = [
+            *first.values(),
+            *(
+                RecompileEvent(frames[frame_id], (compile_,), (frames[frame_id],))
+                for frame_id, compile_ in causeless.items()
+                if frame_id in frames
+            ),
+        ]
+        return tuple(_match(event, view) for event in events)
 
 
-def _match(frame: Frame, limit: Compile, compiles: tuple[Compile, ...]) -> RuleMatch:
-    versions = [item for item in compiles if item.frame_id == frame.frame_id and item.outcome == "compiled"]
+def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
+    frame, limit = event.frame, event.compiles[0]
+    versions = [
+        item for item in view.recording.compiles if item.frame_id == frame.frame_id and item.outcome == "compiled"
+    ]
     since = "" if limit.call_index is None else f" since call {limit.call_index}"
+    others = [described(item) for item in event.frames[1:]]
+    with_it = f", and with it {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
+    filled = _filled_by(frame, view)
+    by = f"; the cache was filled by {', '.join(filled)}" if filled else ""
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` runs eagerly{since}: compiled {len(versions)} times, it hit torch's limit",
+        message=f"`{described(frame)}` runs eagerly{since}{with_it}: compiled {len(versions)} times, "
+        f"it hit torch's limit{by}",
         count=1,
-        compile_ids=(limit.compile_id,),
+        compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
         reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
         fixes=(
-            Fix(title="Make the value that changes dynamic: see GD200 for this function", kind="call", source=_GUIDE),
+            Fix(
+                title="Make the value that changes most dynamic: see the recompiles of this function; "
+                "graphdoctor recompiles --what-if tries it",
+                kind="call",
+                source=GUIDE,
+            ),
             Fix(
                 title="Raise the limit if the number of variants is bounded",
                 kind="config",
                 snippet=f"torch._dynamo.config.recompile_limit = {max(2 * len(versions), 16)}",
                 is_safe=True,
-                source=_GUIDE,
+                source=GUIDE,
             ),
         ),
     )
+
+
+def _filled_by(frame: Frame, view: RecordingView) -> list[str]:
+    """The values that made torch compile the function again before the limit, most frequent first."""
+    counts: Counter[str] = Counter()
+    for event in view.events:
+        if event.frame.frame_id == frame.frame_id and not event.is_over_limit:
+            counts.update(dict.fromkeys((change.expression for change in event.changes), 1))
+    return [
+        f"{expression if ' ' in expression else f'`{expression}`'} ({count})"
+        for expression, count in counts.most_common(_MAX_CAUSES)
+    ]

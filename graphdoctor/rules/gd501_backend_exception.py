@@ -8,7 +8,7 @@ from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile, Graph
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.sites import frame_entry
+from graphdoctor.rules.frames import frame_entry
 
 _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to leave the frame to eager mode."""

@@ -8,6 +8,8 @@ from graphdoctor.model.diagnosis import Effects
 from graphdoctor.model.recording import BreakRecord, Compile, Frame, Recording
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakSite, RecordingView
+from graphdoctor.rules.frames import frame_entry, frame_name
+from graphdoctor.rules.recompiles import recompile_events
 
 _RESUMING = ("resumed", "rest_eager")
 
@@ -38,7 +40,7 @@ def view_of(recording: Recording) -> RecordingView:
         )
         for key, records in groups.items()
     )
-    return RecordingView(recording, sites)
+    return RecordingView(recording, sites, recompile_events(recording))
 
 
 def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Mapping[int, Frame]) -> StackEntry | None:
@@ -59,19 +61,6 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
     return None if frame is None else frame_entry(frame)
 
 
-def frame_entry(frame: Frame) -> StackEntry:
-    """A frame's definition as a place."""
-    return StackEntry(
-        file=frame.file,
-        line=frame.line,
-        function=frame.function,
-        qualname=frame.qualname,
-        text=frame.text,
-        origin=frame.origin,
-        package=frame.package,
-    )
-
-
 def frame_line(record: BreakRecord, frame: Frame) -> int | None:
     """The line within the frame's own function at which the record's break left it."""
     if record.is_stack_exact:
@@ -80,11 +69,6 @@ def frame_line(record: BreakRecord, frame: Frame) -> int | None:
         if entry.file == frame.file and entry.function in (frame.function, frame.code_name):
             return entry.line
     return None
-
-
-def frame_name(frame: Frame) -> str:
-    """What people call the frame: the function's qualified name where known."""
-    return frame.qualname if frame.qualname and frame.qualname != "<module>" else frame.function
 
 
 def _effects(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
     BreakRecord,
@@ -21,6 +22,7 @@ from graphdoctor.model.recording import (
 )
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedEntry, parse_chain
+from graphdoctor.trace.causes import cause_of_reasons, cause_of_record
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
 from graphdoctor.trace.origin import RESUME_NAME, without_probe
 
@@ -142,7 +144,16 @@ class Assembler:
             backend_s=_seconds(metrics.get("aot_autograd_cumulative_compile_time_us")),
             failure=self._failure(compile_, outcome),
             stack=self._named(compile_.stack),
+            cause=self._cause(compile_),
         )
+
+    def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
+        reasons = cause_of_reasons(compile_.reasons, self._intake.place) if compile_.reasons else None
+        if compile_.recompile is not None and (compile_.recompile.get("failed") or reasons is None):
+            cause = cause_of_record(compile_.recompile, self._intake.place)
+            # A frame over its limit is not begun, so nothing else says who called it.
+            return cause.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
+        return reasons
 
     def _frames(self, compiles: list[Compile], target: TargetInfo) -> list[Frame]:
         frames: dict[int, Frame] = {}

@@ -8,6 +8,7 @@ no operation has metrics that claim guarded code, without counts.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -31,6 +32,7 @@ _WANTED = frozenset(
         _BREAK,
         "graphdoctor_call",
         "graphdoctor_caller",
+        "graphdoctor_recompile",
         "graphdoctor_graph",
         "graphdoctor_stack",
         "graphdoctor_sources",
@@ -75,6 +77,8 @@ class SeenCompile:
     stack: tuple[StackEntry, ...] = ()
     attempts: int = 1
     reasons: tuple[str, ...] = ()
+    recompile: dict[str, Any] | None = None
+    caller: tuple[StackEntry, ...] = ()
     metrics: dict[str, Any] | None = None
     breaks: list[SeenBreak] = field(default_factory=list)
     error: SeenBreak | None = None
@@ -94,6 +98,9 @@ class Intake:
         self.environment = environment
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
+        # Thousands of compiles share their callers: each line is kept once.
+        self._files: dict[str, None] = {}
+        self._entries: dict[tuple[Any, ...], StackEntry] = {}
         self.compiles: dict[str, SeenCompile] = {}
         self.code_names: dict[int, tuple[str, str, int]] = {}
         self.breaks: list[SeenBreak] = []
@@ -126,6 +133,7 @@ class Intake:
     def _on_str(self, record: Record) -> None:
         text, key = record.value
         self._strings[key] = text
+        self._files[text] = None
         self.origins.learn_from(text)
 
     def _on_torch_version(self, record: Record) -> None:
@@ -260,6 +268,13 @@ class Intake:
             frame = frame.model_copy(update={"function": self.code_names[compile_.frame_id][0]})
         compile_.stack = collapse_resumes((*without_probe(above), frame))
 
+    def _on_graphdoctor_recompile(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            compile_.recompile = orjson.loads(record.payload or "{}")
+            caller = compile_.recompile.pop("caller", None) or ()
+            compile_.caller = collapse_resumes(without_probe(self._recorded_entry(entry) for entry in caller))
+
     def _on_graphdoctor_stack(self, record: Record) -> None:
         value = orjson.loads(record.payload or "{}")
         last = self._last_stacked
@@ -274,6 +289,7 @@ class Intake:
         for value in orjson.loads(record.payload or "[]"):
             context = SourceContext(**value)
             self.sources[context.file, context.line] = context
+            self._files[context.file] = None
 
     def _compile_of(self, record: Record) -> SeenCompile | None:
         compile_id = record.compile_id
@@ -293,6 +309,12 @@ class Intake:
             text: The source line, or None.
             columns: The other fields of a recorded entry.
         """
+        key = (file, line, function, text, *columns.items())
+        if key not in self._entries:
+            self._entries[key] = self._new_entry(file, line, function, text, **columns)
+        return self._entries[key]
+
+    def _new_entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
         origin, package = self.origins.of(file)
         return StackEntry(
             file=file,
@@ -303,6 +325,24 @@ class Intake:
             package=package,
             **columns,
         )
+
+    def place(self, file: str, line: int, function: str) -> StackEntry | None:
+        """A stack entry for a place that torch printed, whose path can lack its first letters.
+
+        torch cuts as many letters off a path as its own folder's has (``torch/_dynamo/guards.py``, 2.13), whatever
+        the path; the whole one is among the files of the log.
+        """
+        if not Path(file).is_absolute():
+            whole = next((known for known in self._files if known.endswith(file)), None)
+            if whole is None:
+                return None
+            file = whole
+        context = self.sources.get((file, line))
+        if context is None:
+            return self.entry(file, line, function, None)
+        # A statement of several lines begins above the line.
+        text = context.statement.splitlines()[0] if context.statement else None
+        return self.entry(file, line, function, text, qualname=context.qualname)
 
     def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
         return self.entry(**{key: value for key, value in entry.items() if key in _ENTRY})

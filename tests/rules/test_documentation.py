@@ -8,7 +8,7 @@ import re
 import pytest
 
 from graphdoctor.rules.base import DOC_SECTIONS, BreakRule, Rule
-from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, RECORDING_RULES
+from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, RECOMPILE_RULES, RECORDING_RULES
 
 RULES = list(ALL_RULES.values())
 
@@ -35,7 +35,7 @@ def test_code_defines_forward_and_inputs(rule: Rule, section: str) -> None:
 
 
 def test_codes_and_names_are_unique_and_well_formed() -> None:
-    rules = {id(rule): rule for rule in (*BREAK_RULES, *RECORDING_RULES)}.values()
+    rules = {id(rule): rule for rule in (*BREAK_RULES, *RECORDING_RULES, *RECOMPILE_RULES)}.values()
     assert len({rule.code for rule in rules}) == len(rules) == len(ALL_RULES)
     assert len({rule.name for rule in rules}) == len(rules)
     assert all(re.fullmatch(r"GD[1-9]\d\d", rule.code) for rule in rules)

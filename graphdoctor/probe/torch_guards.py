@@ -1,0 +1,174 @@
+"""The private names of torch that guards need: ``torch_api`` for Dynamo's guard managers.
+
+Seen on 2.11.0, 2.13.0 and 2.15.0. What a torch lacks is told by ``watch_guards``; nothing here changes a guard or asks
+one that keeps state (the relational ones, which are not callable).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+_NOTE = "_graphdoctor_seen"
+_MODULE = "torch._dynamo.convert_frame"
+_BUILT = "CheckFunctionManager"
+_COMPARED = "get_and_maybe_log_recompilation_reasons"
+"""Both are looked up in ``torch/_dynamo/convert_frame.py`` at each compile (2.13, ``GraphCaptureOutput.build_guards``
+and ``_compile``; 2.11 likewise)."""
+
+_SOURCE = re.compile(r"[LG]\['\w+'\](?:\.\w+(?:\(\))?|\[[^\[\]]+\])*")
+_STATELESS = frozenset({"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE", "DUAL_LEVEL_MATCH"})
+
+
+def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable[[list[Any], Any], None]) -> str | None:
+    """Be told of every set of guards that torch builds, and of every recompile before it begins.
+
+    Args:
+        on_built: Called with a guard manager and the output graph that it was built from.
+        on_recompile: Called with the cache entries, newest first, and the frame that fits none of them, after torch
+            has written its own ``recompile_reasons``.
+
+    Returns:
+        What is lost with this torch, in a sentence, or None.
+    """
+    try:
+        module = importlib.import_module(_MODULE)
+        build, compare = getattr(module, _BUILT), getattr(module, _COMPARED)
+    except (ImportError, AttributeError) as error:
+        return f"This torch has no {error}: the causes of recompiles are read from torch's text alone."
+
+    @functools.wraps(build, updated=())
+    def built(f_code: Any, output_graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        made = build(f_code, output_graph, *args, **kwargs)
+        on_built(made.guard_manager, output_graph)
+        return made
+
+    @functools.wraps(compare)
+    def compared(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        try:
+            return compare(entries, frame, *args, **kwargs)
+        finally:
+            on_recompile(_entries(entries), frame)
+
+    setattr(module, _BUILT, built)
+    setattr(module, _COMPARED, compared)
+    return None
+
+
+def _entries(value: Any) -> list[Any]:  # noqa: ANN401
+    """Cache entries, newest first: a list from 2.12 on, the first of a chain up to 2.11."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    found = []
+    while value is not None:
+        found.append(value)
+        value = getattr(value, "next", None)
+    return found
+
+
+def attach(guard_manager: Any, note: object) -> None:  # noqa: ANN401
+    """Keep something for as long as a guard manager lives."""
+    setattr(guard_manager, _NOTE, note)
+
+
+def attached(guard_manager: Any) -> Any:  # noqa: ANN401
+    """What was kept with ``attach``, or None."""
+    return getattr(guard_manager, _NOTE, None)
+
+
+def guard_source(guard: Any) -> str:  # noqa: ANN401
+    """The source that a ``Guard`` is about; ``name`` is a method in some versions and a property in others."""
+    name = guard.name
+    return str(name() if callable(name) else name)
+
+
+def guard_kinds(guard: Any) -> set[str]:  # noqa: ANN401
+    """What a ``Guard`` checks: the kinds that it was turned into, and the one that it was asked for as."""
+    return {*(guard.guard_types or ()), str(guard.create_fn_name())}
+
+
+def guard_scope(guard_manager: Any, f_locals: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What torch evaluates a guard's text in (``get_guard_fail_reason_helper``, ``torch/_dynamo/guards.py``, 2.13)."""
+    return {**guard_manager.closure_vars, "L": f_locals, "G": guard_manager.global_scope["G"]}
+
+
+def guard_root(guard_manager: Any) -> Any:  # noqa: ANN401
+    """The tree of a cache entry's guards, or None when torch dropped it."""
+    if type(guard_manager).__name__ == "DeletedGuardManagerWrapper":
+        return None
+    return getattr(guard_manager, "root", None)
+
+
+def invalidation_reason(guard_manager: Any) -> str:  # noqa: ANN401
+    """Why torch dropped a cache entry's guards."""
+    return str(getattr(guard_manager, "invalidation_reason", "its guards are gone"))
+
+
+def entry_compile_id(entry: Any) -> str | None:  # noqa: ANN401
+    """The compile that made a cache entry, such as ``0/1``."""
+    compile_id = getattr(entry, "compile_id", None)
+    return None if compile_id is None else str(compile_id)
+
+
+def failed_root_guards(root: Any, f_locals: Any) -> Iterator[tuple[str, list[str]]]:  # noqa: ANN401
+    """The guards on process-wide state that do not hold, as class name and text."""
+    for leaf in root.get_leaf_guards():
+        kind = type(leaf).__name__
+        if callable(leaf) and leaf(f_locals) is False:
+            yield (kind if kind in _STATELESS else "AMBIENT"), leaf.verbose_code_parts()
+
+
+def relation_guards(root: Any) -> list[str]:  # noqa: ANN401
+    """Conditions on several values at once, mostly dynamic sizes, one expression each."""
+    return [part for leaf in root.get_epilogue_lambda_guards() for part in leaf.verbose_code_parts()]
+
+
+def guard_children(manager: Any) -> Iterator[Any]:  # noqa: ANN401
+    """The guard managers below one, those of a dict's keys and values included."""
+    pairs = getattr(manager, "get_key_value_managers", None)
+    if pairs is not None:
+        for key, value in pairs().values():
+            yield from (item for item in (key, value) if item is not None)
+        return
+    yield from manager.get_child_managers()
+
+
+def is_dict_manager(manager: Any) -> bool:  # noqa: ANN401
+    """It compares a dict's type, length and keys by itself, without a guard that could be asked."""
+    return hasattr(manager, "get_key_value_managers")
+
+
+def unaliased_sources(guard_manager: Any) -> list[str]:  # noqa: ANN401
+    """Sources of the tensors that must be different ones."""
+    return list(getattr(guard_manager, "no_tensor_aliasing_sources", None) or ())
+
+
+def sources_in(text: str) -> list[str]:
+    """The sources in a guard's text, without its comment, each once."""
+    return list(dict.fromkeys(_SOURCE.findall(re.split(r"\s+# ", text, maxsplit=1)[0])))
+
+
+def global_state() -> dict[str, Any] | None:
+    """The process-wide state that torch guards on, as it is now; None when this torch does not tell.
+
+    ``GlobalStateGuard.__getstate__``: JSON (``torch/csrc/dynamo/guards.cpp``, 2.13).
+    """
+    with contextlib.suppress(AttributeError, ImportError, TypeError, ValueError):
+        guard = torch._C._dynamo.guards.GlobalStateGuard()
+        state = json.loads(str(guard.__getstate__()))
+        return state if isinstance(state, dict) else None
+    return None
+
+
+def dispatch_keys(tensor: torch.Tensor) -> str | None:
+    """A tensor's dispatch keys, as torch's guards print them."""
+    with contextlib.suppress(AttributeError, RuntimeError):
+        return str(torch._C._dispatch_keys(tensor))
+    return None

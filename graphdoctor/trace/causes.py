@@ -1,0 +1,295 @@
+"""Why a frame was compiled again: a ``graphdoctor_recompile`` record, or torch's printed reasons, as facts.
+
+The record has what each failed guard expected (torch's text), what was there when the entry was compiled, and what is
+there now; here the two become old and new values in the user's words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from graphdoctor.model.expressions import expression
+from graphdoctor.model.recompiles import GuardChange, RecompileCause
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.trace.reasons import (
+    ExpectedTensor,
+    changes_in,
+    dispatch_change,
+    expected_tensor,
+    state_changes,
+    state_of,
+    take_apart,
+    value_kind,
+)
+
+PlaceReader = Callable[[str, int, str], StackEntry | None]
+"""Makes a stack entry of a file (which can lack its first letters), a line and a function; None for an unknown file."""
+
+_GUARD_NAMES = re.compile(r'guard on "(\w+)"')
+_CAPTURED = re.compile(r"\.__closure__\[\d+\]\.cell_contents")
+_CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
+_MAX_TEXT = 400
+
+
+def cause_of_record(record: dict[str, Any], place: PlaceReader) -> RecompileCause:
+    """The cause in a record of ours.
+
+    Args:
+        record: The payload of ``graphdoctor_recompile``.
+        place: Makes a stack entry of a file, line and function.
+    """
+    changes: dict[tuple[str, str], GuardChange] = {}
+    for item in record.get("failed") or ():
+        for change in _changes(item):
+            line = _line(item, place)
+            changes.setdefault((change.kind, change.expression), change.model_copy(update={"guard_location": line}))
+    return RecompileCause(
+        nearest=record.get("nearest"),
+        entry_count=record.get("entries"),
+        changes=tuple(_without_consequences(list(changes.values()))),
+        hidden_change_count=record.get("hidden") or 0,
+        loop_values=record.get("loops") or {},
+        is_exact=True,
+    )
+
+
+def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
+    """The cause as far as torch printed it: of each cache entry the first failed guard, the newest entry first.
+
+    The newest entry is taken for the nearest: torch compares with it first.
+    """
+    words = take_apart(reasons[0])
+    line = next((place(*item) for item in reversed(words.stack)), None)
+    if line is None and words.place is not None:
+        line = place(*words.place)
+    changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_in(reasons[0]))
+    return RecompileCause(nearest=words.entry, entry_count=len(reasons), changes=changes, is_exact=False)
+
+
+def _line(item: dict[str, Any], place: PlaceReader) -> StackEntry | None:
+    """The user's line behind a guard: of a condition on sizes the one that torch prints, else the one it kept."""
+    kept = item.get("line")
+    entry = place(*kept) if kept else None
+    if item["leaf"] == "RELATION" or entry is None:
+        for text in item.get("text") or ():
+            printed = take_apart(text).place
+            found = place(*printed) if printed else None
+            if found is not None and (found.origin in ("user", "third_party") or entry is None):
+                return found
+    return entry
+
+
+def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
+    """The changes less those that another one brings about.
+
+    Of a tensor with another size, rank or dtype the strides differ too; in another grad mode torch takes no tensor to
+    require a gradient; inference mode is another grad mode.
+    """
+    kinds = {change.kind for change in changes}
+    resized = {_tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")}
+    kept = [
+        change
+        for change in changes
+        if not (change.kind == "stride" and _tensor_of(change.expression) in resized)
+        and not (change.kind == "requires_grad" and "grad_mode" in kinds)
+    ]
+    return kept or changes
+
+
+def _tensor_of(text: str) -> str:
+    return re.sub(r"\.(?:shape\[\d+\]|stride\(\d+\)|ndim|dtype|device|requires_grad)$", "", text)
+
+
+def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
+    """What one failed guard says."""
+    leaf, texts = item["leaf"], [str(text) for text in item.get("text") or ()]
+    source, now = item.get("source") or "", item.get("now") or {}
+    words = take_apart(texts[0]) if texts else None
+    then = item.get("then") if isinstance(item.get("then"), dict) else {}
+    common: dict[str, Any] = {"guard": words.code if words else None, "hint": words.hint if words else None}
+    if source:
+        common["source"] = source
+    found: Iterable[GuardChange]
+    if leaf == "GLOBAL_STATE" and words is not None:
+        old = state_of(texts[0])
+        found = state_changes(old, now) if old and now else changes_in(words.code)
+        common["guard"] = None
+    elif leaf == "RELATION" and words is not None:
+        found = [_relation(words.code, item)]
+    elif leaf == "TENSOR_MATCH" and words is not None:
+        expected = expected_tensor(words.code)
+        found = changes_in(words.code) if expected is None else _tensor_changes(source, expected, then or {}, now)
+        common["guard"] = words.code if expected is None else None
+    elif leaf in ("TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE") and words is not None:
+        found = [_object_change(leaf, source, words.code, then or {}, now)]
+        common["guard"] = None
+    elif leaf == "DICT_KEYS":
+        found = [_keys_change(source, then or {}, now)]
+    elif leaf == "MISSING":
+        found = [GuardChange(kind="attribute", expression=expression(source), old="present", new="missing")]
+    elif leaf == "NO_TENSOR_ALIASING":
+        both = f"{expression(item.get('other') or '')} and {expression(source)}"
+        found = [GuardChange(kind="aliasing", expression=both, old="two tensors", new="the same tensor")]
+    elif leaf in _CONSTANT_GUARDS and words is not None:
+        found = [_constant(source, words.code, words.hint, now)]
+    elif words is not None:
+        found = [_with_new(change, now) for change in changes_in(texts[0])]
+    else:
+        found = [GuardChange(kind="unknown", expression=expression(source) or leaf)]
+    for change in found:
+        yield change.model_copy(
+            update={key: value for key, value in common.items() if value is not None and getattr(change, key) is None}
+        )
+
+
+def _tensor_changes(
+    source: str, expected: ExpectedTensor, then: dict[str, Any], now: dict[str, Any]
+) -> Iterator[GuardChange]:
+    name = expression(source)
+    if "dtype" not in now:
+        old = then.get("text") or "a tensor"
+        is_none = now.get("text") == "None"
+        yield GuardChange(kind="none" if is_none else "type", expression=name, old=old, new=_text(now))
+        return
+    is_silent = True
+    if expected.type != now.get("type"):
+        is_silent = False
+        yield GuardChange(kind="tensor_class", expression=name, old=expected.type, new=now.get("type"))
+    if expected.dtype != now["dtype"]:
+        is_silent = False
+        yield GuardChange(kind="dtype", expression=f"{name}.dtype", old=expected.dtype, new=now["dtype"])
+    if then.get("device") and then["device"] != now["device"]:
+        is_silent = False
+        yield GuardChange(kind="device", expression=f"{name}.device", old=then["device"], new=now["device"])
+    shape, stride = now["shape"], now.get("stride") or ()
+    if len(shape) != len(expected.size):
+        is_silent = False
+        yield GuardChange(kind="rank", expression=f"{name}.ndim", old=str(len(expected.size)), new=str(len(shape)))
+    else:
+        for kind, olds, news in (("size", expected.size, shape), ("stride", expected.stride, stride)):
+            for index, (old, new) in enumerate(zip(olds, news, strict=False)):
+                if old is not None and old != new:
+                    is_silent = False
+                    member = f"{name}.shape[{index}]" if kind == "size" else f"{name}.stride({index})"
+                    yield GuardChange(
+                        kind="size" if kind == "size" else "stride", expression=member, old=str(old), new=str(new)
+                    )
+    if expected.requires_grad != now["requires_grad"]:
+        is_silent = False
+        yield GuardChange(
+            kind="requires_grad",
+            expression=f"{name}.requires_grad",
+            old=str(expected.requires_grad),
+            new=str(now["requires_grad"]),
+        )
+    if is_silent:
+        before, after = then.get("keys") or expected.keys, now.get("keys") or ""
+        if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
+            # torch takes a tensor to require a gradient only while the grad mode is on.
+            yield GuardChange(kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False")
+        else:
+            yield dispatch_change(name, before, after)
+
+
+def _object_change(leaf: str, source: str, code: str, then: dict[str, Any], now: dict[str, Any]) -> GuardChange:
+    change = next(iter(changes_in(code)))
+    source = source.removesuffix(".__code__")
+    name = expression(source)
+    if leaf == "TYPE_MATCH":
+        is_none = change.old == "None" or now.get("text") == "None"
+        return GuardChange(
+            kind="none" if is_none else "type",
+            expression=name,
+            old=then.get("text") if is_none and then else change.old,
+            new=_a_type(now),
+        )
+    old, new = _described(then), _described(now)
+    if old == new and old is not None:
+        new = f"another {new}"
+    return GuardChange(
+        kind="identity",
+        expression=name,
+        old=old or _type_in(code),
+        new=new,
+        old_place=then.get("place"),
+        new_place=now.get("place"),
+    )
+
+
+def _type_in(code: str) -> str | None:
+    match = re.search(r"type=<class '(.+?)'>", code)
+    return f"one `{match[1].rpartition('.')[2]}`" if match else None
+
+
+def _described(value: dict[str, Any]) -> str | None:
+    text = value.get("text")
+    if not text:
+        return None
+    return f"`{value['type']}` object" if text.startswith("<") else str(text)
+
+
+def _a_type(value: dict[str, Any]) -> str | None:
+    kind = value.get("type")
+    if kind is None:
+        return None
+    return "None" if kind == "NoneType" else f"a {kind}"
+
+
+def _keys_change(source: str, then: dict[str, Any], now: dict[str, Any]) -> GuardChange:
+    name = expression(source)
+    if then.get("type") != now.get("type"):
+        return GuardChange(kind="type", expression=name, old=_a_type(then), new=_a_type(now))
+    return GuardChange(kind="keys", expression=f"the keys of {name}", old=_key_list(then), new=_key_list(now))
+
+
+def _key_list(value: dict[str, Any]) -> str:
+    keys = value.get("keys") or []
+    more = (value.get("length") or 0) - len(keys)
+    return ", ".join(keys) + (f" and {more} more" if more > 0 else "") if keys else "none"
+
+
+def _constant(source: str, code: str, hint: str | None, now: dict[str, Any]) -> GuardChange:
+    change = next(iter(changes_in(code)))
+    old, new = change.old, _text(now)
+    if change.kind == "none" and "is not None" in code:
+        old, new = "something else", "None"
+    captured = _GUARD_NAMES.search(hint or "")
+    name = expression(source)
+    if captured and (match := _CAPTURED.search(source)):
+        name = f"{captured[1]} (captured by {expression(source[: match.start()])})"
+    kind = value_kind(source, old, new)
+    if kind == "training":
+        old, new = (("train mode" if value == "True" else "eval mode") for value in (old, new))
+    return GuardChange(kind=kind, expression=name, old=old, new=new)
+
+
+def _relation(code: str, item: dict[str, Any]) -> GuardChange:
+    then = item.get("then") or {}
+    sizes = item.get("sizes") or {}
+    if " is " in code and not sizes:
+        return next(iter(changes_in(code)))
+    if re.fullmatch(r"[LG]\['.*\] is [LG]\['.*\]", code):
+        return next(iter(changes_in(code)))
+    return GuardChange(
+        kind="relation",
+        source=next(iter(sizes), None),
+        expression=expression(code),
+        old=", ".join(f"{expression(name)} = {value}" for name, value in then.items()) or None,
+        new=", ".join(f"{expression(name)} = {value.get('text')}" for name, value in sizes.items()) or None,
+    )
+
+
+def _with_new(change: GuardChange, now: dict[str, Any]) -> GuardChange:
+    """The new value where the text alone could not say it."""
+    if change.new is not None or not now:
+        return change
+    if change.kind == "length" and "length" in now:
+        return change.model_copy(update={"new": str(now["length"])})
+    return change.model_copy(update={"new": _text(now)}) if change.kind not in ("dynamic_marking",) else change
+
+
+def _text(value: dict[str, Any]) -> str | None:
+    text = value.get("text")
+    return None if text is None else str(text)[:_MAX_TEXT]
