@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from graphdoctor.cli.options import Colour, Format
 from graphdoctor.cli.terminal import file_console, stdout_console
@@ -16,6 +16,8 @@ from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from graphdoctor.cli.options import OutputOptions, ShownOptions
     from graphdoctor.config import Settings
@@ -66,36 +68,38 @@ class Output:
                 raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
         return cls(format, path, asked.verbose, asked.color, asked.quiet)
 
-    def write(self, diagnosis: Diagnosis) -> None:
-        """Write the result."""
+    def write(self, diagnosis: Diagnosis, view: View | None = None) -> None:
+        """Write the result.
+
+        Args:
+            diagnosis: The result.
+            view: How it reads as text; None for the whole diagnosis.
+        """
         if self.path is None:
-            self._write_to_stdout(diagnosis)
+            self._write_to_stdout(diagnosis, view)
             return
-        self._write_file(self._text(diagnosis), self.path)
+        self._write_file(self._text(diagnosis, view), self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
 
-    def _write_to_stdout(self, diagnosis: Diagnosis) -> None:
+    def _write_to_stdout(self, diagnosis: Diagnosis, view: View | None) -> None:
         if self.format is Format.json:
             # JSON is UTF-8 whatever the terminal speaks.
-            sys.stdout.buffer.write(self._text(diagnosis).encode())
+            sys.stdout.buffer.write(self._text(diagnosis, view).encode())
             sys.stdout.flush()
             return
-        from graphdoctor.render.console import render_console
+        (view or _whole_view())(diagnosis, stdout_console(self.colour), is_verbose=self.is_verbose)
 
-        render_console(diagnosis, stdout_console(self.colour), is_verbose=self.is_verbose)
-
-    def _text(self, diagnosis: Diagnosis) -> str:
+    def _text(self, diagnosis: Diagnosis, view: View | None) -> str:
         if self.format is Format.json:
             from graphdoctor.render.json import render_json
 
             return render_json(diagnosis)
         from io import StringIO
 
-        from graphdoctor.render.console import render_console
-
         buffer = StringIO()
-        render_console(diagnosis, file_console(buffer, self.colour, width=_FILE_WIDTH), is_verbose=self.is_verbose)
+        console = file_console(buffer, self.colour, width=_FILE_WIDTH)
+        (view or _whole_view())(diagnosis, console, is_verbose=self.is_verbose)
         return buffer.getvalue()
 
     @staticmethod
@@ -118,6 +122,19 @@ class Output:
             if isinstance(error, OSError):
                 raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
             raise
+
+
+class View(Protocol):
+    """Writes a diagnosis to a terminal."""
+
+    def __call__(self, diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
+        """Write it."""
+
+
+def _whole_view() -> View:
+    from graphdoctor.render.console import render_console
+
+    return render_console
 
 
 def _check_writable(path: Path, *, force: bool) -> None:

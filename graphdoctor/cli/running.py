@@ -48,6 +48,24 @@ def request_of(target: str, asked: TargetOptions, *, coverage: bool) -> Request:
     )
 
 
+def recording_named(text: str | None, settings: Settings) -> Path | None:
+    """The recording that an argument names: the last one without an argument, None when it is a target.
+
+    Args:
+        text: The argument: a target, a recording's folder, or a folder or log file that ``TORCH_TRACE`` wrote.
+        settings: The project's settings.
+
+    Raises:
+        GraphDoctorError: There is no last recording.
+    """
+    from graphdoctor.capture.store import Store
+
+    if text is None:
+        return Store(Path.cwd(), keep_count=settings.keep_recordings).last()
+    path = Path(text)
+    return path if path.is_dir() or (path.is_file() and path.suffix == ".log") else None
+
+
 def record_target(
     request: Request, settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool
 ) -> tuple[Path, dict[str, Any]]:

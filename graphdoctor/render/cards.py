@@ -1,0 +1,248 @@
+"""What every view of a diagnosis on the terminal is made of: the title, the cards of findings, labelled rows.
+
+Everything that comes from outside (paths, messages, source lines) goes through ``Text``, never through markup, so
+that a path such as ``[red]/x.py`` is shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.model.stack import StackEntry
+
+_STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_MAX_COMPILE_IDS = 6
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
+
+
+def write(console: Console, renderable: RenderableType) -> None:
+    """Print something as it is: no markup, no highlighting."""
+    console.print(renderable, markup=False, highlight=False)
+
+
+def clean(text: str, style: str = "") -> Text:
+    """Outside text without control characters, which a terminal would obey."""
+    return Text(_CONTROL.sub("�", text), style=style)
+
+
+def title_line(diagnosis: Diagnosis) -> Text:
+    """What ran: target, class, torch, backend and what else ``torch.compile`` was given."""
+    target, environment = diagnosis.target, diagnosis.environment
+    parts = [target.text or "trace log"]
+    if target.class_name and target.class_name not in parts[0]:
+        parts.append(target.class_name)
+    if environment.torch:
+        parts.append(f"torch {environment.torch}")
+    arguments = target.compile_arguments
+    if arguments.get("backend"):
+        parts.append(f"backend {arguments['backend']}")
+    parts += [
+        f"{name}={arguments[name]}"
+        for name in ("mode", "dynamic", "fullgraph")
+        if arguments.get(name) not in (None, False)
+    ]
+    title = Text().append_text(clean(parts[0], "bold"))
+    for part in parts[1:]:
+        title.append(" · ", "dim").append_text(clean(part, "dim"))
+    return title
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 graph``, ``2 graphs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def times(number: int) -> str:
+    """``once``, ``2 times``."""
+    return "once" if number == 1 else f"{number} times"
+
+
+# Findings.
+
+
+def clusters(findings: Sequence[Finding]) -> Iterator[list[Finding]]:
+    """Findings at one line with one cause are one card: a break and the skipped frame that it made."""
+    order: dict[tuple[str, int, str | None], list[Finding]] = {}
+    for finding in findings:
+        key = (finding.location.file, finding.location.line, finding.torch_id)
+        if not finding.reasons:
+            key = (*key[:2], finding.fingerprint)
+        order.setdefault(key, []).append(finding)
+    for cluster in order.values():
+        # The cause comes before its consequence, whatever their severities.
+        yield sorted(cluster, key=lambda finding: finding.code)
+
+
+def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
+    """A card: headings, the line, torch's words, what it caused, suggestions.
+
+    Args:
+        cluster: What ``clusters`` put together.
+        is_verbose: Add torch's full words, every hint and every suggestion.
+    """
+    first = cluster[0]
+    for finding in cluster:
+        heading = Text().append(f"{finding.code} ", _STYLES[finding.severity])
+        yield heading.append_text(clean(finding.message, "bold"))
+    yield from _source(first.location)
+    rows: list[tuple[str, Text]] = []
+    if first.torch_reason and (is_verbose or first.reasons):
+        words = first.torch_reason if is_verbose else _first_sentence(first.torch_reason)
+        label = first.torch_id or "torch"
+        rows.append((label, clean(words)))
+    hints = first.hints if is_verbose else first.hints[:1] if not any(f.fixes for f in cluster) else ()
+    rows += [("hint", clean(hint)) for hint in hints]
+    rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
+    path = _call_path(first)
+    if path is not None:
+        rows.append(("path", path))
+    rows += [("see also", _related(location)) for finding in cluster for location in finding.related]
+    fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
+    for number, fix in enumerate(fixes if is_verbose else fixes[:2]):
+        rows.append(("try" if number == 0 else "or", _fix(fix)))
+    yield labelled_rows(rows)
+
+
+def _source(location: Location) -> Iterator[RenderableType]:
+    line = Text("  ").append("--> ", "blue").append_text(clean(shown_file(location), "bold"))
+    line.append(f":{location.line}")
+    if location.column is not None:
+        line.append(f":{location.column}")
+    line.append(" in ").append_text(clean(location.function))
+    if location.package:
+        line.append(f"  [{location.package}]", "magenta")
+    yield line
+    if location.text is None:
+        return
+    number = str(location.line)
+    yield Text().append(f"  {number} │ ", "blue").append_text(clean(location.text))
+    if location.column is not None:
+        start = location.column - 1 - (location.indent or 0)
+        # An expression that goes on in the next lines is marked to the end of its first.
+        end = location.end_column - 1 - (location.indent or 0) if location.end_column else len(location.text)
+        length = end - start
+        if start >= 0 and length > 0:
+            margin = " " * (len(number) + 3)
+            yield Text(margin).append("│ ", "blue").append(" " * start + "^" * length, "red")
+
+
+def shown_file(location: Location) -> str:
+    """A package's file from the package on; everything else as it is."""
+    if location.package and f"/{location.package}/" in location.file:
+        return location.package + "/" + location.file.rpartition(f"/{location.package}/")[2]
+    return location.file
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = re.split(r"\n\s*\n", text, maxsplit=1)[0]
+    return " ".join(paragraph.split())
+
+
+def _caused(finding: Finding) -> Text:
+    effects = finding.effects
+    parts = [f"fired {times(finding.count)}"] if finding.break_effects else []
+    if "raised" in finding.break_effects:
+        parts.append("raised: fullgraph allows no break")
+    parts += [f"`{name}` skipped: it runs eagerly as a whole" for name in effects.skipped_frames]
+    parts += [f"the rest of `{name}` runs eagerly" for name in effects.rest_eager_frames]
+    if effects.graphs:
+        parts.append(counted(len(effects.graphs), "graph"))
+    if effects.resume_functions:
+        parts.append(counted(len(effects.resume_functions), "resume function"))
+    text = clean(", ".join(parts))
+    if finding.compile_ids:
+        shown = finding.compile_ids[:_MAX_COMPILE_IDS]
+        more = len(finding.compile_ids) - len(shown)
+        ids = " ".join(shown) + (f" and {more} more" if more else "")
+        text.append(f"  [{ids}]" if parts else ids, "dim")
+    return text
+
+
+def _call_path(finding: Finding) -> Text | None:
+    """The path through the user's and packages' code, torch's own lines folded to a count."""
+    if len([entry for entry in finding.user_stack if entry.origin in ("user", "third_party")]) < 2:
+        return None
+    text = Text()
+    for is_torch, group in groupby(finding.user_stack, lambda entry: entry.origin in ("torch", "stdlib")):
+        entries = list(group)
+        if is_torch:
+            continue
+        for entry in entries:
+            if text:
+                text.append(" → ", "dim")
+            text.append_text(clean(f"{entry.qualname or entry.function}"))
+            text.append(f" {_short_place(entry)}", "dim")
+    folded = sum(entry.origin in ("torch", "stdlib") for entry in finding.user_stack)
+    if folded:
+        text.append(f"  ({counted(folded, 'line')} of torch and Python folded)", "dim")
+    return text
+
+
+def _short_place(entry: StackEntry) -> str:
+    return f"{base_name(entry.file)}:{entry.line}"
+
+
+def base_name(file: str) -> str:
+    """A path's last part, on every system."""
+    return re.split(r"[/\\]", file)[-1]
+
+
+def _related(location: Location) -> Text:
+    text = clean(f"{shown_file(location)}:{location.line}")
+    if location.note:
+        text.append_text(clean(f"  {location.note}", "dim"))
+    return text
+
+
+def _fix(fix: Fix) -> Text:
+    text = clean(fix.title, "green")
+    if fix.snippet:
+        text.append("\n").append_text(clean(fix.snippet, "cyan"))
+    return text
+
+
+def labelled_rows(rows: Iterable[tuple[str, Text]], *, style: str = "") -> Padding:
+    """Labelled rows with a hanging indent."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(justify="right", no_wrap=True, style="blue", min_width=9)
+    grid.add_column(overflow="fold", style=style)
+    for label, text in rows:
+        grid.add_row(Text(label), text)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def partial(diagnosis: Diagnosis) -> Iterator[Text]:
+    """What must be said before all counts when the run ended early."""
+    if diagnosis.is_partial:
+        reason = diagnosis.exit.message or "the run ended early"
+        yield Text().append("PARTIAL  ", "bold red").append_text(clean(reason, "red"))
+
+
+def not_known(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """The gaps."""
+    if diagnosis.gaps:
+        yield Text()
+        yield labelled_rows((("not known", clean(gap.message)) for gap in diagnosis.gaps), style="dim")
+
+
+def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Text]:
+    """The last lines: what was hidden, where to read more.
+
+    Args:
+        diagnosis: What was shown.
+        prefix: Beginning of the codes of the findings that were shown.
+    """
+    hidden = diagnosis.summary.hidden_findings
+    if hidden:
+        yield Text(f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
+    codes = sorted({finding.code for finding in diagnosis.findings if finding.code.startswith(prefix)})
+    if codes:
+        yield Text(f"Read more: graphdoctor rule {codes[0]}", "dim")

@@ -1,0 +1,164 @@
+"""The terminal's answer to ``graphdoctor recompiles``: the causes, then every recompile with its call and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.model.diagnosis import Diagnosis, RecompileReport
+from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.render.cards import (
+    base_name,
+    clean,
+    closing,
+    clusters,
+    counted,
+    finding_card,
+    not_known,
+    partial,
+    times,
+    title_line,
+    write,
+)
+
+_MAX_ROWS = 60
+_MAX_CHANGES = 4
+_MAX_IDS = 3
+
+
+def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
+    """Write what was compiled again, and why, to a terminal.
+
+    Args:
+        diagnosis: What to show; its findings on other things are left out.
+        console: Where to.
+        is_verbose: Show every recompile and every value that differed.
+    """
+    write(console, title_line(diagnosis))
+    write(console, Text())
+    for line in _verdict(diagnosis):
+        write(console, line)
+    for cluster in clusters([finding for finding in diagnosis.findings if finding.code.startswith("GD2")]):
+        write(console, Text())
+        for renderable in finding_card(cluster, is_verbose=is_verbose):
+            write(console, renderable)
+    if diagnosis.recompiles:
+        write(console, Text())
+        write(console, _table(diagnosis.recompiles, is_verbose=is_verbose))
+        hidden = len(diagnosis.recompiles) - _MAX_ROWS
+        if hidden > 0 and not is_verbose:
+            write(console, Text(f"  {hidden} more: -v shows all", style="dim"))
+        if not all(report.is_exact for report in diagnosis.recompiles):
+            note = "  ~ read from torch's text, which names the first failed guard of each cache entry alone"
+            write(console, Text(note, style="dim"))
+    for renderable in not_known(diagnosis):
+        write(console, renderable)
+    for line in closing(diagnosis, prefix="GD2"):
+        write(console, Text())
+        write(console, line)
+
+
+def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
+    summary = diagnosis.summary
+    yield from partial(diagnosis)
+    if summary.frames_over_limit == 1:
+        yield Text("1 function is over the recompile limit and runs eagerly.", style="bold red")
+    elif summary.frames_over_limit:
+        many = f"{summary.frames_over_limit} functions are over the recompile limit and run eagerly."
+        yield Text(many, style="bold red")
+    if summary.recompiles:
+        causes = counted(summary.recompile_causes, "cause")
+        yield Text(f"Compiled again {times(summary.recompiles)}, for {causes}.", style="bold yellow")
+    elif not summary.frames_over_limit and summary.compiles:
+        yield Text("Nothing was compiled again.", style="bold green")
+    parts = [counted(summary.calls, "call")] if summary.calls else []
+    parts += [counted(summary.compiles, "compile")]
+    if summary.compile_time_s is not None:
+        parts.append(f"{summary.compile_time_s:.2f} s compiling")
+    costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
+    if costs and summary.compile_time_s:
+        parts.append(f"{sum(costs):.2f} s of it again")
+    yield Text(" · ".join(parts))
+
+
+def _table(reports: tuple[RecompileReport, ...], *, is_verbose: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Recompiles", title_justify="left", title_style="bold")
+    has_calls = any(report.call_index is not None for report in reports)
+    has_sites = any(report.call_site is not None for report in reports)
+    if has_calls:
+        table.add_column("call", justify="right", no_wrap=True)
+    table.add_column("compiles", no_wrap=True)
+    table.add_column("function", overflow="fold")
+    table.add_column("what changed since the nearest cache entry", overflow="fold", ratio=2)
+    if has_sites:
+        table.add_column("called from", overflow="fold")
+    table.add_column("cost", justify="right", no_wrap=True)
+    for report in reports if is_verbose else reports[:_MAX_ROWS]:
+        cells = [Text("" if report.call_index is None else str(report.call_index))] if has_calls else []
+        cells += [_ids(report), _function(report), _changes(report, is_verbose=is_verbose)]
+        if has_sites:
+            cells.append(_site(report))
+        cells.append(_cost(report))
+        table.add_row(*cells)
+    return table
+
+
+def _ids(report: RecompileReport) -> Text:
+    if report.is_over_limit:
+        return Text("over limit", "red")
+    more = len(report.compile_ids) - _MAX_IDS
+    return Text(" ".join(report.compile_ids[:_MAX_IDS]) + (f" +{more}" if more > 0 else ""))
+
+
+def _function(report: RecompileReport) -> Text:
+    text = clean(report.function)
+    if report.followed_in:
+        text.append(f"\nand {counted(len(report.followed_in), 'function')} after it", "dim")
+    return text
+
+
+def _changes(report: RecompileReport, *, is_verbose: bool) -> Text:
+    shown = report.cause if is_verbose else report.cause[:_MAX_CHANGES]
+    text = Text()
+    for change in shown:
+        if text:
+            text.append("\n")
+        text.append_text(_change(change))
+        if not report.is_exact:
+            text.append(" ~", "dim")
+    hidden = len(report.cause) - len(shown) + report.hidden_change_count
+    if hidden:
+        text.append(f"\n{hidden} more", "dim")
+    if report.nearest:
+        text.append(f"  [{report.nearest}]", "dim")
+    return text or Text("torch named no guard", "dim")
+
+
+def _change(change: GuardChange) -> Text:
+    text = clean(change.expression)
+    if change.old is not None or change.new is not None:
+        text.append(" ").append_text(clean(change.old or "?")).append(" → ", "dim").append_text(
+            clean(change.new or "?")
+        )
+    place = change.guard_location
+    if place is not None and place.origin in ("user", "third_party"):
+        text.append(f"  {base_name(place.file)}:{place.line}", "dim")
+    return text
+
+
+def _site(report: RecompileReport) -> Text:
+    site = report.call_site
+    text = clean(f"{base_name(site.file)}:{site.line}") if site else Text()
+    if report.loop_values:
+        text.append(" " + ", ".join(f"{name}={value}" for name, value in report.loop_values.items()), "dim")
+    return text
+
+
+def _cost(report: RecompileReport) -> Text:
+    if report.is_over_limit:
+        return Text("eager", "red")
+    return Text("?" if report.cost_s is None else f"{report.cost_s:.2f} s")
