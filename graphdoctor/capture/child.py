@@ -44,10 +44,12 @@ class Watching:
     Args:
         on_phase: Called with each new phase, such as ``call 3``.
         on_output: Called with the program's own output, stdout and stderr in the order it came.
+        is_cancelled: Asked again and again whether to stop the probe; for a thread, which no signal reaches.
     """
 
     on_phase: Callable[[str], None]
     on_output: Callable[[bytes], None]
+    is_cancelled: Callable[[], bool] = bool
 
 
 def record(
@@ -157,6 +159,9 @@ def _wait(process: subprocess.Popen[bytes], recording: Path, timeout_s: float | 
                 elif event.get("event") == "finished":
                     # Threads that the program left running may keep the process alive.
                     deadline = min(deadline, time.monotonic() + _GRACE_S)
+            if watching.is_cancelled():
+                _stop(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
+                return "interrupted"
             if time.monotonic() > deadline:
                 _stop(process, (signal.SIGTERM, signal.SIGKILL))
                 return "timeout"

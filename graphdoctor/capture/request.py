@@ -60,6 +60,7 @@ class Request:
         seed: Seed of every random generator.
         device: Where to move the model and the inputs.
         coverage: Measure coverage after the calls.
+        trial: How the calls are replayed to try a remedy (``graphdoctor/probe/trial.py``), or None.
     """
 
     target: TargetText
@@ -77,6 +78,7 @@ class Request:
     seed: int = 0
     device: str | None = None
     coverage: bool = True
+    trial: Mapping[str, object] | None = None
 
     def for_probe(self) -> dict[str, Any]:
         """The request file's content."""

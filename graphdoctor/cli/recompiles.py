@@ -16,6 +16,7 @@ from graphdoctor.cli.options import (
     TimeoutOption,
     with_options,
 )
+from graphdoctor.errors import GraphDoctorError
 
 
 @with_options
@@ -31,12 +32,16 @@ def recompiles(
             show_default=False,
         ),
     ] = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Replay the calls under each remedy and say which cause binds.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="How many replays run side by side.", min=1)] = 1,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
     """Say what made torch compile again: which value changed, who changed it, what it cost."""
     from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.cli.running import exit_code, record_target, recording_named, request_of
+    from graphdoctor.cli.running import exit_code, record_target, recording_named, replay_under_remedies, request_of
     from graphdoctor.cli.terminal import complain
     from graphdoctor.config import load_settings
     from graphdoctor.render.recompiles import render_recompiles
@@ -45,11 +50,17 @@ def recompiles(
     output = Output.choose(written)
     chosen = Shown.choose(settings, shown)
     recording = recording_named(target, settings)
+    if recording is not None and what_if:
+        raise GraphDoctorError("A recording cannot be replayed.", hint="Name the target again, with its options.")
     if recording is not None:
         output.write(diagnose_recording(recording, chosen), render_recompiles)
         return
     request = request_of(target or "", asked, coverage=False)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
+    if what_if and ended["reason"] == "finished":
+        replay_under_remedies(
+            request, recording, settings, python=python, timeout_s=timeout, jobs=jobs, is_quiet=written.quiet
+        )
     diagnosis = diagnose_recording(recording, chosen)
     output.write(diagnosis, render_recompiles)
     if ended.get("message"):

@@ -104,6 +104,42 @@ def record_target(
     return recording, ended
 
 
+def replay_under_remedies(
+    request: Request,
+    recording: Path,
+    settings: Settings,
+    *,
+    python: str | None,
+    timeout_s: float | None,
+    jobs: int,
+    is_quiet: bool,
+) -> None:
+    """Replay a recorded target's calls under each remedy; the recording holds the answer.
+
+    Args:
+        request: What the recorded run was asked to do.
+        recording: Its folder.
+        settings: The project's settings.
+        python: The interpreter asked for, or None for ours.
+        timeout_s: Seconds until a replay is stopped, or None for the setting.
+        jobs: How many replays run side by side.
+        is_quiet: Show no progress.
+    """
+    from graphdoctor.capture.child import interpreter
+    from graphdoctor.cli.progress import Progress
+    from graphdoctor.fixes.what_if import what_if
+
+    with Progress(is_quiet=is_quiet) as progress:
+        what_if(
+            request,
+            recording,
+            python=interpreter(python),
+            timeout_s=timeout_s if timeout_s is not None else settings.timeout,
+            jobs=jobs,
+            on_phase=progress.watching.on_phase,
+        )
+
+
 def exit_code(ended: dict[str, Any], diagnosis: Diagnosis) -> int:
     """The exit code of a command whose job is the diagnosis: 0 when it could be made.
 

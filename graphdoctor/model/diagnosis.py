@@ -25,6 +25,7 @@ from graphdoctor.model.recording import (
     TargetInfo,
 )
 from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.model.trials import WhatIf
 
 SCHEMA_VERSION = "1.0"
 
@@ -249,5 +250,7 @@ class Diagnosis(Fact):
     """In order."""
     recompiles: tuple[RecompileReport, ...] = ()
     """In order, those that follow from one change in one call taken together."""
+    what_if: WhatIf | None = None
+    """What the same calls do under each remedy; None when not tried."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

@@ -14,6 +14,7 @@ from pydantic import Field
 from graphdoctor.model.base import Fact
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.model.trials import Replay, WhatIf
 
 
 class CaptureGap(Fact):
@@ -59,6 +60,8 @@ class TargetInfo(Fact):
     """Qualified name of the compiled object's class, or of the function."""
     file: str | None = None
     """Absolute path of the file that holds it."""
+    parameters: tuple[str, ...] | None = None
+    """Names of the parameters of what is called; None when Python cannot tell."""
     inputs_from: str | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     compile_arguments: dict[str, object] = Field(default_factory=dict)
@@ -381,5 +384,9 @@ class Recording(Fact):
     """Around the lines that breaks point to; empty for a log without our records."""
     coverage: Coverage | None
     """None when not measured; a gap says why."""
+    replay: Replay | None = None
+    """What a replay under a remedy gave; None for a plain run."""
+    what_if: WhatIf | None = None
+    """What replays under remedies gave; None when none were made."""
     gaps: tuple[CaptureGap, ...]
     """What is missing."""

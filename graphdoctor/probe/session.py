@@ -79,17 +79,46 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         events.write("gap", message="TORCH_COMPILE_DISABLE is set: torch.compile does nothing, so there are no graphs.")
     workload = Workload(request, events)
     events.write("target", **workload.description)
+    if workload.trial is not None and workload.trial.has_warm_up:
+        _warm_up(workload, events)
     is_complete = make_calls(workload, events)
     if (untold := workload.untold()) is not None:
         events.write("gap", message=untold)
     if is_complete and request["coverage"]:
         measure_coverage(workload, events)
+    if workload.trial is not None and is_complete:
+        _finish_trial(workload, events)
     for name, count in workload.listener.failures.items():
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
     for name, count in workload.recompiles.failures.items():
         events.write("gap", message=f"{count} sets of guards could not be looked at while running ({name}).")
     events.write("finished", is_complete=is_complete)
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
+
+
+def _warm_up(workload: Workload, events: EventFile) -> None:
+    events.phase("warming up")
+    workload.mark("start", None)
+    with _silence():
+        workload.warm_up()
+    workload.mark("end", None)
+
+
+def _finish_trial(workload: Workload, events: EventFile) -> None:
+    """Compare what the calls gave back, then time the last one."""
+    if workload.trial is None:
+        return
+    events.phase("comparing outputs")
+    found = workload.trial.finish()
+    events.phase("timing the last call")
+    workload.mark("start", None)
+    try:
+        with _silence():
+            found["steady_us"] = workload.steady_us()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
+        events.write("gap", message=f"The last call was not timed: repeating it raised {_type_name(error)}.")
+    workload.mark("end", None)
+    events.write("trial", **found)
 
 
 def make_calls(workload: Workload, events: EventFile) -> bool:

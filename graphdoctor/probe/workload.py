@@ -19,6 +19,7 @@ from .events import EventFile
 from .guards import RecompileRecorder, user_file_test
 from .listener import TraceListener
 from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
+from .trial import Trial, parameter_names, steady_us
 
 _MAX_WARM_UPS = 6
 """How often the last call is repeated for coverage; automatic dynamic shapes and numbers settle in two or three."""
@@ -72,6 +73,8 @@ class Workload:
         if (lost := self.recompiles.install()) is not None:
             events.write("gap", message=lost)
         self._runs = GraphRuns()
+        plan = request["trial"]
+        self.trial = Trial(plan, self._target.function) if plan else None
         self._compiled = self._compile()
         self.description = self._describe()
 
@@ -111,6 +114,8 @@ class Workload:
 
     def _compile(self) -> Any:  # noqa: ANN401
         request = self._request
+        if self.trial is not None and self.trial.is_eager:
+            return self._target.function
         _check_compile_arguments(request["backend"], request["mode"], request["options"])
         try:
             inner = torch_api.backend_function(
@@ -138,6 +143,7 @@ class Workload:
             "kind": self._target.kind,
             "class_name": getattr(named, "__qualname__", type(named).__qualname__),
             "file": getattr(self._target.module, "__file__", None),
+            "parameters": parameter_names(function),
             "inputs_from": self._calls.origin,
         }
 
@@ -161,9 +167,34 @@ class Workload:
 
     def call(self, call: Call) -> None:
         """Make one call of the compiled target, and run backward when asked to."""
+        if self.trial is not None:
+            # The same random numbers in every replay, whatever it does in between.
+            seed_everything(self._request["seed"])
+            call = self.trial.changed(call)
+            self._last_call = call
         output = self._forward(self._compiled, call)
+        if self.trial is not None:
+            self.trial.saw(output)
         if self._request["backward"]:
             self._backward(output)
+
+    def warm_up(self) -> None:
+        """Make all calls once, as a program would before it counts; parameters and buffers are put back after it."""
+        function = self._target.function
+        module = function if isinstance(function, torch.nn.Module) else None
+        state = {name: value.clone() for name, value in module.state_dict().items()} if module is not None else {}
+        for call in self.calls():
+            seed_everything(self._request["seed"])
+            self._forward(self._compiled, call)
+        if module is not None:
+            module.load_state_dict(state)
+
+    def steady_us(self) -> float | None:
+        """Time of the last call once it compiles nothing, median, in microseconds; None when it goes on compiling."""
+        call = self._last_call
+        if call is None:
+            return None
+        return steady_us(lambda: self._forward(self._compiled, call), lambda: self._compiles_seen)
 
     def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
         args, kwargs = call
@@ -197,6 +228,8 @@ class Workload:
             )
         sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
         if isinstance(self._target.function, torch.nn.Module):
+            if self.trial is not None:
+                self.trial.saw_gradients(self._target.function)
             self._target.function.zero_grad()
 
     def is_compiler_error(self, error: BaseException) -> bool:

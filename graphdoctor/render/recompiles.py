@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.model.trials import TrialResult, WhatIf
 from graphdoctor.render.cards import (
     base_name,
     clean,
@@ -18,6 +19,7 @@ from graphdoctor.render.cards import (
     clusters,
     counted,
     finding_card,
+    labelled_rows,
     not_known,
     partial,
     times,
@@ -55,6 +57,9 @@ def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
         if not all(report.is_exact for report in diagnosis.recompiles):
             note = "  ~ read from torch's text, which names the first failed guard of each cache entry alone"
             write(console, Text(note, style="dim"))
+    if diagnosis.what_if is not None:
+        for renderable in _what_if(diagnosis.what_if):
+            write(console, renderable)
     for renderable in not_known(diagnosis):
         write(console, renderable)
     for line in closing(diagnosis, prefix="GD2"):
@@ -162,3 +167,54 @@ def _cost(report: RecompileReport) -> Text:
     if report.is_over_limit:
         return Text("eager", "red")
     return Text("?" if report.cost_s is None else f"{report.cost_s:.2f} s")
+
+
+def _what_if(answer: WhatIf) -> Iterator[RenderableType]:
+    """What the same calls do under each remedy, best first."""
+    yield Text()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="What if", title_justify="left", title_style="bold")
+    table.add_column("remedy", overflow="fold", ratio=2)
+    for heading in ("compiles", "limit", "outputs", "compiling", "all calls", "steady call"):
+        table.add_column(heading, justify="left" if heading in ("limit", "outputs") else "right")
+    for result in answer.results:
+        table.add_row(*_trial_row(result))
+    yield table
+    yield clean(answer.conclusion, "bold")
+    for change in answer.untried:
+        yield clean(f"Not tried: {change.expression}: {change.reason}", "dim")
+    if answer.skipped_count:
+        yield Text(f"{counted(answer.skipped_count, 'combination')} not tried: too many.", "dim")
+    best = answer.results[0]
+    if best.remedies and best.compiles is not None:
+        yield labelled_rows(
+            ("try" if number == 0 else "with", clean(remedy.snippet, "cyan"))
+            for number, remedy in enumerate(best.remedies)
+        )
+
+
+def _trial_row(result: TrialResult) -> Iterator[Text]:
+    name = Text("as it is", "bold") if not result.remedies else clean(" with ".join(r.name for r in result.remedies))
+    if result.compiles is None:
+        yield name.append("\n").append_text(clean(result.error or "failed", "red"))
+        yield from (Text("-") for _ in range(6))
+        return
+    yield name
+    yield Text(str(result.compiles))
+    yield Text("hit", "red") if result.frames_over_limit else Text("not hit", "green")
+    yield _outputs(result)
+    for seconds in (result.compile_s, result.calls_s):
+        yield Text("?" if seconds is None else f"{seconds:.2f} s")
+    yield Text("?" if result.steady_us is None else _microseconds(result.steady_us))
+
+
+def _outputs(result: TrialResult) -> Text:
+    if result.outputs == "equal":
+        return Text("equal", "green")
+    if result.outputs == "not_compared":
+        return Text("not compared", "dim")
+    by = "" if result.largest_difference is None else f" by {result.largest_difference:.2g}"
+    return Text(f"differ{by}", "red").append_text(clean(f"\n{result.where}" if result.where else "", "dim"))
+
+
+def _microseconds(value: float) -> str:
+    return f"{value / 1000:.2f} ms" if value >= 1000 else f"{value:.0f} µs"

@@ -82,6 +82,7 @@ def diagnose(recording: Recording, *, root: Path, version: str, selection: Selec
         compiles=recording.compiles,
         graphs=tuple(_graph_reports(view, findings, root)),
         recompiles=tuple(_recompile_reports(view, findings, root)),
+        what_if=recording.what_if,
         gaps=recording.gaps,
     )
 

@@ -21,6 +21,7 @@ from graphdoctor.model.recording import (
     TargetInfo,
 )
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.trials import Replay
 from graphdoctor.trace.breaks import PrintedEntry, parse_chain
 from graphdoctor.trace.causes import cause_of_reasons, cause_of_record
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
@@ -214,6 +215,7 @@ class Assembler:
         target: TargetInfo,
         exit: ProbeExit,
         coverage: Coverage | None,
+        replay: Replay | None,
         gaps: list[CaptureGap],
         is_cut: bool,
     ) -> Recording:
@@ -223,6 +225,7 @@ class Assembler:
             target: What was compiled.
             exit: How the process ended.
             coverage: What was measured, if anything.
+            replay: What a trial saw, if the run was one.
             gaps: What is already known to be missing.
             is_cut: The log ends in the middle of a record.
         """
@@ -244,8 +247,13 @@ class Assembler:
             breaks=tuple(breaks),
             sources=tuple(self._intake.sources.values()),
             coverage=coverage,
+            replay=replay and replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()}),
             gaps=(*gaps, *self._gaps(coverage, is_partial=is_unfinished)),
         )
+
+    def _extra_limits(self) -> int:
+        extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]
+        return len({compile_.frame_id for compile_ in extra if self._outcome(compile_) == "limit"})
 
     def _gaps(self, coverage: Coverage | None, *, is_partial: bool) -> list[CaptureGap]:
         gaps = []

@@ -4,6 +4,7 @@ recording/
   recording.json   what was asked and how the child ended, written by the parent
   probe.jsonl      what the probe said: environment, target, coverage, errors
   trace/*.log      torch's structured trace with our records in it
+  what-if.json     what replays under remedies gave, and their own recordings below what-if/
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from graphdoctor.model.recording import (
     Recording,
     TargetInfo,
 )
+from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.trace.assemble import Assembler
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.intake import Intake
@@ -55,7 +57,9 @@ def read_recording(path: Path) -> Recording:
             hint="Name a folder below .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
     try:
-        return _assemble(meta, list(_read_events(path / "probe.jsonl")), logs)
+        recording = _assemble(meta, list(_read_events(path / "probe.jsonl")), logs)
+        tried = _read_json(path / "what-if.json")
+        return recording.model_copy(update={"what_if": WhatIf(**tried)}) if tried else recording
     except ValidationError as error:
         raise GraphDoctorError(
             f"{path} was written by another version of graphdoctor, or changed since.",
@@ -125,6 +129,7 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
         target=TargetInfo(**(meta.get("target") or {}) | _fields(by_kind.get("target"))),
         exit=exit_,
         coverage=coverage,
+        replay=Replay(**_fields(by_kind["trial"])) if "trial" in by_kind else None,
         gaps=gaps,
         is_cut=damage.is_last_broken,
     )
