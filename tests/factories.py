@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphdoctor.model.recompiles import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
     BreakReason,
@@ -196,3 +197,36 @@ def recording(
         coverage=coverage,
         gaps=(),
     )
+
+
+def change(
+    kind: ChangeKind = "size",
+    expression: str = "x.shape[0]",
+    old: str | None = "4",
+    new: str | None = "8",
+    *,
+    source: str | None = "L['x']",
+    line: int | None = 12,
+) -> GuardChange:
+    """One changed value, guarded on because of a line of ``FILE``."""
+    return GuardChange(
+        kind=kind,
+        source=source,
+        expression=expression,
+        old=old,
+        new=new,
+        guard_location=None if line is None else entry(line, "y = self.fc(x)"),
+    )
+
+
+def recompiled(
+    compile_id: str,
+    *changes: GuardChange,
+    call: int | None = 2,
+    outcome: CompileOutcome = "compiled",
+    stack: tuple[StackEntry, ...] = (),
+) -> Compile:
+    """One recompile with its cause, compared while running."""
+    cause = RecompileCause(nearest="0/0", entry_count=1, changes=changes, is_exact=True)
+    plain = compiled(compile_id, outcome=outcome, reasons=("0/0: x",), stack=stack)
+    return plain.model_copy(update={"cause": cause, "call_index": call})

@@ -192,7 +192,9 @@ class RecompileRecorder:
             source = child.get_source()
             value, is_known = self._value_once(source, scope, values)
             if not is_known:
-                yield {"leaf": "MISSING", "source": source, "text": []}
+                # A source that is no Python expression (a dict's key that is an enum) says nothing.
+                if self._code(source) is not None:
+                    yield {"leaf": "MISSING", "source": source, "text": []}
                 continue
             failed = [
                 {"leaf": type(leaf).__name__, "source": source, "text": leaf.verbose_code_parts()}

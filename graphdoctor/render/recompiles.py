@@ -98,7 +98,7 @@ def _table(reports: tuple[RecompileReport, ...], *, is_verbose: bool) -> Table:
         table.add_column("call", justify="right", no_wrap=True)
     table.add_column("compiles", no_wrap=True)
     table.add_column("function", overflow="fold")
-    table.add_column("what changed since the nearest cache entry", overflow="fold", ratio=2)
+    table.add_column("what changed", overflow="fold", ratio=2)
     if has_sites:
         table.add_column("called from", overflow="fold")
     table.add_column("cost", justify="right", no_wrap=True)

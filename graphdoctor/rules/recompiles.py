@@ -25,6 +25,7 @@ _STATE_KINDS = frozenset(
 """Changes of process-wide state: the same one in every frame."""
 
 
+_COUNTS = frozenset({"size", "number", "module_number"})
 _UNTOLD = GuardChange(kind="unknown", expression="a guard that torch did not name")
 
 
@@ -179,11 +180,15 @@ def _is_same(first: GuardChange, change: GuardChange) -> bool:
     The same state, the same value under the same name, or the same step from old to new; a size computed from another
     grows by the same factor.
     """
+    is_same_step = first.old is not None and (first.old, first.new) == (change.old, change.new)
+    # A batch size is a dim in one function and an int in the next.
+    if {first.kind, change.kind} <= _COUNTS and is_same_step:
+        return True
     if first.kind != change.kind:
         return False
     if first.kind in _STATE_KINDS:
         return first.expression == change.expression
-    if (first.old, first.new) == (change.old, change.new) and first.old is not None:
+    if is_same_step:
         return True
     if first.kind == "size":
         return _factor(first) is not None and _factor(first) == _factor(change)

@@ -1,0 +1,72 @@
+"""Which remedies fit a cause, and what the probe does for each."""
+
+from __future__ import annotations
+
+from graphdoctor.fixes.remedies import Candidates, candidates
+from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.rules.recompiles import recompile_events
+from tests.factories import change, compiled, entry, frame, recompiled, recording
+
+SIZE = change()
+STEP = change("module_number", "self.step", "1", "2", source="L['self'].step")
+SCALE = change("number", "scale", "1.0", "2.0", source="L['scale']")
+
+
+def found(*changes: GuardChange, parameters: tuple[str, ...] = ("x", "scale"), has_limit: bool = False) -> Candidates:
+    facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
+    return candidates(recompile_events(facts), parameters=frozenset(parameters), has_limit=has_limit)
+
+
+def names(candidates: Candidates) -> list[str]:
+    return [trial.remedies[0].name for trial in (*candidates.singles, *candidates.general)]
+
+
+def test_a_changing_size_is_marked_and_tried_with_dynamic_shapes() -> None:
+    other = change(expression="x.shape[1]", old="2", new="3")
+    tried = found(SIZE, other)
+    assert names(tried) == ["mark_dynamic x 0, x 1", "dynamic=True", "warm-up"]
+    assert tried.singles[0].change.plan()["marks"] == [{"source": "L['x']", "dim": 0}, {"source": "L['x']", "dim": 1}]
+    assert tried.singles[0].remedies[0].addresses == ("x.shape[0]", "x.shape[1]")
+
+
+def test_numbers_become_tensors_and_those_of_modules_dynamic() -> None:
+    tried = found(STEP, SCALE)
+    assert names(tried) == ["allow_unspec_int_on_nn_module", "tensor scale", "warm-up"]
+    assert tried.singles[1].change.tensors == ("L['scale']",)
+
+
+def test_a_number_read_from_a_tensor_is_kept_in_the_graph() -> None:
+    read = change("number", "(value from line 7)", "2.5", "3.5", source="L['___stack1']")
+    assert names(found(read))[0] == "capture_scalar_outputs"
+
+
+def test_what_is_no_argument_is_left_alone_and_said_so() -> None:
+    local = change("number", "count", "1", "2", source="L['count']")
+    tried = found(local, parameters=("x",))
+    assert names(tried) == ["warm-up"]
+    assert [(item.expression, "argument" in item.reason) for item in tried.untried] == [("count", True)]
+
+
+def test_an_argument_of_a_function_that_the_program_calls_itself_cannot_be_replaced() -> None:
+    inner = recompiled("0/1", SCALE, stack=(entry(3, "helper(x, scale)"), entry(10)))
+    facts = recording(frames=(frame(),), compiles=(compiled(), inner))
+    tried = candidates(recompile_events(facts), parameters=frozenset({"scale"}), has_limit=False)
+    assert names(tried) == ["warm-up"]
+
+
+def test_another_object_with_each_call_has_no_remedy_that_a_replay_can_try() -> None:
+    tried = found(change("identity", "fn", "`<lambda>`", "another `<lambda>`", source="L['fn']"))
+    assert "the program must keep one" in tried.untried[0].reason
+
+
+def test_the_limit_is_raised_only_where_it_was_hit() -> None:
+    assert names(found(STEP, has_limit=True))[-1] == "recompile_limit"
+
+
+def test_combinations_are_bounded_all_together_first() -> None:
+    scales = [change("number", f"s{n}", "1", "2", source=f"L['s{n}']") for n in range(5)]
+    tried = found(*scales, parameters=tuple(f"s{n}" for n in range(5)))
+    trials, skipped = tried.combined(12)
+    assert len(trials) == 12
+    assert [len(trial.remedies) for trial in trials] == [1] * 6 + [5] + [2] * 5
+    assert skipped == 26 - 6

@@ -1,0 +1,106 @@
+"""What is concluded from replays, and a real one in which an attribute binds although the size fails first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.fixes.remedies import Candidate, Candidates, Change
+from graphdoctor.fixes.what_if import _answer
+from graphdoctor.model.trials import Remedy, TrialResult
+from tests.conftest import RunCli
+
+BINDING = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8)
+        self.step = 0
+
+    def forward(self, x):
+        return self.fc(x) * self.step
+
+
+model = Net()
+
+
+def example_inputs():
+    for step in range(11):
+        model.step = step + 1
+        yield (torch.randn(4 + step, 8),)
+"""
+
+
+def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: str = "equal") -> Any:
+    remedies = ()
+    if name is not None:
+        remedies = (
+            Remedy(name=name, title=name, snippet=name, kind="config", addresses=(f"of {name}",), keeps_results=True),
+        )
+    result = TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs=outputs)
+    return Candidate(remedies, Change()), result
+
+
+def test_the_remedy_that_saves_most_alone_names_what_binds() -> None:
+    answer = _answer([trial(None, 8, limit=1), trial("size", 8, limit=1), trial("attribute", 2)], Candidates(), 0)
+    assert answer.binding == ("of attribute",)
+    assert "8 compiles, the limit hit" in answer.conclusion
+    assert [result.remedies[0].name if result.remedies else "" for result in answer.results] == [
+        "attribute",
+        "",
+        "size",
+    ]
+
+
+def test_two_remedies_that_save_as_much_leave_it_open() -> None:
+    answer = _answer([trial(None, 8), trial("a", 3), trial("b", 3)], Candidates(), 0)
+    assert answer.binding == ()
+    assert answer.conclusion.startswith("No single cause binds")
+
+
+def test_a_remedy_that_changes_results_is_never_the_answer() -> None:
+    answer = _answer([trial(None, 8), trial("a", 1, outputs="different"), trial("b", 5)], Candidates(), 0)
+    assert answer.binding == ("of b",)
+    assert answer.results[-1].outputs == "different"
+
+
+def test_a_replay_that_failed_comes_last_and_is_no_zero() -> None:
+    answer = _answer([trial(None, 8), trial("a", None)], Candidates(), 0)
+    assert answer.results[-1].compiles is None
+    assert answer.conclusion == "No remedy for one cause alone saves a compile."
+
+
+@pytest.mark.slow
+def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(BINDING)
+    done = run_cli("recompiles", "net.py", "--what-if", "--format", "json", "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    tried = document["what_if"]
+    assert tried["binding"] == ["self.step"]
+    by_name = {
+        " with ".join(remedy["name"] for remedy in result["remedies"]) or "as it is": result
+        for result in tried["results"]
+    }
+    assert (by_name["as it is"]["compiles"], by_name["as it is"]["frames_over_limit"]) == (8, 1)
+    marked = by_name["mark_dynamic x 0"]
+    assert (marked["compiles"], marked["frames_over_limit"]) == (8, 1)
+    attribute = by_name["allow_unspec_int_on_nn_module"]
+    assert attribute["compiles"] <= 3
+    assert attribute["frames_over_limit"] == 0
+    assert {result["outputs"] for result in tried["results"]} == {"equal"}
+    assert all(result["steady_us"] > 0 for result in tried["results"])
+    assert run_cli("recompiles").stdout.count("what binds") == 1, "the recording keeps the answer"
+
+
+@pytest.mark.slow
+def test_a_recording_cannot_be_replayed_and_says_what_to_do(run_cli: RunCli, recorded: Path) -> None:
+    done = run_cli("recompiles", "--what-if", cwd=recorded)
+    assert done.returncode == 2
+    assert "Name the target again" in done.stderr

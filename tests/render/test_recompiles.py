@@ -1,0 +1,109 @@
+"""What people read of recompiles at 80 and at 140 columns."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.trials import Remedy, TrialResult, UntriedChange, WhatIf
+from graphdoctor.render.recompiles import render_recompiles
+from graphdoctor.rules.diagnose import diagnose
+from tests.factories import change, compiled, entry, frame, recompiled, recording
+
+STEP = change("value", "mode", "'a'", "'b'", source="L['mode']")
+MARK = Remedy(
+    name="mark_dynamic x 0",
+    title="Mark the dim as dynamic before the call",
+    snippet="torch._dynamo.mark_dynamic(x, 0)",
+    kind="call",
+    addresses=("x.shape[0]",),
+    keeps_results=True,
+)
+
+
+def rendered(facts: Recording, width: int = 80, *, is_verbose: bool = False) -> str:
+    diagnosis = diagnose(facts, root=Path("/project"), version="0")
+    buffer = StringIO()
+    render_recompiles(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def changing() -> Recording:
+    above = (entry(3, "net(x)", function="main", qualname="main"), entry(10))
+    return recording(
+        frames=(frame(), frame(1, resumes_at=11)),
+        compiles=(
+            compiled(),
+            recompiled("0/1", STEP, change("value", "other", None, "2", source="L['other']"), stack=above),
+            recompiled("1/1", STEP, stack=above),
+            recompiled("0/2", STEP, call=4, outcome="limit"),
+        ),
+    )
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_recompiles_and_the_limit(snapshot: SnapshotAssertion, width: int) -> None:
+    assert rendered(changing(), width) == snapshot
+
+
+def row(remedies: tuple[Remedy, ...], compiles: int, *, limit: int, **times: float) -> TrialResult:
+    return TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs="equal", **times)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_what_if(snapshot: SnapshotAssertion, width: int) -> None:
+    rows = (
+        TrialResult(
+            remedies=(MARK,),
+            compiles=2,
+            frames_over_limit=0,
+            compile_s=0.5,
+            calls_s=0.75,
+            steady_us=31.0,
+            outputs="equal",
+        ),
+        TrialResult(
+            remedies=(), compiles=8, frames_over_limit=1, compile_s=1.0, calls_s=1.5, steady_us=2345.0, outputs="equal"
+        ),
+        TrialResult(
+            remedies=(MARK, MARK),
+            compiles=1,
+            frames_over_limit=0,
+            outputs="different",
+            largest_difference=0.25,
+            where="call 3, value 1",
+        ),
+        TrialResult(remedies=(MARK,), compiles=None, outputs="not_compared", error="The program failed in call 1."),
+    )
+    tried = WhatIf(
+        results=rows,
+        binding=("x.shape[0]",),
+        conclusion="`x.shape[0]` is what binds: with mark_dynamic x 0 alone 2 compiles, the limit not hit.",
+        untried=(UntriedChange(expression="fn", reason="another object comes with each call"),),
+        skipped_count=3,
+    )
+    facts = changing().model_copy(update={"what_if": tried})
+    assert rendered(facts, width) == snapshot
+
+
+def test_outside_text_cannot_speak_to_the_terminal() -> None:
+    evil = change("value", "[red]\x1b[31mx", "\x1b]0;t\x07", "[/red]", source="L['x']")
+    shown = rendered(recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", evil))))
+    assert "\x1b" not in shown
+    assert "[red]" in shown
+
+
+def test_nothing_compiled_again_is_good_news() -> None:
+    assert "Nothing was compiled again." in rendered(recording(compiles=(compiled(),)))
+
+
+def test_a_long_list_is_cut_and_says_so() -> None:
+    many = [recompiled(f"0/{n}", change("value", "mode", str(n), str(n + 1)), call=n + 1) for n in range(1, 100)]
+    facts = recording(frames=(frame(),), compiles=(compiled(), *many))
+    assert "39 more: -v shows all" in rendered(facts)
+    assert "0/99" in rendered(facts, is_verbose=True)
