@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Unit = Literal["s", "MB"]
+Unit = Literal["s", "us", "MB"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Row:
     Args:
         name: What was measured.
         baseline_name: Against what, or an empty string.
-        unit: Seconds or megabytes (1e6 bytes).
+        unit: Seconds, microseconds or megabytes (1e6 bytes).
         baseline: The baseline's values, in the order measured; empty when there is no baseline.
         measured: graphdoctor's values, the one at index i right after the baseline's at index i.
         aim: The ratio that the median should not exceed, or None.
@@ -52,6 +52,8 @@ class Row:
         median = statistics.median(values)
         if self.unit == "MB":
             return f"{median:.0f} MB"
+        if self.unit == "us":
+            return f"{median:.1f} µs"
         return f"{median * 1000:.0f} ms" if median < 1 else f"{median:.2f} s"
 
     def as_json(self) -> dict[str, Any]:

@@ -16,3 +16,8 @@ model = GPT2LMHeadModel(
 def example_inputs() -> tuple[torch.Tensor]:
     """The arguments of the call."""
     return (torch.randint(1, 128, (2, 16)),)
+
+
+def changing_inputs() -> list[tuple[torch.Tensor]]:
+    """Arguments of calls that compile again: another length, then another batch size."""
+    return [(torch.randint(1, 128, shape),) for shape in ((2, 16), (2, 17), (3, 18))]

@@ -18,8 +18,8 @@ import torch
 
 _NOTE = "_graphdoctor_seen"
 _MODULE = "torch._dynamo.convert_frame"
-_BUILT = "CheckFunctionManager"
-_COMPARED = "get_and_maybe_log_recompilation_reasons"
+BUILT = "CheckFunctionManager"
+COMPARED = "get_and_maybe_log_recompilation_reasons"
 """Both are looked up in ``torch/_dynamo/convert_frame.py`` at each compile (2.13, ``GraphCaptureOutput.build_guards``
 and ``_compile``; 2.11 likewise)."""
 
@@ -40,7 +40,7 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
     """
     try:
         module = importlib.import_module(_MODULE)
-        build, compare = getattr(module, _BUILT), getattr(module, _COMPARED)
+        build, compare = getattr(module, BUILT), getattr(module, COMPARED)
     except (ImportError, AttributeError) as error:
         return f"This torch has no {error}: the causes of recompiles are read from torch's text alone."
 
@@ -57,8 +57,8 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
         finally:
             on_recompile(_entries(entries), frame)
 
-    setattr(module, _BUILT, built)
-    setattr(module, _COMPARED, compared)
+    setattr(module, BUILT, built)
+    setattr(module, COMPARED, compared)
     return None
 
 

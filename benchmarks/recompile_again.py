@@ -1,0 +1,99 @@
+"""Compiles a target anew with its recompiles attributed and without in turn: ``recompile_again.py TARGET N``.
+
+Both sides write torch's trace; only the record of causes differs. Then a steady call of the target, compiled under the
+whole recorder, against one compiled without any of it. Run with TORCH_TRACE set. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any
+
+import torch
+from torch._dynamo import convert_frame
+
+from graphdoctor.probe import torch_api, torch_guards
+from graphdoctor.probe.backend import GraphRuns, InstrumentedBackend
+from graphdoctor.probe.guards import RecompileRecorder, user_file_test
+from graphdoctor.probe.listener import TraceListener
+
+_HOOKS = (torch_guards.BUILT, torch_guards.COMPARED)
+_STEADY_CALLS = 400
+
+
+def main(path: str, rounds: int) -> None:
+    spec = spec_from_file_location("target", path)
+    assert spec is not None and spec.loader is not None
+    target = module_from_spec(spec)
+    spec.loader.exec_module(target)
+    calls = target.changing_inputs()
+    listener = TraceListener(lambda _compile_id: None)
+    bare = {name: getattr(convert_frame, name) for name in _HOOKS}
+    lost = RecompileRecorder(user_file_test(), listener.want_source).install()
+    assert lost is None, lost
+    attributed = {name: getattr(convert_frame, name) for name in _HOOKS}
+    torch_api.trace_logger().addHandler(listener)
+    cpu_s: dict[str, list[float]] = {"without": [], "with": []}
+    for index in range(rounds + 1):
+        for side, hooks in (("without", bare), ("with", attributed)):
+            _use(hooks)
+            seconds = _compile(target.model, calls)
+            # The first round of each imports what later ones find imported.
+            if index:
+                cpu_s[side].append(seconds)
+    print(json.dumps({"cpu_s": cpu_s, "steady_us": _steady(target.model, calls[0], bare, attributed)}))
+
+
+def _use(hooks: dict[str, Any]) -> None:
+    for name, function in hooks.items():
+        setattr(convert_frame, name, function)
+
+
+def _compile(model: Any, calls: list[tuple[Any, ...]]) -> float:  # noqa: ANN401
+    torch._dynamo.reset()
+    torch._dynamo.utils.clear_compilation_metrics()
+    compiled = torch.compile(model, backend="eager")
+    # The thread's own time: what else the machine does is no part of it.
+    started = time.thread_time()
+    for arguments in calls:
+        compiled(*arguments)
+    seconds = time.thread_time() - started
+    assert len(torch._dynamo.utils.get_compilation_metrics()) > 1, "nothing was compiled again"
+    return seconds
+
+
+def _steady(model: Any, arguments: tuple[Any, ...], *sides: dict[str, Any]) -> dict[str, list[float]]:  # noqa: ANN401
+    """Microseconds of a steady call, in turn, each the mean of a batch."""
+    torch._dynamo.reset()
+
+    # Two functions: torch keeps compiled code by code object.
+    def plain(*args: Any) -> Any:  # noqa: ANN401
+        return model(*args)
+
+    def recorded(*args: Any) -> Any:  # noqa: ANN401
+        return model(*args)
+
+    inner = torch_api.backend_function("eager", mode=None, options=None, dynamic=None)
+    compiled = [
+        torch.compile(plain, backend="eager"),
+        torch.compile(recorded, backend=InstrumentedBackend("eager", inner, GraphRuns())),
+    ]
+    for function, hooks in zip(compiled, sides, strict=True):
+        _use(hooks)
+        function(*arguments)
+    times: dict[str, list[float]] = {"without": [], "with": []}
+    for _ in range(40):
+        for side, function in zip(times, compiled, strict=True):
+            function(*arguments)
+            started = time.thread_time()
+            for _ in range(_STEADY_CALLS):
+                function(*arguments)
+            times[side].append((time.thread_time() - started) / _STEADY_CALLS * 1e6)
+    return {side: values[1:] for side, values in times.items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
