@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -54,8 +55,15 @@ def value_text(value: object, *, depth: int = 0) -> str:
     kind = type(value)
     if kind is int and value.bit_length() > _MAX_BITS:  # type: ignore[attr-defined]
         return f"<int of {value.bit_length()} bits>"  # type: ignore[attr-defined]
-    if value is None or kind in (bool, int, float):
+    if value is None or kind in (bool, int, float, complex):
         return repr(value)
+    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        # Its name is Python's own doing; its repr may be the program's.
+        return f"{kind.__qualname__}.{value._name_}"
+    if kind is torch.Size:
+        return f"[{', '.join(map(str, value))}]"  # type: ignore[call-overload]
     if kind is str:
         return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")  # type: ignore[arg-type,index]
     if depth < 3:

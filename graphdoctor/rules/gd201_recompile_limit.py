@@ -6,13 +6,15 @@ from collections import Counter
 from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Frame
+from graphdoctor.model.recording import Compile, Frame
 from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.frames import described, frame_entry
 from graphdoctor.rules.recompile_wording import GUIDE
 from graphdoctor.rules.recompiles import RecompileEvent
 
 _MAX_CAUSES = 4
+_RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
+"""Twice torch's defaults (``torch/_dynamo/config.py``, 2.13)."""
 
 
 class RecompileLimit(RecordingRule):
@@ -95,10 +97,11 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
     with_it = f", and with it {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
     filled = _filled_by(frame, view)
     by = f"; the cache was filled by {', '.join(filled)}" if filled else ""
+    setting = _setting(limit)
+    compiled = "once" if len(versions) == 1 else f"{len(versions)} times"
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` runs eagerly{since}{with_it}: compiled {len(versions)} times, "
-        f"it hit torch's limit{by}",
+        message=f"`{described(frame)}` runs eagerly{since}{with_it}: compiled {compiled}, it hit torch's {setting}{by}",
         count=1,
         compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
         reasons=limit.failure.chain if limit.failure else (),
@@ -113,12 +116,18 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
             Fix(
                 title="Raise the limit if the number of variants is bounded",
                 kind="config",
-                snippet=f"torch._dynamo.config.recompile_limit = {max(2 * len(versions), 16)}",
+                snippet=f"torch._dynamo.config.{setting} = {_RAISED[setting]}",
                 is_safe=True,
                 source=GUIDE,
             ),
         ),
     )
+
+
+def _setting(limit: Compile) -> str:
+    """Which of torch's two limits it was (``exceeds_recompile_limit``, ``torch/_dynamo/cache_size.py``, 2.13)."""
+    words = limit.failure.message if limit.failure else ""
+    return "accumulated_recompile_limit" if "accumulated_recompile_limit" in words else "recompile_limit"
 
 
 def _filled_by(frame: Frame, view: RecordingView) -> list[str]:

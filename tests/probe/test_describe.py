@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.probe.describe import arguments_text, dtype_text, tensor_text, value_text
+from graphdoctor.probe.describe import arguments_text, dtype_text, tensor_text, value_description, value_text
 
 
 class Odd:
@@ -15,6 +17,13 @@ class Odd:
         raise RuntimeError("no repr here")
 
     __str__ = __repr__
+
+
+class Mode(Enum):
+    greedy = 1
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr here either")
 
 
 @pytest.mark.parametrize(
@@ -38,8 +47,9 @@ class Odd:
         (list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, … 12 more]"),
         ([[[[1]]]], "[[[<list>]]]"),
         (Odd(), "<Odd>"),
-        (torch.Size([1, 2]), "<Size>"),
-        (torch.float32, "<dtype>"),
+        (torch.Size([1, 2]), "[1, 2]"),
+        (torch.float32, "torch.float32"),
+        (Mode.greedy, "Mode.greedy"),
     ],
 )
 def test_a_value_is_named_by_what_matters(value: object, text: str) -> None:
@@ -75,3 +85,28 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_any_value_has_a_text(value: object) -> None:
     assert value_text(value)
+
+
+def test_a_tensor_is_described_without_its_values() -> None:
+    huge = torch.empty(1, device="meta").expand(2**40)
+    described = value_description(huge)
+    assert (described["dtype"], described["shape"], described["stride"]) == ("f32", [2**40], [0])
+    assert described["requires_grad"] is False
+
+
+def test_a_function_is_described_by_the_line_that_makes_it() -> None:
+    made = lambda: None  # noqa: E731
+    described = value_description(made)
+    assert described["text"] == "`<lambda>`"
+    assert described["place"] == f"{__file__}:{made.__code__.co_firstlineno}"
+    assert value_description(made.__code__)["place"] == described["place"]
+
+
+def test_a_dict_is_described_by_its_first_keys() -> None:
+    described = value_description({f"k{index}": index for index in range(100)})
+    assert (len(described["keys"]), described["keys"][0], described["length"]) == (20, "'k0'", 100)
+
+
+@given(st.one_of(st.integers(), st.text(), st.binary(), st.lists(st.integers()), st.builds(Odd)))
+def test_anything_can_be_described(value: object) -> None:
+    assert value_description(value)["type"] == type(value).__qualname__
