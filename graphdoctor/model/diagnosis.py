@@ -17,6 +17,7 @@ from graphdoctor.model.recording import (
     Call,
     CaptureGap,
     Compile,
+    CompileCall,
     Coverage,
     Environment,
     Frame,
@@ -242,6 +243,8 @@ class Diagnosis(Fact):
     """Worst first."""
     calls: tuple[Call, ...]
     """The user's calls."""
+    compile_calls: tuple[CompileCall, ...] = ()
+    """Where a script called torch.compile, in order; files as in locations."""
     frames: tuple[FrameReport, ...]
     """In the order of their first compile."""
     compiles: tuple[Compile, ...]

@@ -54,8 +54,8 @@ class TargetInfo(Fact):
     """The target as it was asked for, such as ``model.py:Net``."""
     name: str | None = None
     """The name that it resolved to in its module."""
-    kind: Literal["module", "module class", "function", "factory"] | None = None
-    """What the name turned out to be."""
+    kind: Literal["module", "module class", "function", "factory", "script"] | None = None
+    """What the name turned out to be; ``script``: a whole program, run as it is."""
     class_name: str | None = None
     """Qualified name of the compiled object's class, or of the function."""
     file: str | None = None
@@ -87,6 +87,23 @@ class CallError(Fact):
     """What that exception says."""
     from_compiler: bool = False
     """torch.compile itself raised it, by ``fullgraph`` or a backend: the program is not to blame."""
+
+
+class CompileCall(Fact):
+    """One call of ``torch.compile`` or ``Module.compile`` in a program that was run as it is."""
+
+    file: str
+    """The innermost line that is not torch's."""
+    line: int
+    """1-based."""
+    function: str
+    """Name of the code object that the line is in."""
+    compiled: str
+    """What was handed to torch.compile: a class's or a function's qualified name."""
+    arguments: dict[str, str] = Field(default_factory=dict)
+    """The arguments that differ from torch.compile's defaults, each value in short."""
+    process: str | None = None
+    """The process that made the call, such as ``p2``; None for the main one."""
 
 
 class Call(Fact):
@@ -172,9 +189,13 @@ class Compile(Fact):
     """One compile of one frame."""
 
     compile_id: str
-    """Frame id / frame compile id, such as ``0/1``."""
+    """Frame id / frame compile id, such as ``0/1``. One that another process compiled begins with that process, as in
+    ``p2:0/1`` or ``rank1:0/1``, one behind a ``torch._dynamo.reset()``, which counts from 0 again, with its number, as
+    in ``reset1:0/1``."""
     frame_id: int
-    """torch's id of the frame (of its code object)."""
+    """torch's id of the frame (of its code object); a number of ours where the compile id begins with a prefix."""
+    process: str | None = None
+    """The process that compiled it, such as ``p2`` or ``rank1``; None for the main one."""
     call_index: int | None = None
     """The user's call that caused it."""
     outcome: CompileOutcome
@@ -207,7 +228,9 @@ class Frame(Fact):
     """One code object that torch tried to compile."""
 
     frame_id: int
-    """torch's id."""
+    """torch's id; a number of ours for a frame of another process, or behind a ``torch._dynamo.reset()``."""
+    process: str | None = None
+    """The process that it ran in, such as ``p2`` or ``rank1``; None for the main one."""
     function: str
     """Name of the user's function, also for a resume function."""
     qualname: str | None = None
@@ -371,7 +394,9 @@ class Recording(Fact):
     is_partial: bool
     """The run ended before all calls were made, or the log is cut."""
     calls: tuple[Call, ...]
-    """The user's calls; empty for a log without our records."""
+    """The user's calls; empty for a script and for a log without our records."""
+    compile_calls: tuple[CompileCall, ...] = ()
+    """Where a script called torch.compile, in order."""
     frames: tuple[Frame, ...]
     """In the order of their first compile."""
     compiles: tuple[Compile, ...]

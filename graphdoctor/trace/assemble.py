@@ -241,6 +241,7 @@ class Assembler:
             exit=exit,
             is_partial=is_cut or is_unfinished,
             calls=calls,
+            compile_calls=tuple(self._intake.compile_calls),
             frames=tuple(self._frames(compiles, target)),
             compiles=tuple(compiles),
             graphs=tuple(_graph(index, value) for index, value in enumerate(self._intake.graphs)),
@@ -248,14 +249,14 @@ class Assembler:
             sources=tuple(self._intake.sources.values()),
             coverage=coverage,
             replay=replay and replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()}),
-            gaps=(*gaps, *self._gaps(coverage, is_partial=is_unfinished)),
+            gaps=(*gaps, *self._gaps(target, coverage, is_partial=is_unfinished)),
         )
 
     def _extra_limits(self) -> int:
         extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]
         return len({compile_.frame_id for compile_ in extra if self._outcome(compile_) == "limit"})
 
-    def _gaps(self, coverage: Coverage | None, *, is_partial: bool) -> list[CaptureGap]:
+    def _gaps(self, target: TargetInfo, coverage: Coverage | None, *, is_partial: bool) -> list[CaptureGap]:
         gaps = []
         if not self._is_ours:
             gaps.append(
@@ -265,7 +266,7 @@ class Assembler:
                     "stacks as torch prints them, which can lack lines.",
                 )
             )
-        elif is_partial and coverage is None:
+        elif is_partial and coverage is None and target.kind != "script":
             gaps.append(CaptureGap(code="GD900", message="Coverage was not measured: the run ended early."))
         unfinished = [c.compile_id for c in self._intake.compiles.values() if self._outcome(c) == "unfinished"]
         if unfinished:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.model.recording import Call, Environment, GraphInput, GraphNode, SourceContext
+from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
@@ -31,6 +31,7 @@ _WANTED = frozenset(
         "torch_version",
         _BREAK,
         "graphdoctor_call",
+        "graphdoctor_compile_call",
         "graphdoctor_caller",
         "graphdoctor_recompile",
         "graphdoctor_graph",
@@ -110,12 +111,18 @@ class Intake:
         self._is_extra = False
         self._last_stacked: SeenBreak | None = None
         self.sources: dict[tuple[str, int], SourceContext] = {}
-        self.has_repeated_ids = False
+        self.compile_calls: list[CompileCall] = []
 
-    @property
-    def compile_count(self) -> int:
-        """Compiles seen so far."""
-        return len(self.compiles)
+    def has_started(self, compile_id: str | None) -> bool:
+        """A compile with this id has begun: another one with it comes behind a ``torch._dynamo.reset()``."""
+        return compile_id in self.compiles and self.compiles[compile_id].is_started
+
+    def after_reset(self) -> Intake:
+        """The intake of the same process from here on, when its compile ids count from 0 again."""
+        later = Intake(self.environment)
+        later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
+        later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
+        return later
 
     @staticmethod
     def wants(kind: str) -> bool:
@@ -145,8 +152,6 @@ class Intake:
         compile_ = self._compile_of(record)
         if compile_ is None:
             return
-        if compile_.is_started:
-            self.has_repeated_ids = True
         compile_.is_started = True
         raw = record.value.get("stack") or []
         entries = tuple(
@@ -239,6 +244,9 @@ class Intake:
                 outcome = {key: value[key] for key in ("outcome", "duration_s", "error") if key in value}
                 self.calls[index] = Call(**self.calls[index].model_dump() | outcome)
             self._call, self._is_extra = None, False
+
+    def _on_graphdoctor_compile_call(self, record: Record) -> None:
+        self.compile_calls.append(CompileCall(**orjson.loads(record.payload or "{}")))
 
     def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:

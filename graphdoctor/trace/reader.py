@@ -9,7 +9,8 @@ recording/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.trace.assemble import Assembler
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.intake import Intake
-
-_LOG_PATTERN = "dedicated_log_torch_trace_*.log"
+from graphdoctor.trace.merge import Part, merge
+from graphdoctor.trace.processes import ProcessLogs, find_logs, find_processes, name_processes
+from graphdoctor.trace.script import script_gaps
 
 
 def read_recording(path: Path) -> Recording:
@@ -50,7 +52,7 @@ def read_recording(path: Path) -> Recording:
     if path.is_file():
         return _assemble({}, [], [path])
     meta = _read_json(path / "recording.json")
-    logs = _logs(path / "trace") or _logs(path)
+    logs = find_logs(path / "trace") or find_logs(path)
     if not meta and not logs:
         raise GraphDoctorError(
             f"{path} holds neither a recording nor a torch trace log.",
@@ -66,11 +68,6 @@ def read_recording(path: Path) -> Recording:
             hint="Run graphdoctor explain again; the trace log inside can be read by itself: graphdoctor report "
             f"{path / 'trace'}",
         ) from error
-
-
-def _logs(folder: Path) -> list[Path]:
-    # The order of creation: names are random.
-    return sorted(folder.glob(_LOG_PATTERN), key=lambda log: (log.stat().st_mtime_ns, log.name))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -103,39 +100,82 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
     by_kind = {event["event"]: event for event in events}
     environment = Environment(**_fields(by_kind.get("environment")))
     gaps = [CaptureGap(code="GD900", message=str(event.get("message"))) for event in events if event["event"] == "gap"]
-    intake = Intake(environment)
+    target = TargetInfo(**(meta.get("target") or {}) | _fields(by_kind.get("target")))
+    exit_ = ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None)
+    coverage = Coverage(**_fields(by_kind["coverage"])) if "coverage" in by_kind else None
+    replay = Replay(**_fields(by_kind["trial"])) if "trial" in by_kind else None
     damage = LogDamage()
     unreadable: dict[str, int] = {}
-    compiling: list[Path] = []
-    for log in logs:
-        before = intake.compile_count
-        with log.open("rb") as lines:
-            for record in read_records(lines, intake.wants, damage):
-                try:
-                    intake.add(record)
-                except (ValueError, TypeError, LookupError, AttributeError):
-                    # Damaged, or of a torch that writes it otherwise.
-                    unreadable[record.kind] = unreadable.get(record.kind, 0) + 1
-        if intake.compile_count > before or (compiling and intake.has_repeated_ids):
-            compiling.append(log)
-    gaps += _damage_gaps(damage, len(compiling))
+    main_pid = by_kind.get("process", {}).get("pid")
+    # Without any log it is one process that torch wrote nothing in.
+    processes = find_processes(logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
+    taken_in = [_take_in(process, environment, damage, unreadable) for process in processes]
+    parts = []
+    for name, taken in _named(taken_in, main_pid):
+        for reset, intake in enumerate(taken.intakes):
+            recording = Assembler(intake, is_ours=bool(meta) and (name is None or taken.is_ours)).finish(
+                target=target, exit=exit_, coverage=coverage, replay=replay, gaps=[], is_cut=taken.is_cut
+            )
+            parts.append(Part(recording, name, reset))
+    merged = merge(parts)
+    gaps += _damage_gaps(damage) + _part_gaps(parts)
     gaps += [
         CaptureGap(code="GD902", message=f"{count} records of the kind {kind} hold what this version cannot read.")
         for kind, count in unreadable.items()
     ]
-    exit_ = ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None)
-    coverage = Coverage(**_fields(by_kind["coverage"])) if "coverage" in by_kind else None
-    return Assembler(intake, is_ours=bool(meta)).finish(
-        target=TargetInfo(**(meta.get("target") or {}) | _fields(by_kind.get("target"))),
-        exit=exit_,
-        coverage=coverage,
-        replay=Replay(**_fields(by_kind["trial"])) if "trial" in by_kind else None,
-        gaps=gaps,
-        is_cut=damage.is_last_broken,
-    )
+    if target.kind == "script":
+        gaps += script_gaps(merged, is_hooked="process" in by_kind)
+    return merged.model_copy(update={"gaps": (*gaps, *merged.gaps)})
 
 
-def _damage_gaps(damage: LogDamage, compiling_logs: int) -> list[CaptureGap]:
+@dataclass
+class _Taken:
+    """What one process's logs hold.
+
+    Args:
+        process: The process.
+        intakes: One, and one more for each reset of Dynamo.
+        is_ours: There are records of ours among torch's.
+        is_cut: A log ends in the middle of a record.
+    """
+
+    process: ProcessLogs
+    intakes: list[Intake]
+    is_ours: bool = False
+    is_cut: bool = False
+
+    @property
+    def has_compiled(self) -> bool:
+        """Something was compiled or broke."""
+        return any(intake.compiles or intake.breaks for intake in self.intakes)
+
+
+def _take_in(process: ProcessLogs, environment: Environment, damage: LogDamage, unreadable: dict[str, int]) -> _Taken:
+    taken = _Taken(process, [Intake(environment)])
+    for log in process.logs:
+        damage.is_last_broken = False
+        with log.open("rb") as lines:
+            for record in read_records(lines, Intake.wants, damage):
+                taken.is_ours |= record.kind.startswith("graphdoctor_")
+                if record.kind == "dynamo_start" and taken.intakes[-1].has_started(record.compile_id):
+                    taken.intakes.append(taken.intakes[-1].after_reset())
+                try:
+                    taken.intakes[-1].add(record)
+                except (ValueError, TypeError, LookupError, AttributeError):
+                    # Damaged, or of a torch that writes it otherwise.
+                    unreadable[record.kind] = unreadable.get(record.kind, 0) + 1
+        taken.is_cut |= damage.is_last_broken
+    return taken
+
+
+def _named(taken_in: list[_Taken], main_pid: int | None) -> Iterator[tuple[str | None, _Taken]]:
+    """Those that matter with their names; data loader workers and the like import the program and compile nothing."""
+    kept = [taken for taken in taken_in if taken.has_compiled or taken.process.pid == main_pid is not None]
+    kept = kept or taken_in[:1]
+    yield from zip(name_processes(taken.process for taken in kept), kept, strict=True)
+
+
+def _damage_gaps(damage: LogDamage) -> list[CaptureGap]:
     gaps = []
     if damage.broken_records:
         plural = "s" if damage.broken_records > 1 else ""
@@ -158,12 +198,28 @@ def _damage_gaps(damage: LogDamage, compiling_logs: int) -> list[CaptureGap]:
         gaps.append(
             CaptureGap(code="GD902", message=f"{damage.bad_bytes} records of the trace log hold invalid UTF-8.")
         )
-    if compiling_logs > 1:
+    return gaps
+
+
+def _part_gaps(parts: Sequence[Part]) -> list[CaptureGap]:
+    """What compile ids with a prefix mean."""
+    gaps = []
+    names = list(dict.fromkeys(part.process for part in parts if part.recording.compiles))
+    if len(names) > 1:
+        others = ", ".join(f"{name}:" for name in names if name is not None)
         gaps.append(
             CaptureGap(
                 code="GD903",
-                message=f"{compiling_logs} processes compiled; their frames are told apart by compile id only, "
-                "so equal ids of two processes run together.",
+                message=f"{len(names)} processes compiled: the counts are sums over all of them, and compile ids of "
+                f"all but the first begin with the process ({others}).",
+            )
+        )
+    if any(part.reset for part in parts):
+        gaps.append(
+            CaptureGap(
+                code="GD903",
+                message="Dynamo was reset while the program ran and counted its compiles from 0 again: compile ids "
+                "behind the first reset begin with reset1:.",
             )
         )
     return gaps

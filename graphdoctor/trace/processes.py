@@ -1,0 +1,91 @@
+"""Which log belongs to which process, which process is the main one, and what the others are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+_LOG_PATTERN = "dedicated_log_torch_trace_*.log"
+_HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ")
+_RANK = re.compile(r"_rank_(\d+)_")
+_HEAD_LINES = 20
+"""A program's own output may stand before the first record, if it shares the file at all."""
+
+
+@dataclass(frozen=True)
+class ProcessLogs:
+    """The logs of one process.
+
+    Args:
+        logs: In order; more than one where the program closed its log (``logging.shutdown``) and torch went on.
+        pid: Its process id, or None where no record tells.
+        rank: Its rank in a distributed run, or None.
+    """
+
+    logs: tuple[Path, ...]
+    pid: int | None
+    rank: int | None
+
+
+def find_logs(folder: Path) -> list[Path]:
+    """The trace logs in a folder."""
+    return sorted(folder.glob(_LOG_PATTERN))
+
+
+def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[ProcessLogs]:
+    """The processes that wrote the logs, the main one first.
+
+    Args:
+        logs: Trace logs.
+        main_pid: Process id of the main process, or None when the recording does not tell: then that with the lowest
+            rank, else the one that wrote first. Only a recording of ours, which is of one machine, tells it, so only
+            there equal process ids are one process.
+    """
+    found: list[tuple[str, ProcessLogs]] = []
+    for log in logs:
+        time, pid = _first_header(log)
+        rank = _RANK.search(log.name)
+        found.append((time, ProcessLogs((log,), pid, int(rank[1]) if rank else None)))
+    # The order of creation: names are random.
+    found.sort(key=lambda item: (not item[0], item[0], item[1].logs[0].name))
+    processes = [process for _, process in found]
+    if main_pid is not None:
+        processes = _joined(processes)
+    main = next((process for process in processes if process.pid is not None and process.pid == main_pid), None)
+    if main is None:
+        # min() keeps the first of equals.
+        ranked = [process for process in processes if process.rank is not None]
+        main = min(ranked, key=lambda process: process.rank or 0) if ranked else next(iter(processes), None)
+    return [*([main] if main else []), *(process for process in processes if process is not main)]
+
+
+def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
+    """One entry a process id."""
+    joined: dict[int | None, ProcessLogs] = {}
+    for process in processes:
+        before = joined.get(process.pid, ProcessLogs((), process.pid, None))
+        rank = process.rank if before.rank is None else before.rank
+        joined[process.pid] = ProcessLogs((*before.logs, *process.logs), process.pid, rank)
+    return list(joined.values())
+
+
+def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:
+    """What each is called, the main one, which is the first, None: ``rank1`` where a rank is known, else ``p2``."""
+    names: list[str | None] = []
+    for number, process in enumerate(processes, start=1):
+        name = f"p{number}" if process.rank is None else f"rank{process.rank}"
+        # A folder may hold the logs of several runs.
+        names.append(None if number == 1 else f"p{number}" if name in names else name)
+    return names
+
+
+def _first_header(log: Path) -> tuple[str, int | None]:
+    """Time of a log's first record, ``1121 02:58:17.809000``, and the id of the process that wrote it."""
+    with log.open("rb") as lines:
+        for line in islice(lines, _HEAD_LINES):
+            if match := _HEADER.match(line):
+                return match[1].decode(), int(match[2])
+    return "", None

@@ -1,0 +1,228 @@
+"""Logs of several processes, and of one that reset Dynamo, as one recording."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.model.recompiles import RecompileCause
+from graphdoctor.model.recording import CaptureGap, CompileCall
+from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.trace.merge import Part, merge
+from graphdoctor.trace.processes import find_logs, find_processes, name_processes
+from graphdoctor.trace.reader import read_recording
+from tests.factories import compiled, entry, frame, record, recording
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+VERSION = "2.13.0"
+PID = 4242
+"""Process id in the logs under ``tests/recordings``."""
+
+
+def log_of(name: str, *, pid: int = PID, hour: int | None = None) -> bytes:
+    """A recorded log as another process would have written it."""
+    (log,) = (RECORDINGS / VERSION / name).rglob("*.log")
+    content = re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
+    if hour is not None:
+        content = re.sub(rb"^(V\d{4}) \d\d:", rb"\1 %02d:" % hour, content, flags=re.MULTILINE)
+    return content
+
+
+def write(folder: Path, **logs: bytes) -> Path:
+    for name, content in logs.items():
+        (folder / f"dedicated_log_torch_trace_{name}.log").write_bytes(content)
+    return folder
+
+
+def diagnosed(path: Path):
+    return diagnose(read_recording(path), root=path, version="0")
+
+
+def ids(path: Path) -> list[str]:
+    return [compile_.compile_id for compile_ in read_recording(path).compiles]
+
+
+# Parts to one.
+
+
+def two_compiles():
+    return recording(
+        compiles=(compiled("0/0"), compiled("1/0")),
+        frames=(frame(0), frame(1, resumes_at=12)),
+        breaks=(record(entry(12)),),
+    )
+
+
+def test_one_part_stays_as_it_is():
+    alone = two_compiles()
+    assert merge([Part(alone)]) is alone
+
+
+def test_the_main_process_keeps_torchs_ids_and_the_others_get_a_prefix():
+    merged = merge([Part(two_compiles()), Part(two_compiles(), "p2"), Part(two_compiles(), "rank1", 1)])
+
+    assert [compile_.compile_id for compile_ in merged.compiles] == [
+        "0/0",
+        "1/0",
+        "p2:0/0",
+        "p2:1/0",
+        "rank1:reset1:0/0",
+        "rank1:reset1:1/0",
+    ]
+    assert [record_.compile_id for record_ in merged.breaks] == ["0/0", "p2:0/0", "rank1:reset1:0/0"]
+    assert [compile_.process for compile_ in merged.compiles] == [None, None, "p2", "p2", "rank1", "rank1"]
+
+
+def test_frame_ids_are_unique_and_still_lead_from_compiles_to_frames():
+    merged = merge([Part(two_compiles()), Part(two_compiles(), "p2"), Part(two_compiles(), "p3")])
+
+    assert [frame_.frame_id for frame_ in merged.frames] == [0, 1, 2, 3, 4, 5]
+    assert [compile_.frame_id for compile_ in merged.compiles] == [0, 1, 2, 3, 4, 5]
+    assert [frame_.process for frame_ in merged.frames] == [None, None, "p2", "p2", "p3", "p3"]
+
+
+def test_the_nearest_entry_of_a_cause_is_of_the_same_process():
+    cause = RecompileCause(nearest="0/0", entry_count=1, changes=(), is_exact=True)
+    again = compiled("0/1", reasons=("size",)).model_copy(update={"cause": cause})
+    part = recording(compiles=(compiled("0/0"), again), frames=(frame(0),))
+
+    merged = merge([Part(part), Part(part, "p2")])
+
+    assert [compile_.cause.nearest for compile_ in merged.compiles if compile_.cause] == ["0/0", "p2:0/0"]
+
+
+def test_the_nearest_entry_that_a_fork_inherited_is_called_as_its_parent_calls_it():
+    cause = RecompileCause(nearest="0/0", entry_count=1, changes=(), is_exact=True)
+    again = compiled("0/1", reasons=("size",)).model_copy(update={"cause": cause})
+    child = recording(compiles=(again,), frames=(frame(0),))
+
+    merged = merge([Part(two_compiles()), Part(child, "p2")])
+
+    assert [compile_.cause.nearest for compile_ in merged.compiles if compile_.cause] == ["0/0"]
+
+
+def test_graphs_are_numbered_through():
+    part = recording(compiles=(compiled(),), frames=(frame(),))
+    merged = merge([Part(part), Part(part, "p2")])
+
+    assert [graph.index for graph in merged.graphs] == list(range(len(merged.graphs)))
+
+
+def test_one_cut_log_makes_the_whole_partial():
+    whole = two_compiles()
+    cut = whole.model_copy(update={"is_partial": True})
+
+    assert not merge([Part(whole), Part(whole, "p2")]).is_partial
+    assert merge([Part(whole), Part(cut, "p2")]).is_partial
+
+
+def test_a_gap_of_another_process_names_it_and_an_equal_one_is_told_once():
+    common, own = CaptureGap(code="GD904", message="Common."), CaptureGap(code="GD902", message="While compiling 0/1.")
+    first = two_compiles().model_copy(update={"gaps": (common,)})
+    second = two_compiles().model_copy(update={"gaps": (common, own)})
+
+    merged = merge([Part(first), Part(second, "p2")])
+
+    assert [gap.message for gap in merged.gaps] == ["Common.", "p2: While compiling 0/1."]
+
+
+def test_calls_of_torch_compile_say_which_process_made_them():
+    call = CompileCall(file="/project/model.py", line=3, function="<module>", compiled="Net")
+    part = two_compiles().model_copy(update={"compile_calls": (call,)})
+
+    assert [item.process for item in merge([Part(part), Part(part, "p2")]).compile_calls] == [None, "p2"]
+
+
+# Which log is whose.
+
+
+def test_without_a_known_main_process_the_lowest_rank_comes_first(tmp_path):
+    write(tmp_path, rank_1_a=log_of("item", hour=1), rank_0_b=log_of("item", hour=2), x=log_of("item", hour=3))
+    processes = find_processes(find_logs(tmp_path), main_pid=None)
+
+    assert [process.rank for process in processes] == [0, 1, None]
+    assert name_processes(processes) == [None, "rank1", "p3"]
+
+
+def test_without_ranks_the_first_record_decides_whatever_the_names_and_file_times(tmp_path):
+    write(tmp_path, b=log_of("item", hour=1, pid=7), a=log_of("item", hour=2, pid=8))
+
+    assert [process.pid for process in find_processes(find_logs(tmp_path), main_pid=None)] == [7, 8]
+
+
+def test_the_main_process_is_the_one_whose_id_the_recording_tells(tmp_path):
+    write(tmp_path, a=log_of("item", hour=1, pid=7), b=log_of("item", hour=2, pid=8))
+
+    assert [process.pid for process in find_processes(find_logs(tmp_path), main_pid=8)] == [8, 7]
+
+
+def test_two_logs_of_one_process_are_read_as_one(tmp_path):
+    write(tmp_path, a=log_of("item", hour=1), b=log_of("item", hour=2))
+    (process,) = find_processes(find_logs(tmp_path), main_pid=PID)
+
+    assert [log.name[-5] for log in process.logs] == ["a", "b"]
+    # A folder of others may hold logs of several machines.
+    assert len(find_processes(find_logs(tmp_path), main_pid=None)) == 2
+
+
+def test_equal_names_of_two_runs_are_told_apart(tmp_path):
+    write(tmp_path, rank_0_a=log_of("item"), rank_1_b=log_of("item"), rank_1_c=log_of("item"))
+
+    assert name_processes(find_processes(find_logs(tmp_path), main_pid=None)) == [None, "rank1", "p3"]
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"\x00\xff"])
+def test_a_log_without_a_header_is_of_an_unknown_process(tmp_path, content):
+    write(tmp_path, x=content)
+    (process,) = find_processes(find_logs(tmp_path), main_pid=None)
+
+    assert (process.pid, process.rank) == (None, None)
+
+
+# Logs to one recording.
+
+
+def test_the_ranks_of_somebodys_job_are_counted_together_and_told_apart(tmp_path):
+    alone = diagnosed(RECORDINGS / VERSION / "print_in_helper.bare")
+    log = log_of("print_in_helper.bare")
+    both = diagnosed(write(tmp_path, rank_0_a=log, rank_1_b=log))
+
+    once = [compile_.compile_id for compile_ in alone.compiles]
+    assert [compile_.compile_id for compile_ in both.compiles] == once + [f"rank1:{compile_id}" for compile_id in once]
+    for count in ("compiles", "graphs", "break_records", "skipped_frames", "recompiles"):
+        assert getattr(both.summary, count) == 2 * getattr(alone.summary, count)
+    assert both.summary.break_sites == alone.summary.break_sites
+    assert {finding.code for finding in both.findings} == {finding.code for finding in alone.findings}
+    assert [graph.function for graph in both.graphs] == 2 * [graph.function for graph in alone.graphs]
+    assert "2 processes compiled" in next(gap.message for gap in both.gaps if gap.code == "GD903")
+
+
+def test_a_process_that_compiled_nothing_is_left_out(tmp_path):
+    write(tmp_path, a=log_of("item", hour=1), b=b"", c=b'V1121 09:00:00.0 9 x.py:1] {"artifact": {"name": "x"}}\n')
+    recording_ = read_recording(tmp_path)
+
+    assert {compile_.process for compile_ in recording_.compiles} == {None}
+    assert "GD903" not in {gap.code for gap in recording_.gaps}
+
+
+def test_ids_that_begin_again_lie_behind_a_reset(tmp_path):
+    log = log_of("print_in_helper.bare")
+    write(tmp_path, x=log + log)
+    once = ids(RECORDINGS / VERSION / "print_in_helper.bare")
+
+    assert ids(tmp_path) == once + [f"reset1:{compile_id}" for compile_id in once]
+    assert any("reset" in gap.message for gap in read_recording(tmp_path).gaps)
+
+
+def test_a_recording_of_ours_with_a_log_of_torch_alone_says_which_process_it_is(tmp_path):
+    write(
+        tmp_path, a=log_of("item", hour=1, pid=7), b=log_of("item", hour=2, pid=8).replace(b"graphdoctor_", b"other_")
+    )
+    (tmp_path / "recording.json").write_text(json.dumps({"format": 1, "target": {}, "exit": {"status": 0}}))
+    (tmp_path / "probe.jsonl").write_text('{"event": "process", "pid": 7}\n')
+
+    (said,) = [gap.message for gap in read_recording(tmp_path).gaps if gap.code == "GD904"]
+    assert said.startswith("p2: ")
