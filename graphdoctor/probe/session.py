@@ -13,9 +13,7 @@ import importlib
 import itertools
 import json
 import os
-import platform
 import sys
-import sysconfig
 import time
 import traceback
 from collections.abc import Iterator
@@ -47,6 +45,7 @@ def main(request_path: Path) -> int:
     """
     request = json.loads(request_path.read_text())
     events = EventFile(request_path.parent / "probe.jsonl")
+    events.write("process", pid=os.getpid())
     # The parent shows it, less our own lines.
     faulthandler.enable(file=(request_path.parent / "crash.txt").open("w"))
     # What a script would see; its own options are none of the probe's.
@@ -69,10 +68,11 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     import torch
 
     from . import torch_api
+    from .environment import describe_environment
     from .workload import Workload
 
     missing = torch_api.missing()
-    events.write("environment", **_environment(torch, torch_api))
+    events.write("environment", **describe_environment(_device_name(torch)))
     for name, purpose in missing.items():
         events.write("gap", message=f"This torch has no {name}: {purpose} is not available.")
     if torch_api.is_compile_disabled():
@@ -225,22 +225,11 @@ def _flush() -> None:
             stream.flush()
 
 
-def _environment(torch: Any, torch_api: Any) -> dict[str, Any]:  # noqa: ANN401
-    paths = sysconfig.get_paths()
-    device = None
+def _device_name(torch: Any) -> str | None:  # noqa: ANN401
     with contextlib.suppress(Exception):  # a broken driver is no reason not to diagnose on the CPU
         if torch.cuda.is_available():
-            device = torch.cuda.get_device_name(0)
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "platform": platform.platform(terse=True) + f" {platform.machine()}",
-        "executable": sys.executable,
-        "device_name": device,
-        "torch_root": str(torch_api.torch_root()),
-        "stdlib_root": paths["stdlib"],
-        "site_roots": sorted({paths["purelib"], paths["platlib"]}),
-    }
+            return str(torch.cuda.get_device_name(0))
+    return None
 
 
 def _report_failure(error: BaseException, events: EventFile) -> None:

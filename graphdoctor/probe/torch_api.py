@@ -1,4 +1,6 @@
-"""Every private name of torch that graphdoctor touches, and every difference between versions. Nothing else may.
+"""Every private name of torch that graphdoctor touches, and every difference between versions.
+
+Nothing else may, but ``torch_hooks``, which has the hooks for a program that is run as it is.
 
 Each access survives its own absence: ``missing()`` lists what this torch lacks, and the session reports each as a
 gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
@@ -81,11 +83,12 @@ def keep_trace_enabled() -> None:
     for name in (TRACE_LOGGER_NAME, _FRAME_SKIP_LOGGER_NAME):
         logger = logging.getLogger(name)
         logger.disabled = False
-        if "isEnabledFor" not in vars(logger):
-            logger.isEnabledFor = partial(_is_level_enabled, logger)  # type: ignore[method-assign]
+        logger.isEnabledFor = partial(_is_level_enabled, logger)  # type: ignore[method-assign]
 
 
 def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
+    # Asked before each record is made; the program may have configured logging in between.
+    logger.disabled = False
     return level >= logger.getEffectiveLevel()
 
 

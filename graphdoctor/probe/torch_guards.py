@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from .imports import hide_caller
+
 _NOTE = "_graphdoctor_seen"
 _MODULE = "torch._dynamo.convert_frame"
 BUILT = "CheckFunctionManager"
@@ -46,7 +48,11 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
 
     @functools.wraps(build, updated=())
     def built(f_code: Any, output_graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        made = build(f_code, output_graph, *args, **kwargs)
+        try:
+            made = build(f_code, output_graph, *args, **kwargs)
+        except BaseException as error:
+            hide_caller(error)
+            raise
         on_built(made.guard_manager, output_graph)
         return made
 
@@ -54,6 +60,9 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
     def compared(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         try:
             return compare(entries, frame, *args, **kwargs)
+        except BaseException as error:
+            hide_caller(error)
+            raise
         finally:
             on_recompile(_entries(entries), frame)
 

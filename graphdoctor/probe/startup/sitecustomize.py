@@ -1,0 +1,50 @@
+"""What Python imports at its start where this folder is on ``PYTHONPATH``: the way into a program that is run as it is.
+
+Python's own start, ``__main__``, ``sys.argv`` and exit stay what they are, in the program and in every Python that it
+starts, since nothing of ours stands between Python and the program. Comes in: the recording's folder, in an
+environment variable; without it nothing happens. The folder leaves ``sys.path`` again, and the environment's own
+``sitecustomize`` runs as it would have. May import the standard library only, and as little of it as it can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
+
+_RECORDING = "_GRAPHDOCTOR_RECORDING"
+"""``graphdoctor/capture/script.py`` sets it."""
+_PACKAGE = "_graphdoctor_probe"
+_HERE = __file__.rpartition(os.sep)[0]
+
+
+def _begin(recording: str) -> None:
+    probe = _HERE.rpartition(os.sep)[0]
+    spec = spec_from_file_location(_PACKAGE, f"{probe}{os.sep}__init__.py", submodule_search_locations=[probe])
+    if spec is None or spec.loader is None:  # the file lies above this one
+        return
+    package = module_from_spec(spec)
+    sys.modules[_PACKAGE] = package
+    spec.loader.exec_module(package)
+    importlib.import_module(f"{_PACKAGE}.script").begin(recording)
+
+
+def _import_the_next() -> None:
+    """Import the ``sitecustomize`` that this one hides; what it raises is reported by ``site``, as always."""
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+if _RECORDING in os.environ:
+    # Whatever goes wrong in here, the program must run; the reader misses the events and says so.
+    with contextlib.suppress(Exception):
+        _begin(os.environ[_RECORDING])
+_import_the_next()
