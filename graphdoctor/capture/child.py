@@ -34,6 +34,9 @@ _PIPE_BYTES = 2**20
 _MAX_LINE = 500
 """Longest line of a program's message that is repeated in ours; the whole of it stands in its traceback."""
 
+RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
+"""Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
+
 _PROBE = Path(__file__).resolve().parent.parent / "probe" / "__main__.py"
 
 
@@ -73,7 +76,7 @@ def record(
     request_path = recording / "request.json"
     # Not orjson: it refuses integers of more than 64 bits.
     request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
-    _write_meta(recording, request, None)
+    write_meta(recording, request.described(), None)
     with _terminate_as_interrupt():
         process = _start(python, request_path, recording)
         output = _Output(process.stdout, watching.on_output)
@@ -82,15 +85,17 @@ def record(
     crash = _crash_report(recording) if process.returncode < 0 else None
     if crash is not None:
         watching.on_output(crash.encode())
-    ended = _describe_end(process.returncode, stopped_for, _events(recording), python, timeout_s)
+    ended = _describe_end(process.returncode, stopped_for, read_events(recording), python, timeout_s)
     if crash is not None:
         ended["traceback"] = crash
-    _write_meta(recording, request, ended)
+    write_meta(recording, request.described(), ended)
     return ended
 
 
 def _start(python: str, request_path: Path, recording: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {"TORCH_TRACE": str(recording / "trace")}
+    # We may have been started by a script that `graphdoctor run` runs: this recording is not a part of that one.
+    environment.pop(RECORDING_VARIABLE, None)
     # -u: the program's prints appear while it runs; faulthandler: a segmentation fault says where.
     command = [python, "-u", "-X", "faulthandler", str(_PROBE), str(request_path)]
     try:
@@ -229,7 +234,8 @@ class _Following:
         yield from _parse(complete)
 
 
-def _events(recording: Path) -> list[dict[str, Any]]:
+def read_events(recording: Path) -> list[dict[str, Any]]:
+    """What the child said in ``probe.jsonl``."""
     try:
         return list(_parse((recording / "probe.jsonl").read_bytes()))
     except OSError:
@@ -285,12 +291,13 @@ def _during(phase: str | None) -> str:
 
 def _describe_failed_call(event: dict[str, Any]) -> dict[str, Any]:
     call = f"call {event.get('index')}"
-    what = f"{event.get('type')}: {_first_line(event.get('message'))}"
+    what = f"{event.get('type')}: {first_line(event.get('message'))}"
     raised = f"torch.compile refused {call}" if event.get("from_compiler") else f"The program failed in {call}"
     return {"phase": call, "reason": "error", "message": f"{raised}: {what}", "traceback": event.get("traceback")}
 
 
-def _first_line(message: object) -> str:
+def first_line(message: object) -> str:
+    """The first line of a program's message, cut where it is longer than a line should be."""
     line = next((line.strip() for line in str(message).splitlines() if line.strip()), "")
     return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"
 
@@ -314,13 +321,13 @@ def _describe_error(event: dict[str, Any], phase: str | None, python: str) -> di
     if phase == "importing torch":
         return {
             "reason": "error",
-            "message": f"{python} cannot import torch: {_first_line(event.get('message'))}.",
+            "message": f"{python} cannot import torch: {first_line(event.get('message'))}.",
             "hint": "Install torch>=2.11 there, or give --python an interpreter that has it.",
             "traceback": event.get("traceback"),
         }
     return {
         "reason": "error",
-        "message": f"The program failed{_during(phase)}: {event['type']}: {_first_line(event.get('message'))}",
+        "message": f"The program failed{_during(phase)}: {event['type']}: {first_line(event.get('message'))}",
         "traceback": event.get("traceback"),
     }
 
@@ -354,8 +361,15 @@ def _crash_report(recording: Path) -> str | None:
     return "".join(lines) or None
 
 
-def _write_meta(recording: Path, request: Request, ended: dict[str, Any] | None) -> None:
-    meta = {"format": 1, "target": request.described(), "exit": ended}
+def write_meta(recording: Path, target: dict[str, Any], ended: dict[str, Any] | None) -> None:
+    """Write ``recording.json``.
+
+    Args:
+        recording: The recording's folder.
+        target: Fields of ``TargetInfo``.
+        ended: The fields of ``ProbeExit``; None while the child runs.
+    """
+    meta = {"format": 1, "target": target, "exit": ended}
     temporary = recording / "recording.json.new"
     temporary.write_text(json.dumps(meta), encoding="utf-8")
     temporary.replace(recording / "recording.json")

@@ -35,8 +35,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except Exception as error:  # noqa: BLE001 - trouble of our own: one line and the path of a log
-        from graphdoctor.cli.trouble import write_trouble_log
+        from graphdoctor.cli.trouble import tell_trouble
 
-        path = write_trouble_log(error)
-        complain(f"graphdoctor failed: {type(error).__name__}: {error}", f"please report it with the log {path}")
+        tell_trouble(error)
         sys.exit(2)

@@ -11,6 +11,7 @@ from graphdoctor.cli.explain import explain
 from graphdoctor.cli.recompiles import recompiles
 from graphdoctor.cli.report import report
 from graphdoctor.cli.rule import rule
+from graphdoctor.cli.run import run
 from graphdoctor.cli.schema import schema
 
 app = typer.Typer(
@@ -41,6 +42,8 @@ def graphdoctor(
 
 app.command()(explain)
 app.command()(recompiles)
+# Everything behind the script belongs to the script.
+app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(report)
 app.command()(rule)
 app.command()(schema)

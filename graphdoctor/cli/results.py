@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from graphdoctor.cli.options import Colour, Format
-from graphdoctor.cli.terminal import file_console, stdout_console
+from graphdoctor.cli.terminal import file_console, stderr_console, stdout_console
 from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
@@ -68,6 +68,17 @@ class Output:
                 raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
         return cls(format, path, asked.verbose, asked.color, asked.quiet)
 
+    @classmethod
+    def choose_file(cls, asked: OutputOptions) -> Output:
+        """As ``choose``, where standard output belongs to the program that runs.
+
+        Raises:
+            GraphDoctorError: As there, or the output is standard output.
+        """
+        if str(asked.output) == "-":
+            raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
+        return cls.choose(asked)
+
     def write(self, diagnosis: Diagnosis, view: View | None = None) -> None:
         """Write the result.
 
@@ -81,6 +92,12 @@ class Output:
         self._write_file(self._text(diagnosis, view), self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
+
+    def show_on_stderr(self, diagnosis: Diagnosis) -> None:
+        """Show the console report on standard error: standard output belongs to the program that ran."""
+        from graphdoctor.render.console import render_console
+
+        render_console(diagnosis, stderr_console(self.colour), is_verbose=self.is_verbose)
 
     def _write_to_stdout(self, diagnosis: Diagnosis, view: View | None) -> None:
         if self.format is Format.json:
@@ -199,3 +216,27 @@ def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:
                 f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule --all lists the rules."
             )
     return chosen
+
+
+def show_summary(recording: Path, shown: Shown, output: Output) -> None:
+    """Show a script's report on standard error, and write it where that was asked for.
+
+    Trouble with the report is told and ends here: the exit status is the script's.
+    """
+    from graphdoctor.cli.terminal import complain
+    from graphdoctor.cli.trouble import tell_trouble
+
+    try:
+        if output.is_quiet and output.path is None:
+            return
+        diagnosis = diagnose_recording(recording, shown)
+        if not output.is_quiet:
+            output.show_on_stderr(diagnosis)
+        if output.path is not None:
+            output.write(diagnosis)
+    except GraphDoctorError as error:
+        complain(error.message, error.hint)
+    except BrokenPipeError:
+        pass  # whoever read our standard error has gone
+    except Exception as error:  # noqa: BLE001 - see the docstring
+        tell_trouble(error)

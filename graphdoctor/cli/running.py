@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
+    from graphdoctor.capture.script import Script
     from graphdoctor.cli.options import TargetOptions
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
@@ -138,6 +139,33 @@ def replay_under_remedies(
             jobs=jobs,
             on_phase=progress.watching.on_phase,
         )
+
+
+def record_script(
+    script: Script, settings: Settings, *, python: str | None, timeout_s: float | None
+) -> tuple[Path, int]:
+    """Run a script in a new recording, which becomes the last one.
+
+    Args:
+        script: What to run.
+        settings: The project's settings.
+        python: The interpreter asked for, or None for ours.
+        timeout_s: Seconds until the script is stopped, or None.
+
+    Returns:
+        The recording's folder and the exit status as a shell has it.
+    """
+    import threading
+
+    from graphdoctor.capture.child import interpreter
+    from graphdoctor.capture.script import run_script
+    from graphdoctor.capture.store import Store
+
+    store = Store(Path.cwd(), keep_count=settings.keep_recordings)
+    recording = store.create(script.label)
+    store.remember(recording)
+    threading.Thread(target=_import_report, daemon=True).start()
+    return recording, run_script(script, recording, python=interpreter(python), timeout_s=timeout_s)
 
 
 def exit_code(ended: dict[str, Any], diagnosis: Diagnosis) -> int:

@@ -36,12 +36,21 @@ def stdout_console(colour: Colour) -> Console:
     Args:
         colour: ``auto`` leaves it to the terminal, ``NO_COLOR`` and ``FORCE_COLOR``; the others overrule them.
     """
+    return _terminal_console(colour, is_stderr=False)
+
+
+def stderr_console(colour: Colour) -> Console:
+    """A console on standard error; ``colour`` as in ``stdout_console``."""
+    return _terminal_console(colour, is_stderr=True)
+
+
+def _terminal_console(colour: Colour, *, is_stderr: bool) -> Console:
     from rich.console import Console
 
     match colour:
         case Colour.always:
-            return Console(force_terminal=True, color_system="standard", no_color=False)
+            return Console(stderr=is_stderr, force_terminal=True, color_system="standard", no_color=False)
         case Colour.never:
-            return Console(force_terminal=False, color_system=None)
+            return Console(stderr=is_stderr, force_terminal=False, color_system=None)
         case _:
-            return Console()
+            return Console(stderr=is_stderr)

@@ -10,11 +10,18 @@ import traceback
 from pathlib import Path
 
 import graphdoctor
+from graphdoctor.cli.terminal import complain
 
 _PACKAGES = ("torch", "typer", "rich", "pydantic", "orjson", "jinja2", "libcst")
 
 
-def write_trouble_log(error: BaseException) -> Path:
+def tell_trouble(error: BaseException) -> None:
+    """Say in a line that graphdoctor itself failed, and where the log is."""
+    path = _write_trouble_log(error)
+    complain(f"graphdoctor failed: {type(error).__name__}: {error}", f"please report it with the log {path}")
+
+
+def _write_trouble_log(error: BaseException) -> Path:
     """Write versions, the command and the traceback to a file of its own.
 
     Returns:

@@ -16,10 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.model.recording import CaptureGap
 from graphdoctor.model.stack import StackEntry
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
+_NOTHING_COMPILED = "GD905"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
 
 
@@ -226,11 +228,17 @@ def partial(diagnosis: Diagnosis) -> Iterator[Text]:
         yield Text().append("PARTIAL  ", "bold red").append_text(clean(reason, "red"))
 
 
+def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
+    """Why a script's recording is empty, if it is: the verdict rather than something not known."""
+    return next((gap for gap in diagnosis.gaps if gap.code == _NOTHING_COMPILED), None)
+
+
 def not_known(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     """The gaps."""
-    if diagnosis.gaps:
+    gaps = [gap for gap in diagnosis.gaps if gap.code != _NOTHING_COMPILED]
+    if gaps:
         yield Text()
-        yield labelled_rows((("not known", clean(gap.message)) for gap in diagnosis.gaps), style="dim")
+        yield labelled_rows((("not known", clean(gap.message)) for gap in gaps), style="dim")
 
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Text]:

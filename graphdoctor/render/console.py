@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Summary
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.recording import GraphInput
+from graphdoctor.model.recording import CompileCall, GraphInput
 from graphdoctor.render.cards import (
     base_name,
     clean,
@@ -21,6 +21,7 @@ from graphdoctor.render.cards import (
     counted,
     finding_card,
     not_known,
+    nothing_compiled,
     partial,
     times,
     title_line,
@@ -29,6 +30,7 @@ from graphdoctor.render.cards import (
 
 _MAX_INPUTS = 4
 _MAX_GRAPH_ROWS = 60
+_MAX_COMPILE_CALLS = 5
 
 
 def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -71,10 +73,27 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
 def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     summary = diagnosis.summary
     yield from partial(diagnosis)
-    headline = _headline(summary, is_partial=diagnosis.is_partial)
-    if headline is not None:
-        yield headline
-    yield _counts(summary)
+    if (empty := nothing_compiled(diagnosis)) is not None:
+        yield clean(empty.message, "bold yellow")
+    else:
+        headline = _headline(summary, is_partial=diagnosis.is_partial)
+        if headline is not None:
+            yield headline
+        yield _counts(summary)
+    yield from _compile_calls(diagnosis.compile_calls)
+
+
+def _compile_calls(calls: Iterable[CompileCall]) -> Iterator[Text]:
+    """Where a script called torch.compile and with what, each place once."""
+    counts: dict[str, int] = {}
+    for call in calls:
+        arguments = "".join(f", {name}={value}" for name, value in call.arguments.items())
+        text = f"torch.compile({call.compiled}{arguments}) at {call.file}:{call.line}"
+        counts[text] = counts.get(text, 0) + 1
+    for text, count in list(counts.items())[:_MAX_COMPILE_CALLS]:
+        yield clean(f"{text}, {times(count)}" if count > 1 else text, "dim")
+    if len(counts) > _MAX_COMPILE_CALLS:
+        yield Text(f"and {len(counts) - _MAX_COMPILE_CALLS} more calls of torch.compile", style="dim")
 
 
 def _headline(summary: Summary, *, is_partial: bool) -> Text | None:

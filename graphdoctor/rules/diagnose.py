@@ -78,6 +78,9 @@ def diagnose(recording: Recording, *, root: Path, version: str, selection: Selec
         summary=_summary(view, hidden=len(findings) - len(shown)),
         findings=tuple(shown),
         calls=recording.calls,
+        compile_calls=tuple(
+            call.model_copy(update={"file": relative(call.file, root)}) for call in recording.compile_calls
+        ),
         frames=tuple(_frame_reports(recording)),
         compiles=recording.compiles,
         graphs=tuple(_graph_reports(view, findings, root)),

@@ -1,0 +1,217 @@
+"""Runs a program as ``python`` would, with the recorder in it, and says how it ended.
+
+The child is ``python script.py …`` itself: its standard streams, its terminal and its process group are ours, so that
+a pipe, a prompt and Ctrl-C reach it as always. The recorder comes in through a folder on ``PYTHONPATH`` (see
+``graphdoctor/probe/startup/sitecustomize.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.capture.child import RECORDING_VARIABLE, first_line, read_events, write_meta
+from graphdoctor.errors import GraphDoctorError
+
+_STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
+_GRACE_S = 5.0
+"""How long a script that was told to terminate may take."""
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""Signals that a terminal sends to every process in its foreground."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A program and its arguments.
+
+    Args:
+        name: What Python is to run: a path, ``-`` for standard input, or a module's name.
+        is_module: ``name`` is a module: ``python -m``.
+        arguments: The program's own.
+    """
+
+    name: str
+    is_module: bool
+    arguments: tuple[str, ...]
+
+    @property
+    def command(self) -> list[str]:
+        """What stands behind the interpreter."""
+        # A path that begins with a hyphen would be an option of Python's.
+        name = f".{os.sep}{self.name}" if self.name.startswith("-") and self.name != "-" else self.name
+        return [*(("-m", self.name) if self.is_module else (name,)), *self.arguments]
+
+    @property
+    def label(self) -> str:
+        """What the recording's folder is called after."""
+        return self.name if self.is_module else Path(self.name).stem
+
+    def described(self) -> dict[str, Any]:
+        """What the recording remembers: fields of ``TargetInfo``."""
+        file = None if self.is_module else str(Path(self.name).resolve())
+        # Bytes that are no text cannot be written down.
+        text = shlex.join(self.command).encode("utf-8", "replace").decode()
+        return {"text": text, "kind": "script", "file": file}
+
+
+def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
+    """The script that a command line names.
+
+    Raises:
+        GraphDoctorError: There is no such file; whether there is a module only Python can say.
+    """
+    path = Path(name)
+    if not is_module and name != "-" and not path.exists():
+        near = []
+        if path.parent.is_dir():
+            near = difflib.get_close_matches(path.name, [item.name for item in path.parent.glob("*.py")], n=3)
+        hint = f"Did you mean {' or '.join(str(path.parent / item) for item in near)}?" if near else None
+        raise GraphDoctorError(f"There is no file {name}.", hint=hint)
+    return Script(name, is_module, tuple(arguments))
+
+
+def run_script(script: Script, recording: Path, *, python: str, timeout_s: float | None) -> int:
+    """Run the program once.
+
+    Args:
+        script: The program.
+        recording: The recording's folder, empty.
+        python: The interpreter to run it with; torch need not be there.
+        timeout_s: Seconds until it is told to terminate, or None.
+
+    Returns:
+        Its exit status, 128 + n for signal n.
+
+    Raises:
+        GraphDoctorError: The interpreter cannot be started.
+    """
+    write_meta(recording, script.described(), None)
+    with _forwarding() as forward:
+        process = _start([python, *script.command], recording)
+        forward.to(process)
+        is_timeout = _wait(process, timeout_s)
+    status = process.returncode
+    message = f"Stopped after {timeout_s:g} s." if is_timeout else None
+    # The script may have removed the recording; its exit status stands all the same, and the reader tells.
+    with contextlib.suppress(OSError):
+        write_meta(recording, script.described(), _describe_end(status, message, read_events(recording)))
+    return status if status >= 0 else 128 - status
+
+
+def _start(command: list[str], recording: Path) -> subprocess.Popen[bytes]:
+    before = os.environ.get("PYTHONPATH")
+    environment = os.environ | {
+        "TORCH_TRACE": str(recording / "trace"),
+        "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
+        RECORDING_VARIABLE: str(recording),
+    }
+    try:
+        # close_fds: what a shell opened for the script (3<file) is the script's.
+        return subprocess.Popen(command, env=environment, close_fds=False)
+    except OSError as error:
+        raise GraphDoctorError(
+            f"The interpreter {command[0]} cannot be started: {error.strerror}.",
+            hint="Give --python the path of an interpreter.",
+        ) from error
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
+    """Wait for the end; whether it had to be brought about."""
+    try:
+        process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        try:
+            process.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        return True
+    return False
+
+
+class _Forwarding:
+    """Passes signals on to the script; which then decides what becomes of both of us."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def to(self, process: subprocess.Popen[bytes]) -> None:
+        """Pass them on to this process from now on."""
+        self._process = process
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """Pass one on, unless the terminal has done so."""
+        if self._process is not None and not (number in _OF_TERMINAL and _is_terminals_foreground()):
+            self._process.send_signal(number)
+
+
+def _is_terminals_foreground() -> bool:
+    """Our process group, which is the script's too, is the one that the terminal sends its signals to."""
+    try:
+        with open("/dev/tty", "rb") as terminal:  # noqa: PTH123 - a device
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _forwarding() -> Iterator[_Forwarding]:
+    forwarding = _Forwarding()
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (*_FORWARDED, *_OF_TERMINAL):
+            # What is ignored (nohup) stays so, here and in the script, which inherits it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, forwarding.on_signal)
+    try:
+        yield forwarding
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _describe_end(status: int, message: str | None, events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The fields of ``ProbeExit``."""
+    last = {event.get("event"): event for event in events}
+    ended: dict[str, Any] = {"status": status}
+    if message is not None:
+        return ended | {"reason": "timeout", "message": message, "hint": "Raise --timeout, or leave it out."}
+    error = last.get("ended", {}).get("error")
+    if status == -signal.SIGINT or (error and error["type"] == "KeyboardInterrupt"):
+        return ended | {"reason": "interrupted", "message": "Interrupted."}
+    if status < 0:
+        return ended | _describe_signal(-status)
+    # A traceback that the program printed and survived (an interactive loop) is no failure.
+    if error and status:
+        said = first_line(error["message"])
+        what = f"{error['type']}: {said}" if said else error["type"]
+        return ended | {
+            "reason": "error",
+            "message": f"The program failed: {what}",
+            "traceback": error["traceback"],
+        }
+    if "process" in last and "ended" not in last:
+        return ended | {
+            "reason": "exited",
+            "message": f"The program ended the process itself (os._exit), with exit status {status}.",
+        }
+    return ended | {"reason": "finished"}
+
+
+def _describe_signal(number: int) -> dict[str, Any]:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return {"reason": "killed", "message": f"The program was killed by {name}."}
