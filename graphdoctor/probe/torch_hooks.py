@@ -57,8 +57,9 @@ def after_log_setup(callback: Callable[[], None]) -> None:
 def begin_log_anew() -> None:
     """In a forked process: let go of the parent's open log, and of the strings that only the parent's log defines.
 
-    From 2.13 on torch's handler sees the new process id by itself and closes what it inherited; before that it has
-    no ``_pid``. ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.13.
+    torch's handler of 2.13 sees the new process id by itself and closes what it inherited; that of 2.11 has no
+    ``_pid`` and would write on into the parent's log. The loop can go when 2.13 is the oldest torch.
+    ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
     """
     import_module("torch._logging.structured").INTERN_TABLE.clear()
     for handler in torch_api.trace_logger().handlers:
