@@ -8,6 +8,7 @@ import typer
 
 from graphdoctor import __version__
 from graphdoctor.cli.explain import explain
+from graphdoctor.cli.guards import guards
 from graphdoctor.cli.recompiles import recompiles
 from graphdoctor.cli.report import report
 from graphdoctor.cli.rule import rule
@@ -41,6 +42,7 @@ def graphdoctor(
 
 app.command()(explain)
 app.command()(recompiles)
+app.command()(guards)
 app.command()(report)
 app.command()(rule)
 app.command()(schema)

@@ -17,6 +17,7 @@ from graphdoctor.model.recording import Call, Environment, GraphInput, GraphNode
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.guard_tree import GuardTree, parse_tree
 from graphdoctor.trace.origin import Origins, collapse_resumes, without_probe
 
 _BREAK = "dynamo_graph_break_reason"
@@ -38,6 +39,7 @@ _WANTED = frozenset(
         "graphdoctor_sources",
     }
 )
+_GUARDS = "dynamo_cpp_guards_str"
 _METRICS = (
     "co_name",
     "has_guarded_code",
@@ -92,9 +94,10 @@ class Intake:
 
     Args:
         environment: Where the recording was made.
+        has_guards: Take the guard trees too, which can be most of a log.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, *, has_guards: bool = False) -> None:
         self.environment = environment
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
@@ -111,16 +114,25 @@ class Intake:
         self._last_stacked: SeenBreak | None = None
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.has_repeated_ids = False
+        self._has_guards = has_guards
+        self.guard_trees: dict[str, GuardTree] = {}
 
     @property
     def compile_count(self) -> int:
         """Compiles seen so far."""
         return len(self.compiles)
 
-    @staticmethod
-    def wants(kind: str) -> bool:
+    def wants(self, kind: str) -> bool:
         """Whether a kind of record matters here."""
-        return kind in _WANTED
+        return kind in _WANTED or (self._has_guards and kind == _GUARDS)
+
+    def files(self) -> set[str]:
+        """Every file that the log names."""
+        nodes = (node.file for graph in self.graphs for node in graph.get("nodes") or ())
+        stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
+        breaks = (entry.file for found in self.breaks for entry in found.exact)
+        known = {file for file, _ in self.sources} | {file for _, file, _ in self.code_names.values()}
+        return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
         """Take the next record."""
@@ -224,6 +236,10 @@ class Intake:
         name, file, line = (metrics.get(key) for key in ("co_name", "co_filename", "co_firstlineno"))
         if name and file and isinstance(line, int):
             self.code_names.setdefault(compile_.frame_id, (name, file, line))
+
+    def _on_dynamo_cpp_guards_str(self, record: Record) -> None:
+        if record.compile_id is not None and record.payload is not None:
+            self.guard_trees[record.compile_id] = parse_tree(record.payload)
 
     # Records of ours.
 

@@ -28,16 +28,18 @@ from graphdoctor.model.recording import (
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.trace.assemble import Assembler
 from graphdoctor.trace.grammar import LogDamage, read_records
+from graphdoctor.trace.guard_sets import guards_of
 from graphdoctor.trace.intake import Intake
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path, *, guards: bool = False) -> Recording:
     """Read what was recorded.
 
     Args:
         path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
+        guards: Read the guards too, which can be most of a log.
 
     Returns:
         The facts; what the log lacks is None with a gap.
@@ -48,7 +50,7 @@ def read_recording(path: Path) -> Recording:
     if not path.exists():
         raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")
     if path.is_file():
-        return _assemble({}, [], [path])
+        return _assemble({}, [], [path], has_guards=guards)
     meta = _read_json(path / "recording.json")
     logs = _logs(path / "trace") or _logs(path)
     if not meta and not logs:
@@ -57,7 +59,7 @@ def read_recording(path: Path) -> Recording:
             hint="Name a folder below .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
     try:
-        recording = _assemble(meta, list(_read_events(path / "probe.jsonl")), logs)
+        recording = _assemble(meta, list(_read_events(path / "probe.jsonl")), logs, has_guards=guards)
         tried = _read_json(path / "what-if.json")
         return recording.model_copy(update={"what_if": WhatIf(**tried)}) if tried else recording
     except ValidationError as error:
@@ -99,11 +101,13 @@ def _fields(event: dict[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (event or {}).items() if key != "event"}
 
 
-def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Path]) -> Recording:
+def _assemble(
+    meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Path], *, has_guards: bool = False
+) -> Recording:
     by_kind = {event["event"]: event for event in events}
     environment = Environment(**_fields(by_kind.get("environment")))
     gaps = [CaptureGap(code="GD900", message=str(event.get("message"))) for event in events if event["event"] == "gap"]
-    intake = Intake(environment)
+    intake = Intake(environment, has_guards=has_guards)
     damage = LogDamage()
     unreadable: dict[str, int] = {}
     compiling: list[Path] = []
@@ -125,7 +129,7 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
     ]
     exit_ = ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None)
     coverage = Coverage(**_fields(by_kind["coverage"])) if "coverage" in by_kind else None
-    return Assembler(intake, is_ours=bool(meta)).finish(
+    recording = Assembler(intake, is_ours=bool(meta)).finish(
         target=TargetInfo(**(meta.get("target") or {}) | _fields(by_kind.get("target"))),
         exit=exit_,
         coverage=coverage,
@@ -133,6 +137,11 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
         gaps=gaps,
         is_cut=damage.is_last_broken,
     )
+    if not has_guards:
+        return recording
+    cost = by_kind.get("guard_cost")
+    found = guards_of(recording, intake.guard_trees, files=intake.files(), origins=intake.origins, cost=cost)
+    return recording.model_copy(update={"guards": found})
 
 
 def _damage_gaps(damage: LogDamage, compiling_logs: int) -> list[CaptureGap]:

@@ -1,0 +1,260 @@
+"""The terminal's view of guards: what a check costs, then each compile's guards by argument and module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.model.diagnosis import Diagnosis, FrameReport
+from graphdoctor.model.guards import GuardNode, Guards, GuardSet
+from graphdoctor.render.console import render_findings
+from graphdoctor.render.guard_parts import STATE, Part, parts_of, walk
+from graphdoctor.render.parts import base_name, clean, counted, labelled_rows, percent, title, write
+
+_MAX_PARTS = 24
+_MAX_SETS = 12
+_MAX_VALUES = 12
+_MAX_KINDS = 5
+_MAX_OWN = 2
+_HIGH_SHARE = 0.1
+_NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
+
+
+def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> None:
+    """Write the guards of a diagnosis to a terminal.
+
+    Args:
+        diagnosis: With ``guards``.
+        console: Where to.
+        is_verbose: Every guard of every compile.
+    """
+    guards = diagnosis.guards or Guards()
+    write(console, title(diagnosis))
+    write(console, Text())
+    if diagnosis.is_partial:
+        reason = diagnosis.exit.message or "the run ended early"
+        write(console, Text().append("PARTIAL  ", "bold red").append_text(clean(reason, "red")))
+    for line in _headline(guards):
+        write(console, line)
+    shown = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
+    render_findings(shown, console, is_verbose=is_verbose)
+    frames = {compile_id: frame for frame in diagnosis.frames for compile_id in frame.compile_ids}
+    counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.compiles}
+    sets = guards.sets if is_verbose else _costliest(guards.sets)
+    for found in sets:
+        write(console, Text())
+        torch_count = counts.get(found.compile_id)
+        for renderable in _compile(found, frames.get(found.compile_id), torch_count, is_verbose=is_verbose):
+            write(console, renderable)
+    if len(sets) < len(guards.sets):
+        write(console, Text(f"{len(guards.sets) - len(sets)} more compiles: -v shows all", style="dim"))
+    if diagnosis.gaps:
+        write(console, Text())
+        write(console, labelled_rows((("not known", clean(gap.message)) for gap in diagnosis.gaps), style="dim"))
+    for line in _closing(diagnosis, len(diagnosis.findings) - len(shown)):
+        write(console, Text())
+        write(console, line)
+
+
+def _costliest(sets: Sequence[GuardSet]) -> list[GuardSet]:
+    """The compiles whose checks cost most, in the order of the log."""
+    order = sorted(sets, key=lambda found: (found.share or 0, found.guard_count), reverse=True)[:_MAX_SETS]
+    chosen = {found.compile_id for found in order}
+    return [found for found in sets if found.compile_id in chosen]
+
+
+def _headline(guards: Guards) -> Iterator[Text]:
+    total = sum(found.guard_count for found in guards.sets)
+    line = Text(f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}")
+    if guards.call_us is not None:
+        line.append(f" · steady call {_us(guards.call_us)}")
+    if guards.checks_us is not None and guards.share is not None:
+        style = "bold yellow" if guards.share >= _HIGH_SHARE else "bold green"
+        yield Text(f"Guard checks take {percent(guards.share)} of a steady call.", style=style)
+        line.append(f" · its guard checks {_us(guards.checks_us)}")
+    yield line
+
+
+def _us(value: float) -> str:
+    """Microseconds with three digits; from ten thousand on milliseconds."""
+    if value >= 10_000:
+        return f"{value / 1000:.3g} ms"
+    return f"{value:.0f} µs" if value >= 100 else f"{value:.3g} µs"
+
+
+# One compile.
+
+
+def _compile(
+    found: GuardSet, frame: FrameReport | None, torch_count: int | None, *, is_verbose: bool
+) -> Iterator[RenderableType]:
+    heading = Text().append(f"{found.compile_id} ", "bold cyan")
+    if frame is not None:
+        place = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
+        heading.append_text(clean((frame.qualname or frame.function) + place, "bold"))
+        heading.append_text(clean(f"  {base_name(frame.file)}:{frame.line}", "dim"))
+    yield heading
+    yield labelled_rows(_facts(found, torch_count))
+    parts = parts_of(found)
+    yield _part_table(parts, found, is_verbose=is_verbose)
+    if is_verbose:
+        yield _guard_table(found)
+    else:
+        values = _values(found)
+        if values:
+            yield _value_table(values)
+
+
+def _facts(found: GuardSet, torch_count: int | None) -> Iterator[tuple[str, Text]]:
+    kinds = [f"{count} {kind}" for kind, count in found.kinds.items()]
+    shown = ", ".join(kinds[:_MAX_KINDS])
+    more = f" and {len(kinds) - _MAX_KINDS} more kinds" if len(kinds) > _MAX_KINDS else ""
+    yield "guards", clean(f"{found.guard_count}: {shown}{more}")
+    if torch_count is not None and torch_count != found.guard_count:
+        yield "", clean(f"torch counts {torch_count}: what Dynamo asked for, before it becomes single checks", "dim")
+    if found.check_us is not None:
+        spread = f" ({_us(found.check_low_us or 0)} to {_us(found.check_high_us or 0)})"
+        text = Text(f"{_us(found.check_us)} a check{spread}")
+        if found.runs_per_call is not None and found.share is not None:
+            times = "" if found.runs_per_call == 1 else f", {found.runs_per_call} of them"
+            text.append(f" · {percent(found.share)} of the steady call{times}")
+        yield "cost", text
+    elif found.runs_per_call == 0:
+        yield "cost", Text("the steady call does not reach it", "dim")
+    if found.latency_us:
+        yield "", Text(f"torch measured {_us(found.latency_us)} once, right after compiling, caches cold", "dim")
+
+
+def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool) -> Table:
+    has_costs = bool(found.bill)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("part", overflow="fold")
+    table.add_column("guards", justify="right", no_wrap=True)
+    if has_costs:
+        table.add_column("without it", justify="right", no_wrap=True)
+    table.add_column("checks", overflow="fold", ratio=1)
+    rows = _chosen(parts, is_verbose=is_verbose)
+    for depth, part in rows:
+        name = "  " * depth + (part.label if depth else part.path)
+        label = clean(name).append(f"  {part.times} alike" if part.times > 1 else "", "cyan")
+        count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
+        cells = [label, Text(count)]
+        if has_costs:
+            cells.append(_saving(part, found))
+        table.add_row(*cells, clean(_own_text(part)))
+    hidden = sum(1 for _ in walk(parts)) - len(rows)
+    if hidden > 0:
+        table.add_row(Text(f"… {hidden} parts below these", "dim"))
+    if found.unbilled_count and has_costs:
+        table.add_row(Text(f"… {counted(found.unbilled_count, 'part')} not timed alone", "dim"))
+    return table
+
+
+def _chosen(parts: list[Part], *, is_verbose: bool) -> list[tuple[int, Part]]:
+    """Whole levels, as many as fit; never less than the outermost."""
+    rows = list(walk(parts))
+    if is_verbose or len(rows) <= _MAX_PARTS:
+        return rows
+    deepest = max(depth for depth, _ in rows)
+    for limit in range(deepest, 0, -1):
+        kept = [row for row in rows if row[0] <= limit]
+        if len(kept) <= _MAX_PARTS:
+            return kept
+    return [row for row in rows if row[0] == 0]
+
+
+def _saving(part: Part, found: GuardSet) -> Text:
+    cost = part.check_us
+    if cost is None:
+        return Text("")
+    share = f"  {percent(min(cost / found.check_us, 1)):>5}" if found.check_us else ""
+    return Text(f"-{_us(cost)}{share}")
+
+
+def _own_text(part: Part) -> str:
+    """What its own guards check, in few words: values first, then how many on its own make-up."""
+    values = [node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE]
+    texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
+    shown = texts[:_MAX_OWN]
+    if len(texts) > _MAX_OWN:
+        shown.append(f"{len(texts) - _MAX_OWN} more")
+    internal = sum(node.is_module_internal for node in part.guards)
+    if internal:
+        shown.append(f"{internal} on the module's own parts")
+    return "; ".join(shown)
+
+
+def _value_text(node: GuardNode, path: str) -> str:
+    if path in (STATE, node.path) and node.expression in (path, STATE):
+        return node.expected or ""
+    return f"{node.expression} {node.expected}"
+
+
+# Values and guards, one by one.
+
+
+def _values(found: GuardSet) -> list[tuple[GuardNode, int]]:
+    """Guards on values of the program's: what recompiles when it changes. Equal ones of repeated modules are one."""
+    nodes = [
+        node
+        for node in found.nodes
+        if node.kind in ("EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD")
+        and node.path not in (None, "globals")
+        and not node.is_module_internal
+        and node.expected
+    ]
+    lines = Counter(_line_key(node) for node in nodes)
+    first: dict[object, GuardNode] = {}
+    for node in nodes:
+        first.setdefault(_line_key(node), node)
+    return [(node, lines[key]) for key, node in first.items()]
+
+
+def _line_key(node: GuardNode) -> object:
+    place = (node.location.file, node.location.line) if node.location else node.expression
+    return node.expression.rpartition(".")[2], node.expected, place
+
+
+def _value_table(values: Sequence[tuple[GuardNode, int]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("value", overflow="fold")
+    table.add_column("must be", overflow="fold")
+    table.add_column("because of", overflow="fold", ratio=1)
+    for node, times in values[:_MAX_VALUES]:
+        more = f"  and {times - 1} like it" if times > 1 else ""
+        table.add_row(clean(node.expression).append(more, "dim"), clean(node.expected or ""), _because(node))
+    if len(values) > _MAX_VALUES:
+        table.add_row(Text(f"… {len(values) - _MAX_VALUES} more: -v shows all", "dim"))
+    return table
+
+
+def _guard_table(found: GuardSet) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("kind", "value", "must be", "because of"):
+        table.add_column(heading, overflow="fold")
+    for node in found.nodes:
+        expected = node.expected if node.expected is not None else node.guard
+        table.add_row(clean(node.kind or "?"), clean(node.expression), clean(expected), _because(node))
+    for line in found.unread_lines:
+        table.add_row(Text("?"), Text(""), clean(line.strip(" |+-")), Text(""))
+    return table
+
+
+def _because(node: GuardNode) -> Text:
+    if node.location is None:
+        return Text("")
+    text = clean(f"{base_name(node.location.file)}:{node.location.line}")
+    return text.append_text(clean(f"  {node.location.text}", "dim")) if node.location.text else text
+
+
+def _closing(diagnosis: Diagnosis, other_count: int) -> Iterator[Text]:
+    codes = sorted({finding.code for finding in diagnosis.findings if finding.code.startswith("GD3")})
+    if codes:
+        yield Text(f"Read more: graphdoctor rule {codes[0]}", "dim")
+    if other_count:
+        yield Text(f"{counted(other_count, 'other finding')}: graphdoctor report", "dim")
