@@ -106,7 +106,8 @@ class CheckTimer:
             For each: ``compile_id``, ``runs``, ``check_us`` with its quartiles, ``bill`` and ``unbilled_count``.
         """
         before = sys.getprofile()
-        sys.setprofile(self._on_event)
+        # Dynamo is active while the call runs: without this it would compile our own functions.
+        sys.setprofile(torch.compiler.disable(self._on_event))
         try:
             call()
         finally:
@@ -124,8 +125,7 @@ class CheckTimer:
         if self._runs[code] > 1:
             return
         try:
-            with torch_api.dynamo_switched_off():
-                self._measure(original, code, frame.f_locals)
+            self._measure(original, code, frame.f_locals)
         except Exception as error:  # noqa: BLE001 - the program's call must go on; what is not measured is said
             self.troubles.append(f"{code.co_name}: {type(error).__name__}")
 

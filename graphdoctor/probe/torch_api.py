@@ -40,7 +40,6 @@ _REQUIRED = {
     "torch._TorchCompileWrapper": "a backend with its mode and options",
     "torch._dynamo.convert_frame.register_bytecode_hook": "the cost of guard checks",
     "torch._dynamo.eval_frame._debug_get_cache_entry_list": "the cost of guard checks",
-    "torch._C._dynamo.eval_frame.set_eval_frame": "the cost of guard checks",
     "torch._C._dynamo.guards.RootGuardManager": "the cost of guard checks",
     "torch.utils._pytree.tree_leaves": "tensors inside outputs",
     "torch.utils._pytree.tree_map": "moving inputs to a device",
@@ -414,17 +413,6 @@ def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
         if entry.code is made:
             return str(entry.compile_id), entry.guard_manager.root
     return None
-
-
-@contextlib.contextmanager
-def dynamo_switched_off() -> Iterator[None]:
-    """Nothing is compiled, and no compiled code is looked up, in this thread."""
-    set_eval_frame = _lookup("torch._C._dynamo.eval_frame.set_eval_frame")
-    before = set_eval_frame(None)
-    try:
-        yield
-    finally:
-        set_eval_frame(before)
 
 
 def empty_guard_tree() -> Any:  # noqa: ANN401
