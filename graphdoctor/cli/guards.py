@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from graphdoctor.cli.options import (
-    Format,
+    TARGET_HELP,
     OutputOptions,
     PythonOption,
     ShownOptions,
@@ -16,11 +16,6 @@ from graphdoctor.cli.options import (
     TimeoutOption,
     with_options,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from graphdoctor.model.diagnosis import Diagnosis
 
 
 @with_options
@@ -31,8 +26,8 @@ def guards(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="A target as for explain, or a recording, or a folder or log file that TORCH_TRACE wrote; by default "
-            "the last recording.",
+            help=f"{TARGET_HELP} Or a recording, or a folder or log file that TORCH_TRACE wrote; "
+            "by default the last recording.",
             show_default=False,
         ),
     ] = None,
@@ -40,39 +35,24 @@ def guards(
     python: PythonOption = None,
 ) -> None:
     """Show the guards of each compile, and what their checks cost in a steady call."""
-    from graphdoctor.capture.store import Store
     from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.cli.running import exit_code, record_target, request_of
+    from graphdoctor.cli.running import exit_code, record_target, recording_named, request_of
     from graphdoctor.cli.terminal import complain
     from graphdoctor.config import load_settings
+    from graphdoctor.render.guards import render_guards
 
     settings = load_settings(Path.cwd())
     output = Output.choose(written)
     chosen = Shown.choose(settings, shown)
-    if target is None or _is_recording(Path(target)):
-        recording = Store(Path.cwd(), keep_count=settings.keep_recordings).last() if target is None else Path(target)
-        output.write(diagnose_recording(recording, chosen, guards=True), _view)
+    recording = recording_named(target, settings)
+    if recording is not None:
+        output.write(diagnose_recording(recording, chosen, guards=True), render_guards)
         return
-    request = request_of(target, asked, coverage=False, guard_cost=True)
+    request = request_of(target or "", asked, coverage=False, guard_cost=True)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
     diagnosis = diagnose_recording(recording, chosen, guards=True)
-    if diagnosis.calls or diagnosis.compiles or output.format is not Format.text:
-        output.write(diagnosis, _view)
+    output.write(diagnosis, render_guards)
     if ended.get("message"):
         complain(ended["message"], ended.get("hint"))
     if code := exit_code(ended, diagnosis):
         raise typer.Exit(code)
-
-
-def _view(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> None:
-    from graphdoctor.render.guards import render_guards
-
-    render_guards(diagnosis, console, is_verbose=is_verbose)
-
-
-def _is_recording(path: Path) -> bool:
-    """A folder is never a target, and a target that is a file is Python."""
-    try:
-        return path.is_dir() or (path.is_file() and path.suffix == ".log")
-    except (OSError, ValueError):
-        return False

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from . import torch_api
+from . import torch_api, torch_guards
 
 _MAX_PARTS = 60
 """Parts of one tree that are measured on their own."""
@@ -55,7 +55,7 @@ class CompiledCode:
 
     def __init__(self) -> None:
         self._original: dict[CodeType, CodeType] = {}
-        torch_api.on_compiled_code(self._add)
+        torch_guards.on_compiled_code(self._add)
 
     def _add(self, original: CodeType, made: CodeType) -> None:
         self._original[made] = original
@@ -130,7 +130,7 @@ class CheckTimer:
             self.troubles.append(f"{code.co_name}: {type(error).__name__}")
 
     def _measure(self, original: CodeType, code: CodeType, values: Mapping[str, Any]) -> None:
-        entry = torch_api.cache_entry(original, code)
+        entry = torch_guards.cache_entry(original, code)
         if entry is None:
             self.troubles.append(f"{original.co_name}: torch has dropped its cache entry")
             return
@@ -140,7 +140,7 @@ class CheckTimer:
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check of its own arguments does not hold when it is repeated")
             return
-        nothing = torch_api.empty_guard_tree()
+        nothing = torch_guards.empty_guard_tree()
         net = [whole - empty for whole, empty in _timed_in_turns((tree, nothing), values, _TREE_BUDGET_S)]
         low, middle, high = statistics.quantiles(net, n=4)
         bill, unbilled = _bill(tree, values)
@@ -158,8 +158,8 @@ class CheckTimer:
 
 def _bill(tree: Any, values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
     """What each part of the tree costs, and how many parts were left unmeasured."""
-    parts = _parts(torch_api.guarded_sources(tree))
-    whole = torch_api.clone_guard_tree(tree, lambda _: True)
+    parts = _parts(torch_guards.guarded_sources(tree))
+    whole = torch_guards.clone_guard_tree(tree, lambda _: True)
     if not whole.check(values):
         return [], len(parts)
     bill = []
@@ -168,7 +168,7 @@ def _bill(tree: Any, values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], i
         left = stop - time.perf_counter()
         if left <= 0:
             break
-        rest = torch_api.clone_guard_tree(tree, _is_outside(part))
+        rest = torch_guards.clone_guard_tree(tree, _is_outside(part))
         if not rest.check(values):
             continue
         saved = [with_it - without for with_it, without in _timed_in_turns((whole, rest), values, left)]
@@ -186,7 +186,7 @@ def _parts(sources: Sequence[str]) -> list[str]:
     """Arguments, all globals as one, and modules by their depth: outer ones first."""
     found: dict[str, int] = {}
     for source in sources:
-        depth = torch_api.module_depth(source)
+        depth = torch_guards.module_depth(source)
         if depth is not None:
             found.setdefault(source, depth)
     return sorted(found, key=lambda source: found[source])

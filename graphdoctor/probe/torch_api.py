@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -393,58 +392,6 @@ def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
     entry = metadata.get("str")
     if isinstance(entry, (list, tuple)) and len(entry) == 2:
         yield entry[1], entry[0]
-
-
-def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> None:
-    """Call ``take`` with each function's code that Dynamo compiles and the code that it made of it.
-
-    A hook that returns None leaves the made code as it is.
-    """
-    try:
-        register = _lookup("torch._dynamo.convert_frame.register_bytecode_hook")
-    except (AttributeError, ImportError):
-        return
-    register(take)
-
-
-def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
-    """Compile id and guard tree of the cache entry that runs ``made``; None when torch has dropped it."""
-    for entry in _lookup("torch._dynamo.eval_frame._debug_get_cache_entry_list")(original):
-        if entry.code is made:
-            return str(entry.compile_id), entry.guard_manager.root
-    return None
-
-
-def empty_guard_tree() -> Any:  # noqa: ANN401
-    """A tree without guards: what asking costs by itself."""
-    return _lookup("torch._C._dynamo.guards.RootGuardManager")()
-
-
-def clone_guard_tree(tree: Any, keeps: Callable[[str], bool]) -> Any:  # noqa: ANN401
-    """A copy of a guard tree without the values, and all below them, whose source ``keeps`` refuses."""
-    return tree.clone_manager(lambda manager: keeps(manager.get_source()))
-
-
-def guarded_sources(tree: Any) -> list[str]:  # noqa: ANN401
-    """The source of every value that a tree guards or passes through; keys of dicts are left out."""
-    return [manager.get_source() for manager in _managers(tree)]
-
-
-def _managers(manager: Any) -> Iterator[Any]:  # noqa: ANN401
-    pairs = getattr(manager, "get_key_value_managers", None)
-    below = [value for _, value in pairs().values() if value is not None] if pairs is not None else []
-    for child in (*below, *manager.get_child_managers()):
-        yield child
-        yield from _managers(child)
-
-
-_PART = re.compile(r"G|L\['\w+'\](?P<modules>(?:\._modules\['[^']+'\])*)")
-
-
-def module_depth(source: str) -> int | None:
-    """How many modules deep a source lies: 0 for an argument and for all globals, None for what is no module."""
-    part = _PART.fullmatch(source)
-    return None if part is None else (part["modules"] or "").count("._modules[")
 
 
 def synchronize() -> None:

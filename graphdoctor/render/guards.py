@@ -12,9 +12,21 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, FrameReport
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
-from graphdoctor.render.console import render_findings
+from graphdoctor.render.cards import (
+    base_name,
+    clean,
+    closing,
+    clusters,
+    counted,
+    finding_card,
+    labelled_rows,
+    not_known,
+    partial,
+    title_line,
+    write,
+)
+from graphdoctor.render.console import percent
 from graphdoctor.render.guard_parts import STATE, Part, parts_of, walk
-from graphdoctor.render.parts import base_name, clean, counted, labelled_rows, percent, title, write
 
 _MAX_PARTS = 24
 _MAX_SETS = 12
@@ -25,7 +37,7 @@ _HIGH_SHARE = 0.1
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 
 
-def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> None:
+def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
     """Write the guards of a diagnosis to a terminal.
 
     Args:
@@ -34,15 +46,15 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -
         is_verbose: Every guard of every compile.
     """
     guards = diagnosis.guards or Guards()
-    write(console, title(diagnosis))
+    write(console, title_line(diagnosis))
     write(console, Text())
-    if diagnosis.is_partial:
-        reason = diagnosis.exit.message or "the run ended early"
-        write(console, Text().append("PARTIAL  ", "bold red").append_text(clean(reason, "red")))
-    for line in _headline(guards):
+    for line in (*partial(diagnosis), *_headline(guards, diagnosis)):
         write(console, line)
     shown = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
-    render_findings(shown, console, is_verbose=is_verbose)
+    for cluster in clusters(shown):
+        write(console, Text())
+        for renderable in finding_card(cluster, is_verbose=is_verbose):
+            write(console, renderable)
     frames = {compile_id: frame for frame in diagnosis.frames for compile_id in frame.compile_ids}
     counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.compiles}
     sets = guards.sets if is_verbose else _costliest(guards.sets)
@@ -53,10 +65,11 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -
             write(console, renderable)
     if len(sets) < len(guards.sets):
         write(console, Text(f"{len(guards.sets) - len(sets)} more compiles: -v shows all", style="dim"))
-    if diagnosis.gaps:
-        write(console, Text())
-        write(console, labelled_rows((("not known", clean(gap.message)) for gap in diagnosis.gaps), style="dim"))
-    for line in _closing(diagnosis, len(diagnosis.findings) - len(shown)):
+    for renderable in not_known(diagnosis):
+        write(console, renderable)
+    others = len(diagnosis.findings) - len(shown)
+    more = [Text(f"{counted(others, 'other finding')}: graphdoctor report", "dim")] if others else []
+    for line in (*closing(diagnosis, prefix="GD3"), *more):
         write(console, Text())
         write(console, line)
 
@@ -68,7 +81,7 @@ def _costliest(sets: Sequence[GuardSet]) -> list[GuardSet]:
     return [found for found in sets if found.compile_id in chosen]
 
 
-def _headline(guards: Guards) -> Iterator[Text]:
+def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
     total = sum(found.guard_count for found in guards.sets)
     line = Text(f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}")
     if guards.call_us is not None:
@@ -78,6 +91,9 @@ def _headline(guards: Guards) -> Iterator[Text]:
         yield Text(f"Guard checks take {percent(guards.share)} of a steady call.", style=style)
         line.append(f" · its guard checks {_us(guards.checks_us)}")
     yield line
+    if guards.call_us is not None and diagnosis.target.compile_arguments.get("backend") == "eager":
+        note = "Measured with the eager backend; --backend inductor gives the share of a faster call."
+        yield Text(note, style="dim")
 
 
 def _us(value: float) -> str:
@@ -250,11 +266,3 @@ def _because(node: GuardNode) -> Text:
         return Text("")
     text = clean(f"{base_name(node.location.file)}:{node.location.line}")
     return text.append_text(clean(f"  {node.location.text}", "dim")) if node.location.text else text
-
-
-def _closing(diagnosis: Diagnosis, other_count: int) -> Iterator[Text]:
-    codes = sorted({finding.code for finding in diagnosis.findings if finding.code.startswith("GD3")})
-    if codes:
-        yield Text(f"Read more: graphdoctor rule {codes[0]}", "dim")
-    if other_count:
-        yield Text(f"{counted(other_count, 'other finding')}: graphdoctor report", "dim")
