@@ -11,6 +11,9 @@ from graphdoctor.model.guards import GuardNode, GuardSet
 STATE = "process-wide state"
 _TOKEN = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _INDEX = re.compile(r"\[\d+\]$")
+_BOUND = re.compile(r"[\[\]…]")
+VARIES = "another one in each"
+"""Expected value of a guard in folded parts that differ in it."""
 
 
 @dataclass
@@ -18,7 +21,7 @@ class Part:
     """An argument, a module or a group of these.
 
     Args:
-        path: In the user's words; the last index is ``[*]`` where several equal ones are folded.
+        path: In the user's words; the last index is ``[0…11]`` where several equal ones are folded.
         label: What it adds to the path above it.
         guards: Its own guards, those of the parts below left out; of the first one where several are folded.
         parts: The parts below.
@@ -77,7 +80,7 @@ def _part(path: str, known: dict[str, Part]) -> Part:
 
 
 def _folded(parts: list[Part]) -> list[Part]:
-    """Neighbours ``[0]``, ``[1]``, … that hold the same guards as one."""
+    """Neighbours ``[0]``, ``[1]``, … that check the same as one."""
     kept: list[Part] = []
     shapes: list[object] = []
     for part in parts:
@@ -92,19 +95,25 @@ def _folded(parts: list[Part]) -> list[Part]:
 
 
 def _together(first: Part, other: Part) -> Part:
-    path = _INDEX.sub("[*]", first.path)
-    below = [_with_costs(part, more) for part, more in zip(first.parts, other.parts, strict=True)]
-    return Part(path, "[*]", first.guards, below, first.times + 1, first.costs_us + other.costs_us)
+    """Two equal parts as one; a value that is another one in each says so."""
+    label = f"[{_BOUND.split(first.label)[1]}…{_BOUND.split(other.label)[1]}]"
+    path = first.path.removesuffix(first.label) + label
+    return Part(path, label, *_both(first, other), first.times + 1, first.costs_us + other.costs_us)
 
 
-def _with_costs(part: Part, other: Part) -> Part:
-    """A part below a folded one stands for the first of them: its cost is theirs on average only if all are known."""
-    costs = [*part.costs_us, *other.costs_us]
-    below = [_with_costs(inner, more) for inner, more in zip(part.parts, other.parts, strict=True)]
-    return Part(part.path, part.label, part.guards, below, part.times, costs)
+def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
+    guards = [
+        node if node.expected == same.expected else node.model_copy(update={"expected": VARIES})
+        for node, same in zip(first.guards, other.guards, strict=True)
+    ]
+    below = [
+        Part(part.path, part.label, *_both(part, same), part.times)
+        for part, same in zip(first.parts, other.parts, strict=True)
+    ]
+    return guards, below
 
 
 def _shape(part: Part, root: str) -> object:
-    """What two parts must share to be one: kinds, expected values, and the same below."""
-    own = tuple((node.kind, node.expected, node.expression.replace(root, "")) for node in part.guards)
+    """What two parts must share to be one: kinds and values of their guards, and the same below."""
+    own = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
     return own, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)

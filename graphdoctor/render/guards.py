@@ -32,8 +32,19 @@ _MAX_PARTS = 24
 _MAX_SETS = 12
 _MAX_VALUES = 12
 _MAX_KINDS = 5
-_MAX_OWN = 2
+_MAX_OWN = 3
+_MAX_TEXT = 70
+_NARROW = 100
 _HIGH_SHARE = 0.1
+_TELLING = (
+    "GLOBAL_STATE",
+    "TENSOR_MATCH",
+    "EQUALS_MATCH",
+    "NONE_MATCH",
+    "LENGTH_CHECK",
+    "LAMBDA_GUARD",
+    "DICT_CONTAINS",
+)
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 
 
@@ -60,8 +71,9 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
     sets = guards.sets if is_verbose else _costliest(guards.sets)
     for found in sets:
         write(console, Text())
-        torch_count = counts.get(found.compile_id)
-        for renderable in _compile(found, frames.get(found.compile_id), torch_count, is_verbose=is_verbose):
+        frame, torch_count = frames.get(found.compile_id), counts.get(found.compile_id)
+        is_narrow = console.width < _NARROW
+        for renderable in _compile(found, frame, torch_count, is_verbose=is_verbose, is_narrow=is_narrow):
             write(console, renderable)
     if len(sets) < len(guards.sets):
         write(console, Text(f"{len(guards.sets) - len(sets)} more compiles: -v shows all", style="dim"))
@@ -107,7 +119,7 @@ def _us(value: float) -> str:
 
 
 def _compile(
-    found: GuardSet, frame: FrameReport | None, torch_count: int | None, *, is_verbose: bool
+    found: GuardSet, frame: FrameReport | None, torch_count: int | None, *, is_verbose: bool, is_narrow: bool
 ) -> Iterator[RenderableType]:
     heading = Text().append(f"{found.compile_id} ", "bold cyan")
     if frame is not None:
@@ -117,7 +129,7 @@ def _compile(
     yield heading
     yield labelled_rows(_facts(found, torch_count))
     parts = parts_of(found)
-    yield _part_table(parts, found, is_verbose=is_verbose)
+    yield _part_table(parts, found, is_verbose=is_verbose, is_narrow=is_narrow)
     if is_verbose:
         yield _guard_table(found)
     else:
@@ -146,7 +158,7 @@ def _facts(found: GuardSet, torch_count: int | None) -> Iterator[tuple[str, Text
         yield "", Text(f"torch measured {_us(found.latency_us)} once, right after compiling, caches cold", "dim")
 
 
-def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool) -> Table:
+def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool, is_narrow: bool) -> Table:
     has_costs = bool(found.bill)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("part", overflow="fold")
@@ -162,7 +174,7 @@ def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool) -> Tabl
         cells = [label, Text(count)]
         if has_costs:
             cells.append(_saving(part, found))
-        table.add_row(*cells, clean(_own_text(part)))
+        table.add_row(*cells, clean(_own_text(part, is_narrow)))
     hidden = sum(1 for _ in walk(parts)) - len(rows)
     if hidden > 0:
         table.add_row(Text(f"… {hidden} parts below these", "dim"))
@@ -192,23 +204,31 @@ def _saving(part: Part, found: GuardSet) -> Text:
     return Text(f"-{_us(cost)}{share}")
 
 
-def _own_text(part: Part) -> str:
+def _own_text(part: Part, is_narrow: bool) -> str:
     """What its own guards check, in few words: values first, then how many on its own make-up."""
     values = [node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE]
+    # Stable: within a kind torch's order.
+    values.sort(key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING))
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
-    shown = texts[:_MAX_OWN]
-    if len(texts) > _MAX_OWN:
-        shown.append(f"{len(texts) - _MAX_OWN} more")
+    shown = [_cut(text) for text in texts[: 1 if is_narrow else _MAX_OWN]]
+    if len(texts) > len(shown):
+        shown.append(f"{len(texts) - len(shown)} more")
     internal = sum(node.is_module_internal for node in part.guards)
     if internal:
-        shown.append(f"{internal} on the module's own parts")
+        shown.append(f"{internal} internal")
     return "; ".join(shown)
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+
+
 def _value_text(node: GuardNode, path: str) -> str:
-    if path in (STATE, node.path) and node.expression in (path, STATE):
+    if path in (STATE, node.expression):
         return node.expected or ""
-    return f"{node.expression} {node.expected}"
+    name = node.expression if node.path == "globals" else node.expression.removeprefix(node.path or "")
+    verb = " is" if node.kind in ("NONE_MATCH", "ID_MATCH", "TYPE_MATCH") else ""
+    return f"{name}{verb} {node.expected}"
 
 
 # Values and guards, one by one.

@@ -25,6 +25,7 @@ _IMPORTED = re.compile(r"\b__import_(\w+)")
 _BUILTIN = re.compile(r"\b__builtins_dict___\d+\['(\w+)'\]")
 _SHAPE = re.compile(r"\.size\(\)\[")
 _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
+_CLASS_ATTRIBUTE = re.compile(r"dict\((type\([^()]*\))(?:\.__mro__\[\d+\])?\.__dict__\)\['(\w+)'\]")
 _KEY = re.compile(r"^list\(dict\.keys\((.*)\)\)\[(\d+)\]$")
 _STATE = "process-wide state"
 _MAX_UNREAD = 20
@@ -184,6 +185,7 @@ def value_words(source: str, resumes_at: int | None = None) -> str:
 def _in_words(source: str, resumes_at: int | None) -> str:
     text = expression(source, resumes_at)
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), text)
+    text = _CLASS_ATTRIBUTE.sub(r"\1.\2", text)
     text = _BUILTIN.sub(r"\1", text)
     return _STRIDE.sub(r".stride(\1)", _SHAPE.sub(".shape[", text))
 
