@@ -6,7 +6,8 @@ call enters Dynamo's code for the frame: a profile function sees that, before it
 arguments that torch has just checked. While it measures, Dynamo is switched off, as it is during its own checks.
 
 A part's cost is what a check is quicker without it: the tree is cloned with the part left out, and the clone and a
-whole clone are timed in turns. A failing check would look quick, so every tree must say True before it is timed.
+whole clone are timed in turns. What two whole clones differ by is the least that can be told. A failing check would
+look quick, so every tree must say True before it is timed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
@@ -27,11 +28,12 @@ from . import torch_api, torch_guards
 _MAX_PARTS = 60
 """Parts of one tree that are measured on their own."""
 
-_TREE_BUDGET_S = 1.0
-_BILL_BUDGET_S = 4.0
+_BILL_BUDGET_S = 15.0
+"""Seconds for the parts of all trees together; what is left of it goes to the next tree."""
+
 _CALL_BUDGET_S = 2.0
 _MIN_CALLS, _MAX_CALLS = 5, 200
-_ROUNDS = 41
+_ROUNDS = 31
 _BATCH_NS = 100_000
 """A round lasts so long at least: the clock's own cost does not show in it."""
 
@@ -97,6 +99,7 @@ class CheckTimer:
         self._compiled = compiled
         self._runs: dict[CodeType, int] = {}
         self._measured: dict[CodeType, dict[str, Any]] = {}
+        self._bill_left_s = _BILL_BUDGET_S
         self.troubles: list[str] = []
 
     def run(self, call: Callable[[], Any]) -> list[dict[str, Any]]:
@@ -141,9 +144,11 @@ class CheckTimer:
             self.troubles.append(f"{compile_id}: the check of its own arguments does not hold when it is repeated")
             return
         nothing = torch_guards.empty_guard_tree()
-        net = [whole - empty for whole, empty in _timed_in_turns((tree, nothing), values, _TREE_BUDGET_S)]
+        net = [whole - empty for whole, empty in _timed_in_turns((tree, nothing), values)]
         low, middle, high = statistics.quantiles(net, n=4)
-        bill, unbilled = _bill(tree, values)
+        start = time.perf_counter()
+        bill, unbilled = _bill(tree, values, self._bill_left_s)
+        self._bill_left_s -= time.perf_counter() - start
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
             return
@@ -156,55 +161,57 @@ class CheckTimer:
         }
 
 
-def _bill(tree: Any, values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
+def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
     """What each part of the tree costs, and how many parts were left unmeasured."""
-    parts = _parts(torch_guards.guarded_sources(tree))
-    whole = torch_guards.clone_guard_tree(tree, lambda _: True)
-    if not whole.check(values):
+    parts = torch_guards.guard_parts(tree)
+    stop = time.perf_counter() + budget_s
+    if budget_s <= 0 or (floor := _floor(tree, values)) is None:
         return [], len(parts)
     bill = []
-    stop = time.perf_counter() + _BILL_BUDGET_S
-    for part in parts[:_MAX_PARTS]:
-        left = stop - time.perf_counter()
-        if left <= 0:
+    for part, left_out in parts[:_MAX_PARTS]:
+        if time.perf_counter() > stop:
             break
-        rest = torch_guards.clone_guard_tree(tree, _is_outside(part))
-        if not rest.check(values):
+        saved = _savings(tree, _is_outside(left_out), values)
+        if saved is None:
             continue
-        saved = [with_it - without for with_it, without in _timed_in_turns((whole, rest), values, left)]
         low, middle, _high = statistics.quantiles(saved, n=4)
-        # Where not even three rounds in four show a saving, there is none to tell.
-        bill.append({"source": part, "check_us": middle if low > 0 else None})
+        bill.append({"source": part, "check_us": middle if low > floor else None})
     return bill, len(parts) - len(bill)
 
 
-def _is_outside(part: str) -> Callable[[str], bool]:
-    return lambda source: source != part
+def _floor(tree: Any, values: Mapping[str, Any]) -> float | None:  # noqa: ANN401
+    """The difference that leaving nothing out seems to make: clones differ by where in memory they lie."""
+    saved = _savings(tree, lambda _: True, values)
+    return None if saved is None else max(abs(middle) for middle in statistics.quantiles(saved, n=4))
 
 
-def _parts(sources: Sequence[str]) -> list[str]:
-    """Arguments, all globals as one, and modules by their depth: outer ones first."""
-    found: dict[str, int] = {}
-    for source in sources:
-        depth = torch_guards.module_depth(source)
-        if depth is not None:
-            found.setdefault(source, depth)
-    return sorted(found, key=lambda source: found[source])
+def _savings(tree: Any, keeps: Callable[[str], bool], values: Mapping[str, Any]) -> list[float] | None:  # noqa: ANN401
+    """Microseconds by which a check is quicker with what ``keeps`` leaves, round by round; None when it fails.
+
+    Two pairs of clones, made in either order: the one made later lies elsewhere in memory.
+    """
+    whole = torch_guards.clone_guard_tree(tree, lambda _: True)
+    rest = torch_guards.clone_guard_tree(tree, keeps)
+    later_rest = torch_guards.clone_guard_tree(tree, keeps)
+    later_whole = torch_guards.clone_guard_tree(tree, lambda _: True)
+    if not all(clone.check(values) for clone in (whole, rest, later_rest, later_whole)):
+        return None
+    rounds = [*_timed_in_turns((whole, rest), values), *_timed_in_turns((later_whole, later_rest), values)]
+    return [with_it - without for with_it, without in rounds]
 
 
-def _timed_in_turns(
-    trees: tuple[Any, Any], values: Mapping[str, Any], budget_s: float
-) -> Iterator[tuple[float, float]]:
+def _is_outside(left_out: frozenset[str]) -> Callable[[str], bool]:
+    return lambda source: source not in left_out
+
+
+def _timed_in_turns(trees: tuple[Any, Any], values: Mapping[str, Any]) -> Iterator[tuple[float, float]]:
     """Microseconds of one check of both trees, in turns, so that what slows the machine slows both."""
     first, second = trees
     count = max(1, _BATCH_NS // max(_batch_ns(first, values, 1), 1))
-    stop = time.perf_counter() + budget_s
-    for number in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         one = _batch_ns(first, values, count) / count / 1e3
         other = _batch_ns(second, values, count) / count / 1e3
         yield one, other
-        if number >= 5 and time.perf_counter() > stop:
-            return
 
 
 def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:  # noqa: ANN401

@@ -25,7 +25,7 @@ COMPARED = "get_and_maybe_log_recompilation_reasons"
 and ``_compile``; 2.11 likewise)."""
 
 _SOURCE = re.compile(r"[LG]\['\w+'\](?:\.\w+(?:\(\))?|\[[^\[\]]+\])*")
-_PART = re.compile(r"G|L\['\w+'\](?P<modules>(?:\._modules\['[^']+'\])*)")
+_MODULE_SOURCE = re.compile(r"(?P<root>[LG]\['\w+'\])(?P<modules>(?:\._modules\['[^']+'\])*)")
 _STATELESS = frozenset({"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE", "DUAL_LEVEL_MATCH"})
 
 
@@ -219,7 +219,17 @@ def _managers(manager: Any) -> Iterator[Any]:  # noqa: ANN401
         yield from _managers(child)
 
 
-def module_depth(source: str) -> int | None:
-    """How many modules deep a source lies: 0 for an argument and for all globals, None for what is no module."""
-    part = _PART.fullmatch(source)
-    return None if part is None else (part["modules"] or "").count("._modules[")
+def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:  # noqa: ANN401
+    """The parts of a guard tree: arguments, global modules, all other globals as one (``G``), and modules inside these.
+
+    Returns:
+        Each part's source with the sources to leave out for a tree without it; outer parts first.
+    """
+    found = {match[0]: match for source in guarded_sources(tree) if (match := _MODULE_SOURCE.fullmatch(source))}
+    modules = {match["root"] for match in found.values() if match["modules"]}
+    other_globals = frozenset(
+        match["root"] for match in found.values() if match["root"].startswith("G[") and match["root"] not in modules
+    )
+    inner = [source for source in found if source not in other_globals]
+    inner.sort(key=lambda source: source.count("._modules["))
+    return [*([("G", other_globals)] if other_globals else []), *((source, frozenset({source})) for source in inner)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterator, Sequence
 
 from rich import box
@@ -26,7 +26,7 @@ from graphdoctor.render.cards import (
     write,
 )
 from graphdoctor.render.console import percent
-from graphdoctor.render.guard_parts import STATE, Part, parts_of, walk
+from graphdoctor.render.guard_parts import STATE, VARIES, Part, parts_of, walk
 
 _MAX_PARTS = 24
 _MAX_SETS = 12
@@ -45,6 +45,9 @@ _TELLING = (
     "LAMBDA_GUARD",
     "DICT_CONTAINS",
 )
+_VALUES = frozenset({"EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD"})
+_ORIGINS = ("user", "third_party", "torch", "stdlib")
+_ITEM = re.compile(r"\d+|'[^']*'")
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 
 
@@ -97,7 +100,8 @@ def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
     total = sum(found.guard_count for found in guards.sets)
     line = Text(f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}")
     if guards.call_us is not None:
-        line.append(f" · steady call {_us(guards.call_us)}")
+        spread = f" ({_us(guards.call_low_us or 0)} to {_us(guards.call_high_us or 0)})"
+        line.append(f" · steady call {_us(guards.call_us)}{spread}")
     if guards.checks_us is not None and guards.share is not None:
         style = "bold yellow" if guards.share >= _HIGH_SHARE else "bold green"
         yield Text(f"Guard checks take {percent(guards.share)} of a steady call.", style=style)
@@ -235,25 +239,26 @@ def _value_text(node: GuardNode, path: str) -> str:
 
 
 def _values(found: GuardSet) -> list[tuple[GuardNode, int]]:
-    """Guards on values of the program's: what recompiles when it changes. Equal ones of repeated modules are one."""
-    nodes = [
-        node
-        for node in found.nodes
-        if node.kind in ("EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD")
-        and node.path not in (None, "globals")
-        and not node.is_module_internal
-        and node.expected
-    ]
-    lines = Counter(_line_key(node) for node in nodes)
-    first: dict[object, GuardNode] = {}
-    for node in nodes:
-        first.setdefault(_line_key(node), node)
-    return [(node, lines[key]) for key, node in first.items()]
+    """Guards on values of the program's, which make torch compile again when they change: the user's lines first.
+
+    Those of repeated modules, or of the items of one list or dict, are one.
+    """
+    alike: dict[object, list[GuardNode]] = {}
+    for node in found.nodes:
+        is_value = node.kind in _VALUES and node.path not in (None, "globals") and not node.is_module_internal
+        if is_value and node.expected:
+            place = (node.location.file, node.location.line) if node.location else None
+            alike.setdefault((_ITEM.sub("…", node.expression), node.kind, place), []).append(node)
+    order = sorted(
+        alike.values(), key=lambda nodes: _ORIGINS.index(nodes[0].location.origin if nodes[0].location else "")
+    )
+    return [(_for_all(nodes), len(nodes)) for nodes in order]
 
 
-def _line_key(node: GuardNode) -> object:
-    place = (node.location.file, node.location.line) if node.location else node.expression
-    return node.expression.rpartition(".")[2], node.expected, place
+def _for_all(nodes: list[GuardNode]) -> GuardNode:
+    """The first of several, its expected value marked where the others have another."""
+    is_same = all(node.expected == nodes[0].expected for node in nodes)
+    return nodes[0] if is_same else nodes[0].model_copy(update={"expected": VARIES})
 
 
 def _value_table(values: Sequence[tuple[GuardNode, int]]) -> Table:

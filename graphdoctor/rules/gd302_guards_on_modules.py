@@ -94,7 +94,6 @@ def _match(frame: Frame, count: int, found: GuardSet) -> RuleMatch:
         compile_ids=(found.compile_id,),
         fixes=(
             guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "a change of a torch module is not noticed"),
-            guard_filter("skip_guard_on_all_nn_modules_unsafe", "a change of any module is not noticed"),
             Fix(
                 title="Compile the repeated block in place of the whole model: each check then covers one block",
                 kind="call",
@@ -102,5 +101,6 @@ def _match(frame: Frame, count: int, found: GuardSet) -> RuleMatch:
                 is_safe=True,
                 source="PyTorch user guide: torch.compile, regional compilation",
             ),
+            guard_filter("skip_guard_on_all_nn_modules_unsafe", "a change of any module is not noticed"),
         ),
     )

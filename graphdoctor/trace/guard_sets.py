@@ -16,7 +16,6 @@ from graphdoctor.trace.guard_tree import GuardTree, TreeGuard
 from graphdoctor.trace.origin import Origins
 
 _VALUE = re.compile(r"[LG]\['\w+'\](?:\._modules\['[^']+'\])*")
-_ROOT = re.compile(r"[LG]\['(\w+)'\]")
 _MODULE_FOLDERS = re.compile(r"\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b")
 _INTERNAL_TAIL = re.compile(
     r"^\)*(?:\[\d+\])?$|^\.__(?:dict|class)__|^\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b"
@@ -27,6 +26,8 @@ _SHAPE = re.compile(r"\.size\(\)\[")
 _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
 _CLASS_ATTRIBUTE = re.compile(r"dict\((type\([^()]*\))(?:\.__mro__\[\d+\])?\.__dict__\)\['(\w+)'\]")
 _KEY = re.compile(r"^list\(dict\.keys\((.*)\)\)\[(\d+)\]$")
+_ROOT_MODULE = re.compile(r"(?:list\(dict\.keys\()?([LG]\['\w+'\])\._modules\b")
+_GLOBALS = "globals"
 _STATE = "process-wide state"
 _MAX_UNREAD = 20
 _TORCH_PARTS = frozenset(
@@ -63,23 +64,27 @@ def guards_of(
         cost: What the probe measured, or None.
     """
     places = _Places(files, origins)
-    entries = {entry["compile_id"]: entry for entry in (cost or {}).get("entries", ())}
-    call_us = (cost or {}).get("call_us")
+    measured = cost or {}
+    entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
+    # What a whole measurement of the steady call did not meet is not reached by it.
+    other = {"runs": 0} if measured.get("is_complete") else {}
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    call_us = measured.get("call_us")
     sets = []
     for compile_ in recording.compiles:
         tree = trees.get(compile_.compile_id)
         if tree is not None:
-            resumes_at = next((f.resumes_at for f in recording.frames if f.frame_id == compile_.frame_id), None)
-            sets.append(
-                _guard_set(compile_.compile_id, tree, places, resumes_at, entries.get(compile_.compile_id), call_us)
-            )
-    checks_us = _total(sets) if call_us and cost and cost.get("is_complete") else None
+            frame = frames.get(compile_.frame_id)
+            words = _Words(tree, places, None if frame is None else frame.resumes_at)
+            entry = entries.get(compile_.compile_id, other)
+            sets.append(_guard_set(compile_.compile_id, tree, words, entry, call_us))
+    checks_us = _total(sets) if call_us and measured.get("is_complete") else None
     return Guards(
         sets=tuple(sets),
         call_us=call_us,
-        call_low_us=(cost or {}).get("call_low_us"),
-        call_high_us=(cost or {}).get("call_high_us"),
-        call_count=(cost or {}).get("call_count"),
+        call_low_us=measured.get("call_low_us"),
+        call_high_us=measured.get("call_high_us"),
+        call_count=measured.get("call_count"),
         checks_us=checks_us,
         share=checks_us / call_us if checks_us is not None and call_us else None,
     )
@@ -96,16 +101,10 @@ def _total(sets: Iterable[GuardSet]) -> float | None:
 
 
 def _guard_set(
-    compile_id: str,
-    tree: GuardTree,
-    places: _Places,
-    resumes_at: int | None,
-    entry: dict[str, Any] | None,
-    call_us: float | None,
+    compile_id: str, tree: GuardTree, words: _Words, entry: dict[str, Any], call_us: float | None
 ) -> GuardSet:
-    nodes = tuple(_node(guard, places, resumes_at) for guard in tree.guards)
-    measured = entry or {}
-    check_us, runs = measured.get("check_us"), measured.get("runs")
+    nodes = tuple(words.node(guard) for guard in tree.guards)
+    check_us, runs = entry.get("check_us"), entry.get("runs")
     return GuardSet(
         compile_id=compile_id,
         guard_count=len(nodes),
@@ -115,59 +114,61 @@ def _guard_set(
         latency_us=tree.latency_us,
         runs_per_call=runs,
         check_us=check_us,
-        check_low_us=measured.get("check_low_us"),
-        check_high_us=measured.get("check_high_us"),
+        check_low_us=entry.get("check_low_us"),
+        check_high_us=entry.get("check_high_us"),
         share=check_us * runs / call_us if check_us is not None and runs is not None and call_us else None,
-        bill=tuple(_subtree_cost(part, tree, resumes_at) for part in measured.get("bill", ())),
-        unbilled_count=measured.get("unbilled_count", 0),
+        bill=tuple(words.cost(part, nodes) for part in entry.get("bill", ())),
+        unbilled_count=entry.get("unbilled_count", 0),
     )
 
 
-def _subtree_cost(part: dict[str, Any], tree: GuardTree, resumes_at: int | None) -> SubtreeCost:
-    source = part["source"]
-    count = sum(_lies_in(guard, source) for guard in tree.guards)
-    path = "globals" if source == "G" else value_words(source, resumes_at)
-    return SubtreeCost(path=path, guard_count=count, check_us=part.get("check_us"))
+class _Words:
+    """Puts the guards of one tree into the user's words."""
 
+    def __init__(self, tree: GuardTree, places: _Places, resumes_at: int | None) -> None:
+        self._places = places
+        self._resumes_at = resumes_at
+        sources = [guard.manager_source or "" for guard in tree.guards]
+        # Arguments and globals that are modules; a global one has paths of its own.
+        self._modules = {match[1] for source in sources if (match := _ROOT_MODULE.match(source))}
 
-def _lies_in(guard: TreeGuard, source: str) -> bool:
-    manager = guard.manager_source
-    if manager is None:
-        return False
-    return "G[" in manager if source == "G" else source in manager
+    def node(self, guard: TreeGuard) -> GuardNode:
+        """One guard."""
+        text = guard.text
+        source = text.source or guard.manager_source
+        owner = _VALUE.search(guard.manager_source or source or "")
+        return GuardNode(
+            kind=text.kind,
+            source=source,
+            expression=_STATE if source is None else value_words(source, self._resumes_at),
+            expected=None if text.expected is None else _in_words(text.expected, self._resumes_at),
+            path=None if owner is None else self._path(owner[0]),
+            is_module_internal=source is not None and self._is_module_internal(source),
+            depth=guard.depth,
+            location=self._places.entry(text),
+            hint=text.hint,
+            guard=text.guard,
+        )
 
+    def cost(self, part: dict[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
+        """What the probe measured of one part."""
+        path = _GLOBALS if part["source"] == "G" else value_words(part["source"], self._resumes_at)
+        inner = (f"{path}.", f"{path}[")
+        count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
+        return SubtreeCost(path=path, guard_count=count, check_us=part.get("check_us"))
 
-def _node(guard: TreeGuard, places: _Places, resumes_at: int | None) -> GuardNode:
-    text = guard.text
-    source = text.source or guard.manager_source
-    owner = _VALUE.search(guard.manager_source or source or "")
-    return GuardNode(
-        kind=text.kind,
-        source=source,
-        expression=_STATE if source is None else value_words(source, resumes_at),
-        expected=None if text.expected is None else _in_words(text.expected, resumes_at),
-        path=None if owner is None else _path(owner[0], resumes_at),
-        is_module_internal=source is not None and _is_module_internal(source),
-        depth=guard.depth,
-        location=places.entry(text),
-        hint=text.hint,
-        guard=text.guard,
-    )
+    def _path(self, owner: str) -> str:
+        """The argument or module; all other globals are one part."""
+        is_global = owner.startswith("G[") and owner.partition("._modules[")[0] not in self._modules
+        return _GLOBALS if is_global else value_words(owner, self._resumes_at)
 
-
-def _path(owner: str, resumes_at: int | None) -> str:
-    """The argument or module; all global names but modules of the user's are one part."""
-    return "globals" if owner.startswith("G[") and "._modules[" not in owner else value_words(owner, resumes_at)
-
-
-def _is_module_internal(source: str) -> bool:
-    """What stands behind the innermost module is part of how ``nn.Module`` works, not an attribute of the user's."""
-    owner = _VALUE.search(source)
-    return (
-        owner is not None
-        and _MODULE_FOLDERS.search(source) is not None
-        and bool(_INTERNAL_TAIL.match(source[owner.end() :]))
-    )
+    def _is_module_internal(self, source: str) -> bool:
+        """What stands behind the innermost module is part of how ``nn.Module`` works, not the user's attribute."""
+        owner = _VALUE.search(source)
+        if owner is None:
+            return False
+        is_module = owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None
+        return is_module and _INTERNAL_TAIL.match(source[owner.end() :]) is not None
 
 
 def value_words(source: str, resumes_at: int | None = None) -> str:

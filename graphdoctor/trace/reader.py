@@ -17,6 +17,7 @@ import orjson
 from pydantic import ValidationError
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.guards import Guards
 from graphdoctor.model.recording import (
     CaptureGap,
     Coverage,
@@ -141,7 +142,20 @@ def _assemble(
         return recording
     cost = by_kind.get("guard_cost")
     found = guards_of(recording, intake.guard_trees, files=intake.files(), origins=intake.origins, cost=cost)
-    return recording.model_copy(update={"guards": found})
+    missing = _guard_gaps(found, recording.gaps, is_measured=cost is not None)
+    return recording.model_copy(update={"guards": found, "gaps": (*recording.gaps, *missing)})
+
+
+def _guard_gaps(guards: Guards, known: tuple[CaptureGap, ...], *, is_measured: bool) -> list[CaptureGap]:
+    gaps = []
+    if not is_measured and not any("guard checks was not measured" in gap.message for gap in known):
+        message = "The cost of guard checks was not measured here; graphdoctor guards TARGET measures it."
+        gaps.append(CaptureGap(code="GD900", message=message))
+    unread = sum(len(found.unread_lines) for found in guards.sets)
+    if unread:
+        message = f"{unread} lines of torch's guard trees have a layout that this version does not know."
+        gaps.append(CaptureGap(code="GD902", message=message))
+    return gaps
 
 
 def _damage_gaps(damage: LogDamage, compiling_logs: int) -> list[CaptureGap]:
