@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -249,10 +250,11 @@ def _values(found: GuardSet) -> list[tuple[GuardNode, int]]:
         if is_value and node.expected:
             place = (node.location.file, node.location.line) if node.location else None
             alike.setdefault((_ITEM.sub("…", node.expression), node.kind, place), []).append(node)
-    order = sorted(
-        alike.values(), key=lambda nodes: _ORIGINS.index(nodes[0].location.origin if nodes[0].location else "")
-    )
-    return [(_for_all(nodes), len(nodes)) for nodes in order]
+    return [(_for_all(nodes), len(nodes)) for nodes in sorted(alike.values(), key=_origin_rank)]
+
+
+def _origin_rank(nodes: list[GuardNode]) -> int:
+    return _ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(_ORIGINS)
 
 
 def _for_all(nodes: list[GuardNode]) -> GuardNode:
@@ -278,12 +280,18 @@ def _guard_table(found: GuardSet) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("kind", "value", "must be", "because of"):
         table.add_column(heading, overflow="fold")
-    for node in found.nodes:
-        expected = node.expected if node.expected is not None else node.guard
-        table.add_row(clean(node.kind or "?"), clean(node.expression), clean(expected), _because(node))
+    # torch prints one guard on a tensor's dynamic marking as five lines that say the same.
+    for (kind, value, expected), nodes in groupby(found.nodes, _cells):
+        same = list(nodes)
+        times = f"  {len(same)} times" if len(same) > 1 else ""
+        table.add_row(clean(kind), clean(value), clean(expected).append(times, "dim"), _because(same[0]))
     for line in found.unread_lines:
         table.add_row(Text("?"), Text(""), clean(line.strip(" |+-")), Text(""))
     return table
+
+
+def _cells(node: GuardNode) -> tuple[str, str, str]:
+    return node.kind or "?", node.expression, node.guard if node.expected is None else node.expected
 
 
 def _because(node: GuardNode) -> Text:
