@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from rich import box
@@ -72,7 +72,7 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
             write(console, renderable)
     frames = {compile_id: frame for frame in diagnosis.frames for compile_id in frame.compile_ids}
     counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.compiles}
-    sets = guards.sets if is_verbose else _costliest(guards.sets)
+    sets = guards.sets if is_verbose else _costliest(guards.sets, frames)
     for found in sets:
         write(console, Text())
         frame, torch_count = frames.get(found.compile_id), counts.get(found.compile_id)
@@ -80,7 +80,8 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
         for renderable in _compile(found, frame, torch_count, is_verbose=is_verbose, is_narrow=is_narrow):
             write(console, renderable)
     if len(sets) < len(guards.sets):
-        write(console, Text(f"{len(guards.sets) - len(sets)} more compiles: -v shows all", style="dim"))
+        more = counted(len(guards.sets) - len(sets), "more compile")
+        write(console, Text(f"{more}, of the same functions or with fewer guards: -v shows all", style="dim"))
     for renderable in not_known(diagnosis):
         write(console, renderable)
     others = len(diagnosis.findings) - len(shown)
@@ -90,10 +91,13 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
         write(console, line)
 
 
-def _costliest(sets: Sequence[GuardSet]) -> list[GuardSet]:
-    """The compiles whose checks cost most, in the order of the log."""
-    order = sorted(sets, key=lambda found: (found.share or 0, found.guard_count), reverse=True)[:_MAX_SETS]
-    chosen = {found.compile_id for found in order}
+def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, FrameReport]) -> list[GuardSet]:
+    """Of each function the compile whose checks cost most, of these the costliest, in the order of the log."""
+    first: dict[object, GuardSet] = {}
+    for found in sorted(sets, key=lambda found: (found.share or 0, found.guard_count), reverse=True):
+        frame = frames.get(found.compile_id)
+        first.setdefault(found.compile_id if frame is None else frame.frame_id, found)
+    chosen = {found.compile_id for found in list(first.values())[:_MAX_SETS]}
     return [found for found in sets if found.compile_id in chosen]
 
 
@@ -107,6 +111,8 @@ def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
         style = "bold yellow" if guards.share >= _HIGH_SHARE else "bold green"
         yield Text(f"Guard checks take {percent(guards.share)} of a steady call.", style=style)
         line.append(f" · its guard checks {_us(guards.checks_us)}")
+    elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
+        yield Text("The steady call runs no compiled code, so there is no check to time.", style="bold yellow")
     yield line
     if guards.call_us is not None and diagnosis.target.compile_arguments.get("backend") == "eager":
         note = "Measured with the eager backend; --backend inductor gives the share of a faster call."
@@ -146,7 +152,7 @@ def _compile(
 def _facts(found: GuardSet, torch_count: int | None) -> Iterator[tuple[str, Text]]:
     kinds = [f"{count} {kind}" for kind, count in found.kinds.items()]
     shown = ", ".join(kinds[:_MAX_KINDS])
-    more = f" and {len(kinds) - _MAX_KINDS} more kinds" if len(kinds) > _MAX_KINDS else ""
+    more = f" and {counted(len(kinds) - _MAX_KINDS, 'more kind')}" if len(kinds) > _MAX_KINDS else ""
     yield "guards", clean(f"{found.guard_count}: {shown}{more}")
     if torch_count is not None and torch_count != found.guard_count:
         yield "", clean(f"torch counts {torch_count}: what Dynamo asked for, before it becomes single checks", "dim")

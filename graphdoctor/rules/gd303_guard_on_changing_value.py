@@ -68,7 +68,7 @@ class GuardOnChangingValue(RecordingRule):
         frames = {frame.frame_id: frame for frame in recording.frames}
         changes: dict[tuple[int, str], list[tuple[Compile, GuardChange]]] = {}
         for compile_ in recording.compiles:
-            for change in compile_.cause.changes if compile_.cause else ():
+            for change in compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ():
                 changes.setdefault((compile_.frame_id, change.expression), []).append((compile_, change))
         return tuple(
             _match(frames[frame_id], found)
@@ -91,16 +91,25 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
         compile_ids=tuple(compile_.compile_id for compile_, _ in found),
         torch_reason=first.guard,
         user_stack=found[0][0].stack,
-        fixes=(
-            Fix(
-                title=f"Pass `{first.expression}` as a tensor, so that torch does not guard on it",
-                kind="code",
-                source=_GUIDE,
-            ),
-            Fix(
-                title="Read it outside the compiled function, or keep it the same from call to call",
-                kind="code",
-                source=_GUIDE,
-            ),
-        ),
+        fixes=_fixes(first),
     )
+
+
+def _fixes(change: GuardChange) -> tuple[Fix, ...]:
+    """What stops the value from being guarded on, by what about it changed."""
+    outside = Fix(
+        title="Read it outside the compiled function, or keep it the same from call to call", kind="code", source=_GUIDE
+    )
+    match change.kind:
+        case "size":
+            title = (
+                "Make the dim dynamic before the first call: torch._dynamo.mark_dynamic, or compile with dynamic=True"
+            )
+            return (Fix(title=title, kind="call", source=_GUIDE),)
+        case "number" | "module_number" | "text" | "value" | "length" | "flag":
+            title = f"Pass what is computed from `{change.expression}` as a tensor, so that torch does not guard on it"
+            return (Fix(title=title, kind="code", source=_GUIDE), outside)
+        case "identity":
+            return (Fix(title=f"Make `{change.expression}` once and use it in every call", kind="code", source=_GUIDE),)
+        case _:
+            return (outside,)

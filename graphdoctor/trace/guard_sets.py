@@ -9,7 +9,7 @@ from typing import Any
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.recording import Frame, Recording
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.guard_text import GuardText
 from graphdoctor.trace.guard_tree import GuardTree, TreeGuard
@@ -75,7 +75,7 @@ def guards_of(
         tree = trees.get(compile_.compile_id)
         if tree is not None:
             frame = frames.get(compile_.frame_id)
-            words = _Words(tree, places, None if frame is None else frame.resumes_at)
+            words = _Words(tree, places, frame)
             entry = entries.get(compile_.compile_id, other)
             sets.append(_guard_set(compile_.compile_id, tree, words, entry, call_us))
     checks_us = _total(sets) if call_us and measured.get("is_complete") else None
@@ -91,13 +91,15 @@ def guards_of(
 
 
 def _total(sets: Iterable[GuardSet]) -> float | None:
-    """All checks of one call together; None when one that runs was not measured."""
-    total = 0.0
-    for found in sets:
-        if found.runs_per_call and found.check_us is None:
-            return None
-        total += (found.runs_per_call or 0) * (found.check_us or 0.0)
-    return total
+    """All checks of one call together; None when one that runs was not measured, or none runs at all.
+
+    A call over its recompile limit checks every entry in vain: that is not for free.
+    """
+    run = [found for found in sets if found.runs_per_call]
+    costs = [
+        found.runs_per_call * found.check_us for found in run if found.runs_per_call and found.check_us is not None
+    ]
+    return sum(costs) if costs and len(costs) == len(run) else None
 
 
 def _guard_set(
@@ -125,9 +127,11 @@ def _guard_set(
 class _Words:
     """Puts the guards of one tree into the user's words."""
 
-    def __init__(self, tree: GuardTree, places: _Places, resumes_at: int | None) -> None:
+    def __init__(self, tree: GuardTree, places: _Places, frame: Frame | None) -> None:
         self._places = places
-        self._resumes_at = resumes_at
+        self._resumes_at = None if frame is None else frame.resumes_at
+        # A root of torch's own class is compiled as the argument of a wrapper (``torch/_dynamo/external_utils.py``).
+        self._is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
         sources = [guard.manager_source or "" for guard in tree.guards]
         # Arguments and globals that are modules; a global one has paths of its own.
         self._modules = {match[1] for source in sources if (match := _ROOT_MODULE.match(source))}
@@ -140,7 +144,7 @@ class _Words:
         return GuardNode(
             kind=text.kind,
             source=source,
-            expression=_STATE if source is None else value_words(source, self._resumes_at),
+            expression=_STATE if source is None else self._value(source),
             expected=None if text.expected is None else _in_words(text.expected, self._resumes_at),
             path=None if owner is None else self._path(owner[0]),
             is_module_internal=source is not None and self._is_module_internal(source),
@@ -152,15 +156,19 @@ class _Words:
 
     def cost(self, part: dict[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
         """What the probe measured of one part."""
-        path = _GLOBALS if part["source"] == "G" else value_words(part["source"], self._resumes_at)
+        path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
         return SubtreeCost(path=path, guard_count=count, check_us=part.get("check_us"))
 
+    def _value(self, source: str) -> str:
+        own = source.replace("L['fn']", "L['self']") if self._is_wrapped else source
+        return value_words(own, self._resumes_at)
+
     def _path(self, owner: str) -> str:
         """The argument or module; all other globals are one part."""
         is_global = owner.startswith("G[") and owner.partition("._modules[")[0] not in self._modules
-        return _GLOBALS if is_global else value_words(owner, self._resumes_at)
+        return _GLOBALS if is_global else self._value(owner)
 
     def _is_module_internal(self, source: str) -> bool:
         """What stands behind the innermost module is part of how ``nn.Module`` works, not the user's attribute."""

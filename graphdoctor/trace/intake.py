@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,8 +17,10 @@ from graphdoctor.model.recording import Call, Environment, GraphInput, GraphNode
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.guard_tree import GuardTree, parse_tree
 from graphdoctor.trace.origin import Origins, collapse_resumes, without_probe
+
+if TYPE_CHECKING:
+    from graphdoctor.trace.guard_tree import GuardTree
 
 _BREAK = "dynamo_graph_break_reason"
 _WANTED = frozenset(
@@ -238,6 +240,8 @@ class Intake:
             self.code_names.setdefault(compile_.frame_id, (name, file, line))
 
     def _on_dynamo_cpp_guards_str(self, record: Record) -> None:
+        from graphdoctor.trace.guard_tree import parse_tree
+
         if record.compile_id is not None and record.payload is not None:
             self.guard_trees[record.compile_id] = parse_tree(record.payload)
 

@@ -29,7 +29,6 @@ from graphdoctor.model.recording import (
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.trace.assemble import Assembler
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.guard_sets import guards_of
 from graphdoctor.trace.intake import Intake
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
@@ -140,6 +139,8 @@ def _assemble(
     )
     if not has_guards:
         return recording
+    from graphdoctor.trace.guard_sets import guards_of
+
     cost = by_kind.get("guard_cost")
     found = guards_of(recording, intake.guard_trees, files=intake.files(), origins=intake.origins, cost=cost)
     missing = _guard_gaps(found, recording.gaps, is_measured=cost is not None)
