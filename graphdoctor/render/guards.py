@@ -80,8 +80,8 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
         for renderable in _compile(found, frame, torch_count, is_verbose=is_verbose, is_narrow=is_narrow):
             write(console, renderable)
     if len(sets) < len(guards.sets):
-        more = counted(len(guards.sets) - len(sets), "more compile")
-        write(console, Text(f"{more}, of the same functions or with fewer guards: -v shows all", style="dim"))
+        hidden = counted(len(guards.sets) - len(sets), "more compile")
+        write(console, Text(f"{hidden}, of the same functions or with fewer guards: -v shows all", style="dim"))
     for renderable in not_known(diagnosis):
         write(console, renderable)
     others = len(diagnosis.findings) - len(shown)

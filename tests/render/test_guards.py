@@ -109,5 +109,24 @@ def test_what_was_not_measured_has_no_number() -> None:
     assert " 0 µs" not in text
 
 
+def test_of_one_function_the_costliest_compile_is_shown() -> None:
+    again = LAYERS.model_copy(update={"compile_id": "0/1", "share": 0.2})
+    frames = factories.recording(compiles=(factories.compiled(), factories.compiled("0/1")))
+    guards = Guards(sets=(LAYERS, again))
+    diagnosis = diagnose(frames.model_copy(update={"guards": guards}), root=Path("/project"), version="0")
+    buffer = StringIO()
+    render_guards(diagnosis, Console(file=buffer, width=100, force_terminal=False, color_system=None))
+    assert "0/1 Net.forward" in buffer.getvalue()
+    assert "0/0 Net.forward" not in buffer.getvalue()
+    assert "1 more compile, of the same functions" in buffer.getvalue()
+
+
+def test_a_call_without_compiled_code_has_no_share() -> None:
+    found = guard_set(guard("x", "x"), runs_per_call=0)
+    text = shown(found, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
+    assert "The steady call runs no compiled code" in text
+    assert "0 %" not in text
+
+
 def test_outside_text_cannot_move_the_cursor() -> None:
     assert "\x1b" not in shown(guard_set(guard("d['\x1b[2J']", "d", "'\x1b[31m'")), 100, is_verbose=True)

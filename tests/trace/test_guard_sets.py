@@ -85,7 +85,17 @@ def test_a_share_needs_both_times() -> None:
 
 def test_what_a_whole_measurement_did_not_meet_is_not_reached() -> None:
     cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
-    assert read(COSTED, cost=cost | {"entries": []}).sets[0].runs_per_call == 0
+    found = read(COSTED, cost=cost | {"entries": []})
+    assert found.sets[0].runs_per_call == 0
+    assert (found.checks_us, found.share) == (None, None)
+
+
+def test_a_root_of_torchs_own_class_is_self() -> None:
+    wrapper = factories.frame().model_copy(update={"code_name": "inner", "origin": "torch"})
+    recording = factories.recording(frames=(wrapper,))
+    tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['fn']._modules['0'].p == 0.5")
+    found = guards_of(recording, {"0/0": tree}, files=(), origins=Origins(Environment()), cost=None)
+    assert [node.expression for node in found.sets[0].nodes] == ["self[0].p"]
 
 
 LOGS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
