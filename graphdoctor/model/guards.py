@@ -67,7 +67,7 @@ class GuardSet(Fact):
     runs_per_call: int | None = None
     """How often the steady call checks it with success; 0 when the call does not reach it; None when not measured."""
     check_us: float | None = None
-    """Median of one check, in microseconds; None when not measured."""
+    """Median of one check, in microseconds, repeated and so with warm caches: a lower bound; None when not measured."""
     check_low_us: float | None = None
     """First quartile."""
     check_high_us: float | None = None

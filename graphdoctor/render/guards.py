@@ -109,7 +109,7 @@ def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
         line.append(f" · steady call {_us(guards.call_us)}{spread}")
     if guards.checks_us is not None and guards.share is not None:
         style = "bold yellow" if guards.share >= _HIGH_SHARE else "bold green"
-        yield Text(f"Guard checks take {percent(guards.share)} of a steady call.", style=style)
+        yield Text(f"Guard checks take {percent(guards.share)} of a steady call, timed with warm caches.", style=style)
         line.append(f" · its guard checks {_us(guards.checks_us)}")
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
         yield Text("The steady call runs no compiled code, so there is no check to time.", style="bold yellow")
@@ -158,7 +158,7 @@ def _facts(found: GuardSet, torch_count: int | None) -> Iterator[tuple[str, Text
         yield "", clean(f"torch counts {torch_count}: what Dynamo asked for, before it becomes single checks", "dim")
     if found.check_us is not None:
         spread = f" ({_us(found.check_low_us or 0)} to {_us(found.check_high_us or 0)})"
-        text = Text(f"{_us(found.check_us)} a check{spread}")
+        text = Text(f"{_us(found.check_us)} a check, caches warm{spread}")
         if found.runs_per_call is not None and found.share is not None:
             times = "" if found.runs_per_call == 1 else f", {found.runs_per_call} of them"
             text.append(f" · {percent(found.share)} of the steady call{times}")

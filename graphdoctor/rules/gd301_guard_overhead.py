@@ -19,7 +19,8 @@ class GuardOverhead(RecordingRule):
     """Guard checks that take a large share of a steady call.
 
     ## What it finds
-    A steady call that spends 10 % of its time or more on guard checks, as measured in the call itself.
+    A steady call that spends 10 % of its time or more on guard checks. They are timed with warm caches, so the share is
+    a lower bound.
 
     ## Why it costs
     torch checks every guard before each run of compiled code, on the CPU, while the device waits. The share is that of
@@ -33,7 +34,7 @@ class GuardOverhead(RecordingRule):
         return x.tan() * sum(table.values())
 
     def inputs():
-        return (torch.ones(160, 160), {f"weight {index}": index for index in range(1500)})
+        return (torch.ones(16, 16), {f"weight {index}": index for index in range(1500)})
     ```
 
     ## Use instead
@@ -44,7 +45,7 @@ class GuardOverhead(RecordingRule):
         return x.tan() * total
 
     def inputs():
-        return (torch.ones(160, 160), torch.tensor(float(sum(range(1500)))))
+        return (torch.ones(16, 16), torch.tensor(float(sum(range(1500)))))
     ```
     Hand over what the function needs and no more; do the rest before the call. `graphdoctor guards` shows which
     argument or module the checks belong to.

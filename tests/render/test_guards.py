@@ -97,7 +97,7 @@ def test_verbose_shows_every_guard() -> None:
 
 def test_the_share_is_said_first() -> None:
     text = shown(LAYERS, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0, checks_us=10.0, share=0.1)
-    assert "Guard checks take 10 % of a steady call." in text
+    assert "Guard checks take 10 % of a steady call, timed with warm caches." in text
     assert "steady call 100 µs (99 µs to 120 µs) · its guard checks 10 µs" in text
 
 
