@@ -20,7 +20,7 @@ from graphdoctor.cli import main
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import CLEAN_TARGET, RunCli, clean_environment, command_line
 
-COMMANDS = ("explain", "run", "report", "rule", "schema")
+COMMANDS = ("explain", "guards", "recompiles", "report", "rule", "run", "schema")
 TRACES = Path(__file__).resolve().parent / "recordings" / "2.13.0"
 
 

@@ -61,6 +61,7 @@ class Request:
         device: Where to move the model and the inputs.
         coverage: Measure coverage after the calls.
         trial: How the calls are replayed to try a remedy (``graphdoctor/probe/trial.py``), or None.
+        guard_cost: Measure what guard checks cost after the calls.
     """
 
     target: TargetText
@@ -79,6 +80,7 @@ class Request:
     device: str | None = None
     coverage: bool = True
     trial: Mapping[str, object] | None = None
+    guard_cost: bool = False
 
     def for_probe(self) -> dict[str, Any]:
         """The request file's content."""

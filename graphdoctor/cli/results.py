@@ -193,14 +193,14 @@ class Shown:
         )
 
 
-def diagnose_recording(recording: Path, shown: Shown) -> Diagnosis:
-    """Read a recording and say what it means."""
+def diagnose_recording(recording: Path, shown: Shown, *, guards: bool = False) -> Diagnosis:
+    """Read a recording, with its guards when asked, and say what it means."""
     from graphdoctor import __version__
     from graphdoctor.rules.diagnose import Selection, diagnose
     from graphdoctor.trace.reader import read_recording
 
     selection = Selection(select=shown.select, ignore=shown.ignore, is_own_code_only=shown.is_own_code_only)
-    return diagnose(read_recording(recording), root=Path.cwd(), version=__version__, selection=selection)
+    return diagnose(read_recording(recording, guards=guards), root=Path.cwd(), version=__version__, selection=selection)
 
 
 def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:

@@ -17,13 +17,14 @@ EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
 
 
-def request_of(target: str, asked: TargetOptions, *, coverage: bool) -> Request:
+def request_of(target: str, asked: TargetOptions, *, coverage: bool, guard_cost: bool = False) -> Request:
     """What the probe is asked to do.
 
     Args:
         target: The target's text.
         asked: The options of the command line.
         coverage: Measure coverage after the calls.
+        guard_cost: Measure what guard checks cost after the calls.
 
     Raises:
         GraphDoctorError: A text cannot be read.
@@ -46,6 +47,7 @@ def request_of(target: str, asked: TargetOptions, *, coverage: bool) -> Request:
         seed=asked.seed,
         device=asked.device,
         coverage=coverage,
+        guard_cost=guard_cost,
     )
 
 

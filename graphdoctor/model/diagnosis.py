@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.guards import Guards
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import (
     BreakEffect,
@@ -255,5 +256,7 @@ class Diagnosis(Fact):
     """In order, those that follow from one change in one call taken together."""
     what_if: WhatIf | None = None
     """What the same calls do under each remedy; None when not tried."""
+    guards: Guards | None = None
+    """What each compile's guards check and cost; None when they were not asked for."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.guards import Guards
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import Replay, WhatIf
@@ -413,5 +414,7 @@ class Recording(Fact):
     """What a replay under a remedy gave; None for a plain run."""
     what_if: WhatIf | None = None
     """What replays under remedies gave; None when none were made."""
+    guards: Guards | None = None
+    """None when they were not asked for."""
     gaps: tuple[CaptureGap, ...]
     """What is missing."""

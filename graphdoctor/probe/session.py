@@ -88,6 +88,8 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         measure_coverage(workload, events)
     if workload.trial is not None and is_complete:
         _finish_trial(workload, events)
+    if is_complete and request["guard_cost"]:
+        measure_guards(workload, events)
     for name, count in workload.listener.failures.items():
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
     for name, count in workload.recompiles.failures.items():
@@ -195,6 +197,25 @@ def measure_coverage(workload: Workload, events: EventFile) -> None:
             events.write("gap", message=f"Coverage was not measured: {measured}")
         else:
             events.write("coverage", **measured)
+    workload.mark("end", None)
+
+
+def measure_guards(workload: Workload, events: EventFile) -> None:
+    """Repeat the last call to time its guard checks; these calls are ours as those for coverage are."""
+    events.phase("measuring guard checks")
+    workload.mark("start", None)
+    try:
+        with _silence():
+            measured = workload.measure_guards()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+        measured = f"repeating the last call raised {_type_name(error)}."
+    if isinstance(measured, str):
+        events.write("gap", message=f"The cost of guard checks was not measured: {measured}")
+    else:
+        cost, troubles = measured
+        events.write("guard_cost", **cost)
+        for trouble in troubles:
+            events.write("gap", message=f"The guard check of one compile was not measured. {trouble}.")
     workload.mark("end", None)
 
 

@@ -39,6 +39,9 @@ _REQUIRED = {
     "torch._dynamo.exc.TorchDynamoException": "telling compiler errors from the program's own",
     "torch._TorchCompileInductorWrapper": "inductor with its mode and options",
     "torch._TorchCompileWrapper": "a backend with its mode and options",
+    "torch._dynamo.convert_frame.register_bytecode_hook": "the cost of guard checks",
+    "torch._dynamo.eval_frame._debug_get_cache_entry_list": "the cost of guard checks",
+    "torch._C._dynamo.guards.RootGuardManager": "the cost of guard checks",
     "torch.utils._pytree.tree_leaves": "tensors inside outputs",
     "torch.utils._pytree.tree_map": "moving inputs to a device",
 }
@@ -392,6 +395,12 @@ def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
     entry = metadata.get("str")
     if isinstance(entry, (list, tuple)) and len(entry) == 2:
         yield entry[1], entry[0]
+
+
+def synchronize() -> None:
+    """Wait for what the program has started on a GPU, when it uses one."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def unrecorded_breaks() -> list[str]:

@@ -12,6 +12,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ COMPARED = "get_and_maybe_log_recompilation_reasons"
 and ``_compile``; 2.11 likewise)."""
 
 _SOURCE = re.compile(r"[LG]\['\w+'\](?:\.\w+(?:\(\))?|\[[^\[\]]+\])*")
+_MODULE_SOURCE = re.compile(r"(?P<root>[LG]\['\w+'\])(?P<modules>(?:\._modules\['[^']+'\])*)")
 _STATELESS = frozenset({"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE", "DUAL_LEVEL_MATCH"})
 
 
@@ -181,3 +183,62 @@ def dispatch_keys(tensor: torch.Tensor) -> str | None:
     with contextlib.suppress(AttributeError, RuntimeError):
         return str(torch._C._dispatch_keys(tensor))
     return None
+
+
+def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> None:
+    """Call ``take`` with each function's code that Dynamo compiles and the code that it made of it.
+
+    A hook that returns None leaves the made code as it is.
+    """
+    register = getattr(importlib.import_module(_MODULE), "register_bytecode_hook", None)
+    if register is not None:
+        register(take)
+
+
+def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
+    """Compile id and guard tree of the cache entry that runs ``made``; None when torch has dropped it."""
+    entries = importlib.import_module("torch._dynamo.eval_frame")._debug_get_cache_entry_list(original)
+    for entry in entries:
+        root = guard_root(entry.guard_manager)
+        if entry.code is made and root is not None:
+            return str(entry.compile_id), root
+    return None
+
+
+def empty_guard_tree() -> Any:  # noqa: ANN401
+    """A tree without guards: what asking costs by itself."""
+    return torch._C._dynamo.guards.RootGuardManager()
+
+
+def clone_guard_tree(tree: Any, keeps: Callable[[str], bool]) -> Any:  # noqa: ANN401
+    """A copy of a guard tree without the values, and all below them, whose source ``keeps`` refuses."""
+    return tree.clone_manager(lambda manager: keeps(manager.get_source()))
+
+
+def guarded_sources(tree: Any) -> list[str]:  # noqa: ANN401
+    """The source of every value that a tree guards or passes through; keys of dicts are left out."""
+    return [manager.get_source() for manager in _managers(tree)]
+
+
+def _managers(manager: Any) -> Iterator[Any]:  # noqa: ANN401
+    pairs = getattr(manager, "get_key_value_managers", None)
+    below = [value for _, value in pairs().values() if value is not None] if pairs is not None else []
+    for child in (*below, *manager.get_child_managers()):
+        yield child
+        yield from _managers(child)
+
+
+def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:  # noqa: ANN401
+    """The parts of a guard tree: arguments, global modules, all other globals as one (``G``), and modules inside these.
+
+    Returns:
+        Each part's source with the sources to leave out for a tree without it; outer parts first.
+    """
+    found = {match[0]: match for source in guarded_sources(tree) if (match := _MODULE_SOURCE.fullmatch(source))}
+    modules = {match["root"] for match in found.values() if match["modules"]}
+    other_globals = frozenset(
+        match["root"] for match in found.values() if match["root"].startswith("G[") and match["root"] not in modules
+    )
+    inner = [source for source in found if source not in other_globals]
+    inner.sort(key=lambda source: source.count("._modules["))
+    return [*([("G", other_globals)] if other_globals else []), *((source, frozenset({source})) for source in inner)]

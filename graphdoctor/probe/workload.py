@@ -16,6 +16,7 @@ from . import coverage, torch_api
 from .backend import GraphRuns, InstrumentedBackend
 from .describe import arguments_text
 from .events import EventFile
+from .guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
 from .guards import RecompileRecorder, user_file_test
 from .listener import TraceListener
 from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
@@ -72,6 +73,7 @@ class Workload:
         self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source)
         if (lost := self.recompiles.install()) is not None:
             events.write("gap", message=lost)
+        self._compiled_code = CompiledCode() if request["guard_cost"] else None
         self._runs = GraphRuns()
         plan = request["trial"]
         self.trial = Trial(plan, self._target.function) if plan else None
@@ -267,6 +269,35 @@ class Workload:
                 return measured | {"extra_calls": attempt, "extra_compiles": extra_compiles}
             extra_compiles += compiled
         return f"the last call still compiled something after {_MAX_WARM_UPS} repetitions."
+
+    def measure_guards(self) -> tuple[dict[str, Any], list[str]] | str:
+        """What the guard checks of the last call cost, once it no longer compiles anything.
+
+        Returns:
+            The call's time with the cost of each compiled frame that it runs, and what could not be measured; or the
+            reason why there is nothing.
+        """
+        call, compiled = self._last_call, self._compiled_code
+        if call is None or compiled is None:
+            return "no call was made."
+
+        def make() -> None:
+            self._forward(self._compiled, call)
+
+        with kept_random_state():
+            for _ in range(_MAX_WARM_UPS):
+                before = self._compiles_seen
+                make()
+                if self._compiles_seen == before:
+                    break
+            else:
+                return f"the last call still compiled something after {_MAX_WARM_UPS} repetitions."
+            timed = time_call(make)
+            timer = CheckTimer(compiled)
+            entries = timer.run(make)
+        if self._compiles_seen > before:
+            return "the last call compiled something again while it was measured."
+        return timed | {"entries": entries, "is_complete": not timer.troubles}, timer.troubles
 
     def mark(self, event: str, index: int | None, **values: Any) -> None:  # noqa: ANN401
         """Write into the trace where a call starts or ends; ``index`` is None for the extra calls of coverage."""

@@ -135,10 +135,10 @@ def _coverage_text(summary: Summary) -> str:
     total = detail.graph_ops + detail.eager_ops
     if summary.coverage is None:
         return "no tensor operation"
-    return f"coverage {_percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
+    return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Whole percent, but never 0 or 100 for what is neither."""
     if 0 < share < 0.01:
         return "<1 %"

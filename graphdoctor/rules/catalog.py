@@ -30,6 +30,9 @@ from graphdoctor.rules.gd123_sort_by_tensor import SortByTensor
 from graphdoctor.rules.gd124_value_not_rebuilt import ValueNotRebuilt
 from graphdoctor.rules.gd200_recompile import Recompile
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
+from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
+from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
+from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
 from graphdoctor.rules.gd501_backend_exception import BackendException
 from graphdoctor.rules.gd901_user_error import UserError
 
@@ -68,6 +71,9 @@ BREAK_RULES: tuple[BreakRule, ...] = (
 RECORDING_RULES: tuple[RecordingRule, ...] = (
     SkippedFrame(),
     RecompileLimit(),
+    GuardOverhead(),
+    GuardsOnModules(),
+    GuardOnChangingValue(),
     _BACKEND,
     UserError(),
 )

@@ -86,6 +86,7 @@ def diagnose(recording: Recording, *, root: Path, version: str, selection: Selec
         graphs=tuple(_graph_reports(view, findings, root)),
         recompiles=tuple(_recompile_reports(view, findings, root)),
         what_if=recording.what_if,
+        guards=recording.guards,
         gaps=recording.gaps,
     )
 

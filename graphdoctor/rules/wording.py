@@ -123,6 +123,22 @@ def setting(name: str, title: str, *, value: str = "True", is_safe: bool = False
     )
 
 
+def guard_filter(name: str, risk: str) -> Fix:
+    """One of ``torch.compiler``'s guard filters as a fix, marked unsafe.
+
+    Args:
+        name: Such as ``skip_guard_on_inbuilt_nn_modules_unsafe``.
+        risk: What goes wrong in silence, a clause.
+    """
+    return Fix(
+        title=f"Unsafe: leave guards out with torch.compiler.{name}; {risk}",
+        kind="call",
+        snippet=f'torch.compile(model, options={{"guard_filter_fn": torch.compiler.{name}}})',
+        is_safe=False,
+        source="torch/compiler/__init__.py, 2.13",
+    )
+
+
 def own_function(what: str) -> Fix:
     """The official way to live with a break: keep it in a small function of its own."""
     return Fix(

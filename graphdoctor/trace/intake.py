@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,6 +18,9 @@ from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, collapse_resumes, without_probe
+
+if TYPE_CHECKING:
+    from graphdoctor.trace.guard_tree import GuardTree
 
 _BREAK = "dynamo_graph_break_reason"
 _WANTED = frozenset(
@@ -39,6 +42,7 @@ _WANTED = frozenset(
         "graphdoctor_sources",
     }
 )
+_GUARDS = "dynamo_cpp_guards_str"
 _METRICS = (
     "co_name",
     "has_guarded_code",
@@ -93,9 +97,10 @@ class Intake:
 
     Args:
         environment: Where the recording was made.
+        has_guards: Take the guard trees too, which can be most of a log.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, *, has_guards: bool = False) -> None:
         self.environment = environment
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
@@ -112,6 +117,8 @@ class Intake:
         self._last_stacked: SeenBreak | None = None
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.compile_calls: list[CompileCall] = []
+        self._has_guards = has_guards
+        self.guard_trees: dict[str, GuardTree] = {}
 
     def has_started(self, compile_id: str | None) -> bool:
         """A compile with this id has begun: another one with it comes behind a ``torch._dynamo.reset()``."""
@@ -119,15 +126,23 @@ class Intake:
 
     def after_reset(self) -> Intake:
         """The intake of the same process from here on, when its compile ids count from 0 again."""
-        later = Intake(self.environment)
+        later = Intake(self.environment, has_guards=self._has_guards)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
+        later._files, later._entries = self._files, self._entries
         later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
         return later
 
-    @staticmethod
-    def wants(kind: str) -> bool:
+    def wants(self, kind: str) -> bool:
         """Whether a kind of record matters here."""
-        return kind in _WANTED
+        return kind in _WANTED or (self._has_guards and kind == _GUARDS)
+
+    def files(self) -> set[str]:
+        """Every file that the log names."""
+        nodes = (node.file for graph in self.graphs for node in graph.get("nodes") or ())
+        stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
+        breaks = (entry.file for found in self.breaks for entry in found.exact)
+        known = {file for file, _ in self.sources} | {file for _, file, _ in self.code_names.values()}
+        return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
         """Take the next record."""
@@ -229,6 +244,12 @@ class Intake:
         name, file, line = (metrics.get(key) for key in ("co_name", "co_filename", "co_firstlineno"))
         if name and file and isinstance(line, int):
             self.code_names.setdefault(compile_.frame_id, (name, file, line))
+
+    def _on_dynamo_cpp_guards_str(self, record: Record) -> None:
+        from graphdoctor.trace.guard_tree import parse_tree
+
+        if record.compile_id is not None and record.payload is not None:
+            self.guard_trees[record.compile_id] = parse_tree(record.payload)
 
     # Records of ours.
 

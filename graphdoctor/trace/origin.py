@@ -31,6 +31,11 @@ class Origins:
         self._site_roots = environment.site_roots
         self._known: dict[str, tuple[Origin, str | None]] = {}
 
+    @property
+    def torch_root(self) -> str | None:
+        """The folder of torch's own files, or None when not known."""
+        return self._torch_root
+
     def learn_from(self, file: str) -> None:
         """Take torch's folder from a file of Dynamo's own, for logs without an environment record."""
         if self._torch_root is None and (match := _TORCH_FILE.match(file)):

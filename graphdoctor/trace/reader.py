@@ -18,6 +18,7 @@ import orjson
 from pydantic import ValidationError
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.guards import Guards
 from graphdoctor.model.recording import (
     CaptureGap,
     Coverage,
@@ -35,11 +36,12 @@ from graphdoctor.trace.processes import ProcessLogs, find_logs, find_processes, 
 from graphdoctor.trace.script import script_gaps
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path, *, guards: bool = False) -> Recording:
     """Read what was recorded.
 
     Args:
         path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
+        guards: Read the guards too, which can be most of a log.
 
     Returns:
         The facts; what the log lacks is None with a gap.
@@ -50,7 +52,7 @@ def read_recording(path: Path) -> Recording:
     if not path.exists():
         raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")
     if path.is_file():
-        return _assemble({}, [], [path])
+        return _assemble({}, [], [path], has_guards=guards)
     meta = _read_json(path / "recording.json")
     logs = find_logs(path / "trace") or find_logs(path)
     if not meta and not logs:
@@ -59,7 +61,7 @@ def read_recording(path: Path) -> Recording:
             hint="Name a folder below .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
     try:
-        recording = _assemble(meta, list(_read_events(path / "probe.jsonl")), logs)
+        recording = _assemble(meta, list(_read_events(path / "probe.jsonl")), logs, has_guards=guards)
         tried = _read_json(path / "what-if.json")
         return recording.model_copy(update={"what_if": WhatIf(**tried)}) if tried else recording
     except ValidationError as error:
@@ -96,7 +98,9 @@ def _fields(event: dict[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (event or {}).items() if key != "event"}
 
 
-def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Path]) -> Recording:
+def _assemble(
+    meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Path], *, has_guards: bool = False
+) -> Recording:
     by_kind = {event["event"]: event for event in events}
     environment = Environment(**_fields(by_kind.get("environment")))
     gaps = [CaptureGap(code="GD900", message=str(event.get("message"))) for event in events if event["event"] == "gap"]
@@ -109,14 +113,18 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
     main_pid = by_kind.get("process", {}).get("pid")
     # Without any log it is one process that torch wrote nothing in.
     processes = find_processes(logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
-    taken_in = [_take_in(process, environment, damage, unreadable) for process in processes]
-    parts = []
+    taken_in = [
+        _take_in(process, Intake(environment, has_guards=has_guards), damage, unreadable) for process in processes
+    ]
+    parts: list[Part] = []
+    intakes: list[Intake] = []
     for name, taken in _named(taken_in, main_pid):
         for reset, intake in enumerate(taken.intakes):
             recording = Assembler(intake, is_ours=bool(meta) and (name is None or taken.is_ours)).finish(
                 target=target, exit=exit_, coverage=coverage, replay=replay, gaps=[], is_cut=taken.is_cut
             )
             parts.append(Part(recording, name, reset))
+            intakes.append(intake)
     merged = merge(parts)
     gaps += _damage_gaps(damage) + _part_gaps(parts)
     gaps += [
@@ -125,7 +133,27 @@ def _assemble(meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Pat
     ]
     if target.kind == "script":
         gaps += script_gaps(merged, is_hooked="process" in by_kind)
-    return merged.model_copy(update={"gaps": (*gaps, *merged.gaps)})
+    merged = merged.model_copy(update={"gaps": (*gaps, *merged.gaps)})
+    if not has_guards:
+        return merged
+    from graphdoctor.trace.guard_sets import guards_of_parts
+
+    cost = by_kind.get("guard_cost")
+    found = guards_of_parts(zip(parts, intakes, strict=True), cost=cost)
+    missing = _guard_gaps(found, merged.gaps, is_measured=cost is not None)
+    return merged.model_copy(update={"guards": found, "gaps": (*merged.gaps, *missing)})
+
+
+def _guard_gaps(guards: Guards, known: tuple[CaptureGap, ...], *, is_measured: bool) -> list[CaptureGap]:
+    gaps = []
+    if not is_measured and not any("guard checks was not measured" in gap.message for gap in known):
+        message = "The cost of guard checks was not measured here; graphdoctor guards TARGET measures it."
+        gaps.append(CaptureGap(code="GD900", message=message))
+    unread = sum(len(found.unread_lines) for found in guards.sets)
+    if unread:
+        message = f"{unread} lines of torch's guard trees have a layout that this version does not know."
+        gaps.append(CaptureGap(code="GD902", message=message))
+    return gaps
 
 
 @dataclass
@@ -150,12 +178,12 @@ class _Taken:
         return any(intake.compiles or intake.breaks for intake in self.intakes)
 
 
-def _take_in(process: ProcessLogs, environment: Environment, damage: LogDamage, unreadable: dict[str, int]) -> _Taken:
-    taken = _Taken(process, [Intake(environment)])
+def _take_in(process: ProcessLogs, first: Intake, damage: LogDamage, unreadable: dict[str, int]) -> _Taken:
+    taken = _Taken(process, [first])
     for log in process.logs:
         damage.is_last_broken = False
         with log.open("rb") as lines:
-            for record in read_records(lines, Intake.wants, damage):
+            for record in read_records(lines, first.wants, damage):
                 taken.is_ours |= record.kind.startswith("graphdoctor_")
                 if record.kind == "dynamo_start" and taken.intakes[-1].has_started(record.compile_id):
                     taken.intakes.append(taken.intakes[-1].after_reset())

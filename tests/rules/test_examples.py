@@ -17,7 +17,7 @@ from graphdoctor.rules.catalog import ALL_RULES
 from tests.rules.test_documentation import first_block
 
 RULES = list(ALL_RULES.values())
-NO_COMMON_RESULT = {"GD103", "GD113", "GD114", "GD200", "GD201", "GD901"}
+NO_COMMON_RESULT = {"GD103", "GD113", "GD114", "GD200", "GD201", "GD303", "GD901"}
 """Rules whose two snippets differ in results by their own words, take other arguments, or raise."""
 
 NEEDS_TORCH = {"GD113": (2, 13), "GD121": (2, 13)}
@@ -32,7 +32,13 @@ def example_inputs():
 """
 
 
-def explain(code: str, folder: Path, *extra: str) -> dict[str, Any]:
+def document_of(rule: Rule, section: str, folder: Path) -> dict[str, Any]:
+    """What the command that knows the rule's facts says of one of its snippets."""
+    code = first_block(rule, section)
+    return diagnosed(code, folder, "guards") if rule.code.startswith("GD3") else diagnosed(code, folder, "explain")
+
+
+def diagnosed(code: str, folder: Path, name: str) -> dict[str, Any]:
     """The JSON document for a snippet."""
     (folder / "snippet.py").write_text(code + _TARGET)
     config = [
@@ -42,7 +48,9 @@ def explain(code: str, folder: Path, *extra: str) -> dict[str, Any]:
     ]
     arguments = re.search(r"^ARGUMENTS = (\[.*\])$", code, re.MULTILINE)
     config += json.loads(arguments[1]) if arguments else []
-    command = [sys.executable, "-m", "graphdoctor", "explain", "snippet.py", "--format", "json", *config, *extra]
+    if name == "explain":
+        config.append("--no-coverage")
+    command = [sys.executable, "-m", "graphdoctor", name, "snippet.py", "--format", "json", *config]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -60,13 +68,13 @@ def test_example_is_found(rule: Rule, tmp_path: Path) -> None:
     installed = tuple(int(part) for part in version("torch").split(".")[:2])
     if installed < NEEDS_TORCH.get(rule.code, (2, 11)):
         pytest.skip(f"torch {version('torch')} gives this break another rule's message")
-    assert rule.code in codes(explain(first_block(rule, "Example"), tmp_path, "--no-coverage"))
+    assert rule.code in codes(document_of(rule, "Example", tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_use_instead_is_clean(rule: Rule, tmp_path: Path) -> None:
-    document = explain(first_block(rule, "Use instead"), tmp_path, "--no-coverage")
+    document = document_of(rule, "Use instead", tmp_path)
     assert codes(document) == set()
     assert not document["is_partial"]
     assert document["summary"]["graphs"] >= 1

@@ -1,0 +1,118 @@
+"""GD301: guard checks that take a large share of a call."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.guards import Guards, GuardSet
+from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.frames import frame_entry, frame_name
+from graphdoctor.rules.wording import guard_filter
+
+_MIN_SHARE = 0.1
+_MIN_PART = 0.2
+_MAX_PARTS = 3
+
+
+class GuardOverhead(RecordingRule):
+    """Guard checks that take a large share of a steady call.
+
+    ## What it finds
+    A steady call that spends 10 % of its time or more on guard checks. They are timed with warm caches, so the share is
+    a lower bound.
+
+    ## Why it costs
+    torch checks every guard before each run of compiled code, on the CPU, while the device waits. The share is that of
+    the backend measured with: a faster backend leaves the checks as they are and shortens the rest.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, table):
+        return x.tan() * sum(table.values())
+
+    def inputs():
+        return (torch.ones(16, 16), {f"weight {index}": index for index in range(1500)})
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x, total):
+        return x.tan() * total
+
+    def inputs():
+        return (torch.ones(16, 16), torch.tensor(float(sum(range(1500)))))
+    ```
+    Hand over what the function needs and no more; do the rest before the call. `graphdoctor guards` shows which
+    argument or module the checks belong to.
+
+    ## Fix safety
+    The guard filters of `torch.compiler` are unsafe, as their names say: torch no longer notices a change of what it
+    does not check, and the compiled code then gives wrong results in silence.
+
+    ## Source
+    `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard overhead".
+    """
+
+    code: ClassVar = "GD301"
+    name: ClassVar = "guard-overhead"
+    severity: ClassVar = "warning"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for the recording, at the function whose checks cost most."""
+        guards = view.recording.guards
+        if guards is None or guards.share is None or guards.share < _MIN_SHARE:
+            return ()
+        run = [found for found in guards.sets if found.share]
+        costliest = max(run, key=lambda found: found.share or 0)
+        frame_id = next(c.frame_id for c in view.recording.compiles if c.compile_id == costliest.compile_id)
+        frame = next((frame for frame in view.recording.frames if frame.frame_id == frame_id), None)
+        if frame is None:
+            return ()
+        most = f", most of it for `{frame_name(frame)}`" if len(run) > 1 else ""
+        return (
+            RuleMatch(
+                entry=frame_entry(frame),
+                message=f"Guard checks take {guards.share:.0%} of a steady call{most}{_parts(costliest)}".replace(
+                    "%", " %"
+                ),
+                count=sum(found.runs_per_call or 0 for found in run),
+                compile_ids=tuple(found.compile_id for found in run),
+                fixes=_fixes(guards),
+            ),
+        )
+
+
+def _parts(found: GuardSet) -> str:
+    """The parts that cost most, each without those inside it."""
+    if not found.check_us:
+        return ""
+    named: list[str] = []
+    for part in sorted(found.bill, key=lambda part: -(part.check_us or 0)):
+        share = (part.check_us or 0) / found.check_us
+        if share < _MIN_PART or len(named) == _MAX_PARTS:
+            break
+        if not any(part.path.startswith(path) for path in named):
+            named.append(part.path)
+    return f": mostly {', '.join(f'`{path}`' for path in named)}" if named else ""
+
+
+def _fixes(guards: Guards) -> tuple[Fix, ...]:
+    internal = sum(node.is_module_internal for each in guards.sets for node in each.nodes)
+    total = sum(each.guard_count for each in guards.sets)
+    handing_over = Fix(
+        title="Hand over only what the function needs: plain tensors in place of large dicts, lists and objects",
+        kind="code",
+        source="PyTorch user guide: torch.compile, guard overhead",
+    )
+    if internal * 2 < total:
+        return (handing_over, guard_filter("keep_tensor_guards_unsafe", "only tensors are checked"))
+    return (
+        guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "a change of a torch module is not noticed"),
+        guard_filter("skip_guard_on_all_nn_modules_unsafe", "a change of any module is not noticed"),
+        handing_over,
+    )

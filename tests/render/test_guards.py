@@ -1,0 +1,132 @@
+"""The view of guards: folded, in width, with what is not known left out."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.render.guard_parts import VARIES, parts_of, walk
+from graphdoctor.render.guards import render_guards
+from graphdoctor.rules.diagnose import diagnose
+from tests import factories
+
+
+def guard(
+    expression: str, path: str | None, expected: str = "1", kind: str = "EQUALS_MATCH", *, internal: bool = False
+):
+    return GuardNode(
+        kind=kind,
+        source=expression,
+        expression=expression,
+        expected=expected,
+        path=path,
+        is_module_internal=internal,
+        depth=2,
+        guard=f"{expression} == {expected}",
+    )
+
+
+def guard_set(*nodes: GuardNode, bill: tuple[SubtreeCost, ...] = (), **values: object) -> GuardSet:
+    return GuardSet(
+        compile_id="0/0", guard_count=len(nodes), kinds={"EQUALS_MATCH": len(nodes)}, nodes=nodes, bill=bill, **values
+    )
+
+
+LAYERS = guard_set(
+    guard("process-wide state", None, "grad mode on", "GLOBAL_STATE"),
+    guard("x", "x", "f32[4, 4]", "TENSOR_MATCH"),
+    *[guard(f"self.layers[{index}].scale", f"self.layers[{index}]") for index in range(12)],
+    *[guard(f"self.layers[{index}].index", f"self.layers[{index}]", str(index)) for index in range(12)],
+    *[
+        guard(f"self.layers[{index}].fc.weight", f"self.layers[{index}].fc", "f32[4]", "TENSOR_MATCH", internal=True)
+        for index in range(12)
+    ],
+    bill=tuple(SubtreeCost(path=f"self.layers[{index}]", guard_count=3, check_us=0.5) for index in range(12)),
+    check_us=10.0,
+    check_low_us=9.0,
+    check_high_us=11.0,
+    runs_per_call=1,
+    share=0.1,
+)
+
+
+def shown(found: GuardSet, width: int, *, is_verbose: bool = False, **values: object) -> str:
+    guards = Guards(sets=(found,), **values)
+    recording = factories.recording().model_copy(update={"guards": guards})
+    buffer = StringIO()
+    console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
+    render_guards(diagnose(recording, root=Path("/project"), version="0"), console, is_verbose=is_verbose)
+    return buffer.getvalue()
+
+
+def test_equal_modules_are_folded_with_a_count() -> None:
+    rows = {part.path: part for _, part in walk(parts_of(LAYERS))}
+    layers = rows["self.layers[0…11]"]
+    assert (layers.times, layers.guard_count, layers.check_us) == (12, 3, 6.0)
+    assert {node.expected for node in layers.guards} == {"1", VARIES}
+    assert rows["self"].guard_count == 36
+
+
+def test_modules_that_check_other_things_stay_apart() -> None:
+    found = guard_set(guard("m[0].a", "m[0]"), guard("m[1].b", "m[1]"), guard("m[2].b", "m[2]"))
+    assert [part.path for _, part in walk(parts_of(found))] == ["m", "m[0]", "m[1…2]"]
+
+
+def test_a_cost_that_is_not_known_for_all_is_not_shown_for_the_group() -> None:
+    partly = LAYERS.model_copy(update={"bill": LAYERS.bill[:3]})
+    (layers,) = [part for _, part in walk(parts_of(partly)) if part.times == 12]
+    assert layers.check_us is None
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("is_verbose", [False, True])
+def test_nothing_runs_over_the_width(width: int, is_verbose: bool) -> None:
+    text = shown(LAYERS, width, is_verbose=is_verbose, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
+    assert max(map(len, text.splitlines())) <= width
+    assert "12 alike" in text
+
+
+def test_verbose_shows_every_guard() -> None:
+    text = shown(LAYERS, 140, is_verbose=True)
+    assert all(f"self.layers[{index}].scale" in text for index in range(12))
+
+
+def test_the_share_is_said_first() -> None:
+    text = shown(LAYERS, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0, checks_us=10.0, share=0.1)
+    assert "Guard checks take 10 % of a steady call, timed with warm caches." in text
+    assert "steady call 100 µs (99 µs to 120 µs) · its guard checks 10 µs" in text
+
+
+def test_what_was_not_measured_has_no_number() -> None:
+    found = guard_set(guard("x", "x"))
+    text = shown(found, 100)
+    assert "steady call" not in text
+    assert "without it" not in text
+    assert " 0 µs" not in text
+
+
+def test_of_one_function_the_costliest_compile_is_shown() -> None:
+    again = LAYERS.model_copy(update={"compile_id": "0/1", "share": 0.2})
+    frames = factories.recording(compiles=(factories.compiled(), factories.compiled("0/1")))
+    guards = Guards(sets=(LAYERS, again))
+    diagnosis = diagnose(frames.model_copy(update={"guards": guards}), root=Path("/project"), version="0")
+    buffer = StringIO()
+    render_guards(diagnosis, Console(file=buffer, width=100, force_terminal=False, color_system=None))
+    assert "0/1 Net.forward" in buffer.getvalue()
+    assert "0/0 Net.forward" not in buffer.getvalue()
+    assert "1 more compile, of the same functions" in buffer.getvalue()
+
+
+def test_a_call_without_compiled_code_has_no_share() -> None:
+    found = guard_set(guard("x", "x"), runs_per_call=0)
+    text = shown(found, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
+    assert "The steady call runs no compiled code" in text
+    assert "0 %" not in text
+
+
+def test_outside_text_cannot_move_the_cursor() -> None:
+    assert "\x1b" not in shown(guard_set(guard("d['\x1b[2J']", "d", "'\x1b[31m'")), 100, is_verbose=True)

@@ -1,0 +1,81 @@
+"""The guards read from a log are those of torch's live guard trees."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.trace.guard_text import parse_guard
+from graphdoctor.trace.reader import read_recording
+from tests.conftest import clean_environment
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = [
+    HERE / "programs" / f"{name}.py"
+    for name in (
+        "recompiles",
+        "sequential_root",
+        "item",
+        "helper_in_loop",
+        "nested_forwards",
+        "deep_break",
+        "logger_call",
+    )
+]
+MODELS = [HERE / "models" / f"{name}.py" for name in ("gpt2", "bert")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS + MODELS, ids=lambda path: path.stem)
+def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: Path) -> None:
+    if program in MODELS:
+        pytest.importorskip("transformers")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "live_guards.py"), str(program)],
+        env=clean_environment(TORCH_TRACE=str(tmp_path / "trace")),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    live = json.loads(done.stdout.splitlines()[-1])
+    recording = read_recording(tmp_path / "trace", guards=True)
+    assert recording.guards is not None
+    sets = {found.compile_id: found for found in recording.guards.sets}
+    assert live
+    assert set(live) <= set(sets)
+    for compile_id, guards in live.items():
+        found = sets[compile_id]
+        parsed = [parse_guard(text) for text, _ in guards]
+        # In one order or another: the tree of a dict is printed by its keys' positions.
+        assert Counter((node.kind, node.guard) for node in found.nodes) == Counter(
+            (item.kind, item.guard) for item in parsed
+        )
+        assert found.guard_count == len(guards)
+        assert Counter(node.source for node in found.nodes) == Counter(
+            item.source or source for item, (_, source) in zip(parsed, guards, strict=True)
+        )
+        assert found.unread_lines == ()
+
+
+@pytest.mark.slow
+def test_nearly_every_guard_of_a_real_model_is_put_into_words(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    subprocess.run(
+        [sys.executable, str(HERE / "live_guards.py"), str(HERE / "models" / "gpt2.py")],
+        env=clean_environment(TORCH_TRACE=str(tmp_path / "trace")),
+        capture_output=True,
+        check=True,
+        timeout=300,
+    )
+    guards = read_recording(tmp_path / "trace", guards=True).guards
+    assert guards is not None
+    nodes = [node for found in guards.sets for node in found.nodes]
+    without = [node for node in nodes if node.expected is None and node.kind not in ("OBJECT_ALIASING",)]
+    assert len(without) <= 0.01 * len(nodes), Counter((node.kind, node.guard) for node in without).most_common(5)
+    assert all(node.location.file.startswith(("/", "<frozen ")) for node in nodes if node.location is not None)
