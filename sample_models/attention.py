@@ -6,7 +6,7 @@ twice, and that is as it should be.
 graphdoctor finds:
     calls=2 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0
     recompiles=1 frames_over_limit=0 coverage=1.00
-    GD200 line 27
+    GD216 line 32
 """
 
 from __future__ import annotations

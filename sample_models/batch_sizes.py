@@ -6,7 +6,8 @@ and the code then serves every batch of two rows or more.
 graphdoctor finds:
     calls=4 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0
     recompiles=1 frames_over_limit=0 coverage=1.00
-    GD200 line 26
+    GD202 line 28
+    GD210 line 27
 """
 
 from __future__ import annotations

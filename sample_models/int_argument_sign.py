@@ -6,7 +6,8 @@ the compiled code to ``n >= 0``; the first negative number needs code of its own
 graphdoctor finds:
     calls=6 compiles=3 graphs=3 break_sites=0 break_records=0 skipped_frames=0
     recompiles=2 frames_over_limit=0 coverage=1.00
-    GD200 line 18
+    GD203 line 21
+    GD207 line 21
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ graphdoctor finds:
     calls=3 compiles=3 graphs=3 break_sites=1 break_records=1 skipped_frames=0
     recompiles=1 frames_over_limit=0
     GD103 line 26
-    GD200 line 24
+    GD203 line 27
 """
 
 from __future__ import annotations

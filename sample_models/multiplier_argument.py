@@ -6,7 +6,7 @@ and treats the number as an input of the graph.
 graphdoctor finds:
     calls=4 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0
     recompiles=1 frames_over_limit=0
-    GD200 line 23
+    GD203 line 24
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ dimension dynamic, and the third needs nothing new.
 graphdoctor finds:
     calls=3 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0
     recompiles=1 frames_over_limit=0 coverage=1.00
-    GD200 line 25
+    GD202 line 27
+    GD210 line 26
 """
 
 from __future__ import annotations

@@ -38,7 +38,12 @@ TEXT_OF_CODE = {
     "GD109": r"\bnp\.interp\(",
     "GD110": r"^with .*:$",
     "GD112": r"^loss\.backward\(\)$|^optimizer\.\w+\(\)$",
-    "GD200": r"^def \w+\(",
+    "GD202": r"self\.\w+\(|\.shape\[",
+    "GD203": r"[*/]|^if ",
+    "GD205": r"self\.step",
+    "GD207": r"^if ",
+    "GD210": r"^def \w+\(",
+    "GD216": r"\bmask\b|^\w+ = ",
     "GD201": r"^def \w+\(",
     "GD901": r"self\.out\(",
 }

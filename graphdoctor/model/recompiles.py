@@ -69,6 +69,8 @@ class GuardChange(Fact):
     """``file:line`` where the old object's code is, for functions and classes."""
     new_place: str | None = None
     """``file:line`` where the new object's code is."""
+    is_parameter: bool = False
+    """The tensor is a ``torch.nn.Parameter``, whose sizes torch takes to be fixed."""
     guard: str | None = None
     """torch's guard, as printed."""
     guard_location: StackEntry | None = None

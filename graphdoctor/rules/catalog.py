@@ -30,6 +30,21 @@ from graphdoctor.rules.gd123_sort_by_tensor import SortByTensor
 from graphdoctor.rules.gd124_value_not_rebuilt import ValueNotRebuilt
 from graphdoctor.rules.gd200_recompile import Recompile
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
+from graphdoctor.rules.gd202_size_change import SizeChange
+from graphdoctor.rules.gd203_number_argument import NumberArgument
+from graphdoctor.rules.gd204_learning_rate import LearningRate
+from graphdoctor.rules.gd205_module_number import ModuleNumber
+from graphdoctor.rules.gd206_parameter_shape import ParameterShape
+from graphdoctor.rules.gd207_specialized_dim import SpecializedDim
+from graphdoctor.rules.gd208_small_part import SmallPart
+from graphdoctor.rules.gd209_ranks_disagree import RanksDisagree
+from graphdoctor.rules.gd210_cold_start import ColdStart
+from graphdoctor.rules.gd211_per_instance import PerInstance
+from graphdoctor.rules.gd212_mode_flip import ModeFlip
+from graphdoctor.rules.gd213_stride_change import StrideChange
+from graphdoctor.rules.gd214_object_identity import ObjectIdentity
+from graphdoctor.rules.gd215_structure_change import StructureChange
+from graphdoctor.rules.gd216_constant_argument import ConstantArgument
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
 from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
@@ -71,6 +86,10 @@ BREAK_RULES: tuple[BreakRule, ...] = (
 RECORDING_RULES: tuple[RecordingRule, ...] = (
     SkippedFrame(),
     RecompileLimit(),
+    SmallPart(),
+    RanksDisagree(),
+    ColdStart(),
+    PerInstance(),
     GuardOverhead(),
     GuardsOnModules(),
     GuardOnChangingValue(),
@@ -79,7 +98,21 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
 )
 
 # The first that matches a change names it; what none of them knows is the last one's.
-RECOMPILE_RULES: tuple[RecompileRule, ...] = (Recompile(),)
+RECOMPILE_RULES: tuple[RecompileRule, ...] = (
+    # A number of an optimizer is a number, a parameter's size a size.
+    LearningRate(),
+    ParameterShape(),
+    SizeChange(),
+    NumberArgument(),
+    ModuleNumber(),
+    SpecializedDim(),
+    ModeFlip(),
+    StrideChange(),
+    ObjectIdentity(),
+    StructureChange(),
+    ConstantArgument(),
+    Recompile(),
+)
 
 ALL_RULES: dict[str, Rule] = dict(
     sorted((rule.code, rule) for rule in (*BREAK_RULES, *RECORDING_RULES, *RECOMPILE_RULES))

@@ -26,22 +26,22 @@ class Recompile(RecompileRule):
     ```python
     import torch
 
-    def forward(x, scale):
-        return x.sin() * scale if scale > 0 else x.cos()
+    def forward(x, names):
+        return x.sin() if "a" in names else x.cos()
 
     def inputs():
-        return [(torch.randn(4, 8), 2), (torch.randn(4, 8), -2)]
+        return [(torch.ones(4), {"a"}), (torch.ones(4), {"b"})]
     ```
 
     ## Use instead
     ```python
     import torch
 
-    def forward(x, scale):
-        return torch.where(scale > 0, x.sin() * scale, x.cos())
+    def forward(x, has_a):
+        return torch.where(has_a, x.sin(), x.cos())
 
     def inputs():
-        return [(torch.randn(4, 8), torch.tensor(2)), (torch.randn(4, 8), torch.tensor(-2))]
+        return [(torch.ones(4), torch.tensor(True)), (torch.ones(4), torch.tensor(False))]
     ```
 
     ## Fix safety

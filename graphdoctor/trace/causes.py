@@ -174,7 +174,11 @@ def _tensor_changes(
                     is_silent = False
                     member = f"{name}.shape[{index}]" if kind == "size" else f"{name}.stride({index})"
                     yield GuardChange(
-                        kind="size" if kind == "size" else "stride", expression=member, old=str(old), new=str(new)
+                        kind="size" if kind == "size" else "stride",
+                        expression=member,
+                        old=str(old),
+                        new=str(new),
+                        is_parameter=expected.type == "Parameter",
                     )
     if expected.requires_grad != now["requires_grad"]:
         is_silent = False

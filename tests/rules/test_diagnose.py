@@ -123,8 +123,8 @@ def test_a_recompile_names_the_kind_of_guard_and_counts() -> None:
     )
     diagnosis = diagnosed(recording(compiles=(compiled(), *sizes)))
     (finding,) = diagnosis.findings
-    assert (finding.code, finding.count, finding.location.line) == ("GD200", 2, 10)
-    assert "`x.shape[0]` went 1 → 2 → 3" in finding.message
+    assert (finding.code, finding.count, finding.location.line) == ("GD202", 2, 10)
+    assert "`x.shape[0]` changed: 1 → 2 → 3" in finding.message
     assert finding.compile_ids == ("0/1", "0/2")
     assert (diagnosis.summary.compiles, diagnosis.summary.recompiles) == (3, 2)
 

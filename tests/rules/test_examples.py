@@ -14,11 +14,17 @@ import pytest
 
 from graphdoctor.rules.base import Rule
 from graphdoctor.rules.catalog import ALL_RULES
-from tests.rules.test_documentation import first_block
+from tests.rules.test_documentation import NEEDS_RANKS, first_block
 
-RULES = list(ALL_RULES.values())
-NO_COMMON_RESULT = {"GD103", "GD113", "GD114", "GD200", "GD201", "GD303", "GD901"}
-"""Rules whose two snippets differ in results by their own words, take other arguments, or raise."""
+NO_COMMON_RESULT = {
+    "GD103", "GD113", "GD114", "GD201", "GD204", "GD206", "GD207", "GD212", "GD303", "GD901",
+}  # fmt: skip
+"""Rules whose two snippets differ in results by their own words, take other arguments, return nothing, or raise."""
+
+ALSO_FINDS = {"GD204": {"GD112"}}
+"""``Optimizer.step`` begins with an explicit graph break of torch's own (``torch/optim/optimizer.py``, 2.13)."""
+
+RULES = [rule for rule in ALL_RULES.values() if rule.code not in NEEDS_RANKS]
 
 NEEDS_TORCH = {"GD113": (2, 13), "GD121": (2, 13)}
 """Examples that 2.11 breaks on too, but with a message that belongs to another rule (GD109)."""
@@ -75,7 +81,7 @@ def test_example_is_found(rule: Rule, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_use_instead_is_clean(rule: Rule, tmp_path: Path) -> None:
     document = document_of(rule, "Use instead", tmp_path)
-    assert codes(document) == set()
+    assert codes(document) == ALSO_FINDS.get(rule.code, set())
     assert not document["is_partial"]
     assert document["summary"]["graphs"] >= 1
 
@@ -87,19 +93,24 @@ def test_use_instead_is_clean(rule: Rule, tmp_path: Path) -> None:
 def test_use_instead_gives_the_same_results(rule: Rule) -> None:
     torch = pytest.importorskip("torch")
 
-    def results(code: str) -> tuple[Any, Any]:
+    def results(code: str) -> list[tuple[Any, Any]]:
         names: dict[str, Any] = {}
         exec(compile(code, "<snippet>", "exec"), names)
         torch.manual_seed(7)
-        args = names["inputs"]()
-        output = names["forward"](*args)
-        if output.requires_grad and args[0].requires_grad:
-            output.sum().backward()
-        return output.detach(), args[0].grad
+        inputs = names["inputs"]()
+        # A list or a generator is several calls; the latter may change state in between.
+        return [_result(names["forward"], args) for args in ([inputs] if isinstance(inputs, tuple) else inputs)]
 
-    was, grad_was = results(first_block(rule, "Example"))
-    now, grad_now = results(first_block(rule, "Use instead"))
-    torch.testing.assert_close(now, was)
-    assert (grad_was is None) == (grad_now is None)
-    if grad_was is not None:
-        torch.testing.assert_close(grad_now, grad_was)
+    was, now = results(first_block(rule, "Example")), results(first_block(rule, "Use instead"))
+    for (output_was, grad_was), (output_now, grad_now) in zip(was, now, strict=True):
+        torch.testing.assert_close(output_now, output_was)
+        assert (grad_was is None) == (grad_now is None)
+        if grad_was is not None:
+            torch.testing.assert_close(grad_now, grad_was)
+
+
+def _result(forward: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    output = forward(*args)
+    if output.requires_grad and args[0].requires_grad:
+        output.sum().backward()
+    return output.detach(), args[0].grad

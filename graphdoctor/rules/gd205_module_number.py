@@ -1,0 +1,93 @@
+"""GD205: a number on a module that changes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import RecompileRule
+from graphdoctor.rules.recompile_wording import GUIDE, changed, recompiled
+from graphdoctor.rules.recompiles import RecompileGroup
+from graphdoctor.rules.wording import setting
+
+
+class ModuleNumber(RecompileRule):
+    """An int or float attribute of a module that changes from call to call.
+
+    ## What it finds
+    Compiles because a number that is an attribute of a module has another value: a step counter, a scale that a
+    schedule moves. torch takes an int on a module to be fixed, so each value compiles anew.
+
+    ## Why it costs
+    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
+    function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    class Net(torch.nn.Module):
+        step = 0
+
+        def forward(self, x):
+            return x * self.step
+
+    forward = Net()
+
+    def inputs():
+        for step in range(3):
+            forward.step = step
+            yield (torch.ones(4),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("step", torch.tensor(0))
+
+        def forward(self, x):
+            return x * self.step
+
+    forward = Net()
+
+    def inputs():
+        for step in range(3):
+            forward.step.fill_(step)
+            yield (torch.ones(4),)
+    ```
+
+    ## Fix safety
+    The setting keeps results. A buffer is saved with the module's state (`persistent=False` keeps it out) and moves
+    with the module to its device.
+
+    ## Source
+    torch's hint for this guard; `torch/_dynamo/config.py`, 2.13 (`allow_unspec_int_on_nn_module`).
+    """
+
+    code: ClassVar = "GD205"
+    name: ClassVar = "module-number"
+    severity: ClassVar = "warning"
+    kinds: ClassVar = frozenset({"module_number"})
+
+    def message(self, group: RecompileGroup) -> str:
+        """Which attribute changed from what to what."""
+        return recompiled(group, changed(group))
+
+    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+        """Let torch make an int dynamic; a buffer for any number."""
+        name = group.first.expression.rpartition(".")[2]
+        old = group.first.old or "0"
+        buffer = Fix(
+            title=f"Keep `{group.first.expression}` in a buffer and write into it",
+            kind="code",
+            snippet=f'self.register_buffer("{name}", torch.tensor({old}), persistent=False)',
+            source=GUIDE,
+        )
+        if "." in old:
+            return (buffer,)
+        title = "Let torch make the module's int dynamic"
+        return (setting("allow_unspec_int_on_nn_module", title, is_safe=True, source="torch's hint"), buffer)

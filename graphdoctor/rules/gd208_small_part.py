@@ -1,0 +1,126 @@
+"""GD208: a large graph compiled again for a value that only a small part of it uses."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recording import Graph
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.frames import described
+from graphdoctor.rules.recompile_wording import GUIDE, quoted
+from graphdoctor.rules.recompiles import RecompileEvent
+
+_LARGE = 50
+"""Operations of a graph that is large enough to be worth a split."""
+
+_SMALL_SHARE = 0.1
+"""Largest share of the graph's operations that counts as a small part."""
+
+_CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
+
+
+class SmallPart(RecordingRule):
+    """A large graph that is compiled again for a value that only a small part of it uses.
+
+    ## What it finds
+    A function of 50 operations or more that was compiled again because of a constant, where the line that made torch
+    guard on the constant holds at most a tenth of them.
+
+    ## Why it costs
+    All operations are compiled anew for the sake of a few.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, mode):
+        for _ in range(40):
+            x = x.sin().cos()
+        return x + len(mode)
+
+    def inputs():
+        return [(torch.ones(4), "a"), (torch.ones(4), "ab")]
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x, length):
+        for _ in range(40):
+            x = x.sin().cos()
+        return x + length
+
+    def inputs():
+        return [(torch.ones(4), torch.tensor(1)), (torch.ones(4), torch.tensor(2))]
+    ```
+    Where the value must stay a constant, split the function on purpose: compile the large part by itself, and the part
+    that uses the value by itself.
+
+    ## Fix safety
+    A split keeps results; it costs a graph break's time in each call.
+
+    ## Source
+    PyTorch user guide, "Recompilation": a graph break on purpose around the part that changes.
+    """
+
+    code: ClassVar = "GD208"
+    name: ClassVar = "small-part-of-large-graph"
+    severity: ClassVar = "info"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for each line that such a value is guarded at."""
+        graphs = {graph.compile_id: graph for graph in view.recording.graphs}
+        found: dict[tuple[str, int], list[RecompileEvent]] = {}
+        for event in view.events:
+            line = _line(event)
+            graph = graphs.get(event.compiles[0].compile_id)
+            if line is not None and graph is not None and _is_small_part(line, graph):
+                found.setdefault((line.file, line.line), []).append(event)
+        return tuple(_match(events, graphs) for events in found.values())
+
+
+def _line(event: RecompileEvent) -> StackEntry | None:
+    """The one line behind all that changed, where everything that changed is a constant."""
+    lines = {change.guard_location for change in event.changes}
+    if len(lines) != 1 or not all(change.kind in _CONSTANTS for change in event.changes):
+        return None
+    line = lines.pop()
+    return line if line is not None and line.origin == "user" else None
+
+
+def _counts(line: StackEntry, graph: Graph) -> tuple[int, int] | None:
+    if graph.nodes is None:
+        return None
+    calls = [node for node in graph.nodes if node.opcode.startswith("call_")]
+    return sum((node.file, node.line) == (line.file, line.line) for node in calls), len(calls)
+
+
+def _is_small_part(line: StackEntry, graph: Graph) -> bool:
+    counts = _counts(line, graph)
+    return counts is not None and counts[1] >= _LARGE and 0 < counts[0] <= _SMALL_SHARE * counts[1]
+
+
+def _match(events: list[RecompileEvent], graphs: dict[str, Graph]) -> RuleMatch:
+    first = events[0]
+    line = _line(first)
+    assert line is not None  # events without one are not collected
+    counts = _counts(line, graphs[first.compiles[0].compile_id]) or (0, 0)
+    value = quoted(first.changes[0].expression)
+    return RuleMatch(
+        entry=line,
+        message=f"`{described(first.frame)}` compiles all of its {counts[1]} operations again for {value}, which "
+        f"{counts[0]} of them use here",
+        count=len(events),
+        compile_ids=tuple(event.compiles[0].compile_id for event in events),
+        fixes=(
+            Fix(
+                title=f"Compile the part that uses {value} as a function of its own",
+                kind="code",
+                is_safe=True,
+                source=GUIDE,
+            ),
+        ),
+    )

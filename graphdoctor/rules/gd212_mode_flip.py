@@ -1,0 +1,103 @@
+"""GD212: a mode, dtype or device that flips from call to call."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recompiles import ChangeKind
+from graphdoctor.rules.base import RecompileRule
+from graphdoctor.rules.recompile_wording import GUIDE, changed, recompiled
+from graphdoctor.rules.recompiles import RecompileGroup
+
+_BOTH: dict[ChangeKind, str] = {
+    "training": "in train and once in eval mode",
+    "grad_mode": "with and once without `torch.no_grad()`",
+    "inference_mode": "with and once without `torch.inference_mode()`",
+    "autocast": "with and once without autocast",
+    "dtype": "with each dtype",
+    "device": "on each device",
+    "requires_grad": "with and once without `requires_grad`",
+}
+_WHO: dict[ChangeKind, str] = {
+    "training": "Compile one callable for training and one for evaluation",
+    "grad_mode": "Compile one callable for each grad mode",
+    "inference_mode": "Use `torch.no_grad()` in both places, or `torch.inference_mode()` in both",
+    "autocast": "Put autocast around the same calls each time, or inside the compiled function",
+    "dtype": "Convert the tensor before the call",
+    "device": "Move the tensor before the call",
+    "requires_grad": "Detach the tensor, or let it require a gradient, in each call alike",
+    "default_dtype": "Set the default dtype once, before the first call",
+    "default_device": "Set the default device once, before the first call",
+    "threads": "Set the number of threads once, before the first call",
+    "determinism": "Choose deterministic algorithms once, before the first call",
+    "global_state": "Set it once, before the first call",
+    "function_mode": "Enter the same torch function modes around each call",
+    "tensor_class": "Pass a tensor of the same class each time",
+    "dispatch_keys": "Pass a tensor of the same kind each time",
+}
+
+
+class ModeFlip(RecompileRule):
+    """A mode, a dtype or a device that is another one in some calls.
+
+    ## What it finds
+    Compiles because of train or eval mode, grad mode, inference mode, autocast, a tensor's dtype, device or
+    `requires_grad`, or a setting of the whole process (default dtype, number of threads, deterministic algorithms)
+    that differs from what the compiled code was made for.
+
+    ## Why it costs
+    One compile for each combination; they are few, but they come in the middle of a run, most often at the first
+    validation.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 8),), (torch.ones(4, 8, dtype=torch.float64),)]
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 8),), (torch.ones(4, 8, dtype=torch.float64).float(),)]
+    ```
+
+    ## Fix safety
+    Calling both versions while warming up keeps results and only moves the compile. Two compiled callables keep
+    results.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`, `TENSOR_MATCH`).
+    """
+
+    code: ClassVar = "GD212"
+    name: ClassVar = "mode-flip"
+    severity: ClassVar = "warning"
+    kinds: ClassVar = frozenset(_WHO)
+
+    def message(self, group: RecompileGroup) -> str:
+        """Which mode flipped, and in which line where that is known."""
+        return recompiled(group, changed(group))
+
+    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+        """Warm both up; or stop the flip."""
+        kind = group.first.kind
+        return (
+            Fix(
+                title=f"Call it once {_BOTH.get(kind, 'in each of these states')} before the run",
+                kind="call",
+                is_safe=True,
+                source=GUIDE,
+            ),
+            Fix(title=_WHO[kind], kind="call", source=GUIDE),
+        )

@@ -1,0 +1,72 @@
+"""GD213: a tensor whose strides change from call to call."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.rules.base import RecompileRule
+from graphdoctor.rules.recompile_wording import GUIDE, argument, changed, recompiled
+from graphdoctor.rules.recompiles import RecompileGroup
+
+
+class StrideChange(RecompileRule):
+    """A tensor whose strides change from call to call: transposed, sliced or in another memory format.
+
+    ## What it finds
+    Compiles because a tensor of the same sizes lies otherwise in memory.
+
+    ## Why it costs
+    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
+    function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 4),), (torch.ones(4, 4).t(),)]
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 4).contiguous(),), (torch.ones(4, 4).t().contiguous(),)]
+    ```
+
+    ## Fix safety
+    `.contiguous()` keeps the values and copies the tensor where it was not contiguous.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.13 (`TENSOR_MATCH`).
+    """
+
+    code: ClassVar = "GD213"
+    name: ClassVar = "stride-change"
+    severity: ClassVar = "warning"
+    kinds: ClassVar = frozenset({"stride"})
+
+    def message(self, group: RecompileGroup) -> str:
+        """Whose strides changed from what to what."""
+        return recompiled(group, changed(group))
+
+    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+        """Make it contiguous before the call."""
+        name = argument(group.first) or group.first.expression.partition(".stride(")[0]
+        return (
+            Fix(
+                title=f"Make `{name}` contiguous before the call",
+                kind="call",
+                snippet=f"{name} = {name}.contiguous()",
+                is_safe=True,
+                source=GUIDE,
+            ),
+        )
