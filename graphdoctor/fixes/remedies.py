@@ -17,6 +17,8 @@ from graphdoctor.model.trials import Remedy, UntriedChange
 from graphdoctor.rules.recompiles import RecompileEvent
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
+_KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
+_POSITION = re.compile(r"^L\['args'\]\[(\d+)\](.*)$")
 _MEMBER_OF_MODULE = re.compile(r"\._(?:parameters|buffers)\[")
 WARM_UP = "warm-up"
 _STACK = "___stack"
@@ -127,7 +129,7 @@ class Candidates:
         return trials + together[:room], max(len(together) - room, 0)
 
 
-def candidates(events: Sequence[RecompileEvent], *, parameters: frozenset[str] | None, has_limit: bool) -> Candidates:
+def candidates(events: Sequence[RecompileEvent], *, parameters: Sequence[str] | None, has_limit: bool) -> Candidates:
     """The remedies for what changed.
 
     Args:
@@ -136,7 +138,7 @@ def candidates(events: Sequence[RecompileEvent], *, parameters: frozenset[str] |
         has_limit: A function went over its recompile limit.
     """
     found = Candidates()
-    changes = _distinct(events, parameters or frozenset())
+    changes = _distinct(events, parameters or ())
     sizes = [change for change, is_argument in changes if change.kind == "size" and is_argument]
     if sizes:
         found.singles.append(_mark_dynamic(sizes))
@@ -178,7 +180,7 @@ def candidates(events: Sequence[RecompileEvent], *, parameters: frozenset[str] |
     return found
 
 
-def _distinct(events: Iterable[RecompileEvent], parameters: frozenset[str]) -> list[tuple[GuardChange, bool]]:
+def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> list[tuple[GuardChange, bool]]:
     """Each changed value once, and whether it is an argument of the target's call or an item of one.
 
     A resume function has the target's arguments among its own.
@@ -186,11 +188,28 @@ def _distinct(events: Iterable[RecompileEvent], parameters: frozenset[str]) -> l
     found: dict[tuple[str, str], tuple[GuardChange, bool]] = {}
     for event in events:
         for change in event.changes:
-            match = _ARGUMENT.match(change.source or "")
-            is_argument = event.call_site is None and match is not None and match[1] in parameters
+            source = _argument_source(change.source or "", parameters) if event.call_site is None else None
             known = found.get((change.kind, change.expression))
-            found[change.kind, change.expression] = (change, is_argument or (known is not None and known[1]))
+            if source is not None:
+                found[change.kind, change.expression] = change.model_copy(update={"source": source}), True
+            elif known is None:
+                found[change.kind, change.expression] = change, False
     return list(found.values())
+
+
+def _argument_source(source: str, parameters: Sequence[str]) -> str | None:
+    """The source as the target's own arguments have it, or None when it is none of them.
+
+    A wrapper around the target (a decorator, torch's own around a torch module) has them in ``args`` and ``kwargs``.
+    """
+    match = _ARGUMENT.match(source)
+    if match is None:
+        return None
+    if (wrapped := _KEYWORD.match(source)) and wrapped[1] in parameters:
+        return f"L['{wrapped[1]}']{wrapped[2]}"
+    if (wrapped := _POSITION.match(source)) and "args" not in parameters and int(wrapped[1]) < len(parameters):
+        return f"L['{parameters[int(wrapped[1])]}']{wrapped[2]}"
+    return source if match[1] in parameters else None
 
 
 def _add(singles: list[Candidate], candidate: Candidate) -> None:

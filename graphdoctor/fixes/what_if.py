@@ -53,8 +53,7 @@ def what_if(
     if not events:
         return None
     has_limit = any(compile_.outcome == "limit" for compile_ in recording.compiles)
-    names = recording.target.parameters
-    found = candidates(events, parameters=None if names is None else frozenset(names), has_limit=has_limit)
+    found = candidates(events, parameters=recording.target.parameters, has_limit=has_limit)
     trials, skipped = found.combined(_MAX_TRIALS)
     replays = _Replays(request, folder / FOLDER, python=python, timeout_s=timeout_s)
     replays.run_eager(on_phase)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.rules.base import RecompileRule
-from graphdoctor.rules.recompile_wording import GUIDE, quoted, recompiled
+from graphdoctor.rules.recompile_wording import GUIDE, recompiled
 from graphdoctor.rules.recompiles import RecompileGroup
 
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
@@ -69,12 +69,11 @@ class SpecializedDim(RecompileRule):
     def message(self, group: RecompileGroup) -> str:
         """The condition, and the size that does not satisfy it."""
         change = group.first
+        if match := _SMALL.match(change.expression):
+            value = (change.new or "").rpartition(" = ")[2] or "0 or 1"
+            return recompiled(group, f"`{match[1]}` is {value}: torch compiles code of its own for 0 and 1")
         told = f": it was compiled for {change.old}" if change.old else ""
         now = f", now {change.new}" if change.new else ""
-        if _SMALL.match(change.expression):
-            size = _SMALL.match(change.expression)
-            name = quoted(size[1]) if size else "a size"
-            return recompiled(group, f"{name} is 0 or 1, which torch compiles code of its own for{told}{now}")
         return recompiled(group, f"`{change.expression}` no longer holds{told}{now}")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:

@@ -14,7 +14,7 @@ SCALE = change("number", "scale", "1.0", "2.0", source="L['scale']")
 
 def found(*changes: GuardChange, parameters: tuple[str, ...] = ("x", "scale"), has_limit: bool = False) -> Candidates:
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
-    return candidates(recompile_events(facts), parameters=frozenset(parameters), has_limit=has_limit)
+    return candidates(recompile_events(facts), parameters=parameters, has_limit=has_limit)
 
 
 def names(candidates: Candidates) -> list[str]:
@@ -50,7 +50,7 @@ def test_what_is_no_argument_is_left_alone_and_said_so() -> None:
 def test_an_argument_of_a_function_that_the_program_calls_itself_cannot_be_replaced() -> None:
     inner = recompiled("0/1", SCALE, stack=(entry(3, "helper(x, scale)"), entry(10)))
     facts = recording(frames=(frame(),), compiles=(compiled(), inner))
-    tried = candidates(recompile_events(facts), parameters=frozenset({"scale"}), has_limit=False)
+    tried = candidates(recompile_events(facts), parameters=("scale",), has_limit=False)
     assert names(tried) == ["warm-up"]
 
 
@@ -70,3 +70,12 @@ def test_combinations_are_bounded_all_together_first() -> None:
     assert len(trials) == 12
     assert [len(trial.remedies) for trial in trials] == [1] * 6 + [5] + [2] * 5
     assert skipped == 26 - 6
+
+
+def test_arguments_behind_a_wrapper_are_found_by_their_own_names() -> None:
+    keyword = change(expression="kwargs['x'].shape[0]", source="L['kwargs']['x']")
+    position = change(expression="args[1].shape[0]", source="L['args'][1]")
+    other = change(expression="kwargs['y'].shape[0]", source="L['kwargs']['y']")
+    tried = found(keyword, position, other)
+    sources = [mark["source"] for mark in tried.singles[0].change.plan()["marks"]]
+    assert sources == ["L['x']", "L['scale']"]
