@@ -22,9 +22,10 @@ _STRING = b'] {"str": ['
 _RECORDS = (
     "import collections, pathlib, sys\n"
     "from graphdoctor.trace.grammar import LogDamage, read_records\n"
+    "from graphdoctor.model.recording import Environment\n"
     "from graphdoctor.trace.intake import Intake\n"
     "with pathlib.Path(sys.argv[1]).open('rb') as lines:\n"
-    "    collections.deque(read_records(lines, Intake.wants, LogDamage()), maxlen=0)\n"
+    "    collections.deque(read_records(lines, Intake(Environment()).wants, LogDamage()), maxlen=0)\n"
 )
 _RECORDING = (
     "import pathlib, sys\n"

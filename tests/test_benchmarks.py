@@ -25,6 +25,15 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
     assert result.stdout.startswith("| ")
     rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
     names = " ".join(row["name"] for row in rows)
-    for part in ("wall time", "peak memory", "compile time", "--help", "report", "100 MB"):
+    for part in (
+        "wall time",
+        "peak memory",
+        "compile time",
+        "with causes",
+        "steady call",
+        "--help",
+        "report",
+        "100 MB",
+    ):
         assert part in names
     assert all(row["measured"] for row in rows)

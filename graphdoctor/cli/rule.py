@@ -29,7 +29,9 @@ def rule(
     for code in codes or []:
         found = [rule for name, rule in ALL_RULES.items() if name.startswith(code.upper()) or rule.name == code]
         if not found:
-            near = difflib.get_close_matches(code.upper(), ALL_RULES, n=3)
+            near = difflib.get_close_matches(code.upper(), ALL_RULES, n=len(ALL_RULES))
+            # A slip is likelier at the end of a code than at its beginning.
+            near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
             hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule --all lists the rules."
             raise GraphDoctorError(f"There is no rule {code}.", hint=hint)
         chosen += [rule for rule in found if rule not in chosen]

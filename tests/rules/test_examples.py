@@ -21,6 +21,9 @@ NO_COMMON_RESULT = {
 }  # fmt: skip
 """Rules whose two snippets differ in results by their own words, take other arguments, return nothing, or raise."""
 
+MEASURED = {"GD301"}
+"""Rules whose finding depends on measured times: their snippets are run, what was measured is not judged."""
+
 ALSO_FINDS = {"GD204": {"GD112"}}
 """``Optimizer.step`` begins with an explicit graph break of torch's own (``torch/optim/optimizer.py``, 2.13)."""
 
@@ -74,14 +77,18 @@ def test_example_is_found(rule: Rule, tmp_path: Path) -> None:
     installed = tuple(int(part) for part in version("torch").split(".")[:2])
     if installed < NEEDS_TORCH.get(rule.code, (2, 11)):
         pytest.skip(f"torch {version('torch')} gives this break another rule's message")
-    assert rule.code in codes(document_of(rule, "Example", tmp_path))
+    document = document_of(rule, "Example", tmp_path)
+    if rule.code in MEASURED:
+        assert document["guards"]["share"] > 0
+    else:
+        assert rule.code in codes(document)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_use_instead_is_clean(rule: Rule, tmp_path: Path) -> None:
     document = document_of(rule, "Use instead", tmp_path)
-    assert codes(document) == ALSO_FINDS.get(rule.code, set())
+    assert codes(document) - (MEASURED & {rule.code}) == ALSO_FINDS.get(rule.code, set())
     assert not document["is_partial"]
     assert document["summary"]["graphs"] >= 1
 
