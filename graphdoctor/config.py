@@ -26,6 +26,8 @@ class Settings:
         select: Code prefixes of the findings to show; empty for all.
         ignore: Code prefixes of the findings to leave out.
         timeout: Seconds until a run is stopped; None for no limit.
+        vary_count: How many properties ``recompiles --vary`` varies at most.
+        vary_seconds: Seconds after which it begins no other.
     """
 
     keep_recordings: int = 20
@@ -33,6 +35,8 @@ class Settings:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     timeout: float | None = None
+    vary_count: int = 60
+    vary_seconds: float = 300.0
 
 
 def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> Settings:
@@ -83,9 +87,9 @@ def _from_text(name: str, text: str) -> object:
         case "own_code":
             spoken = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
             return {**spoken, "off": False, "": False}.get(text.strip().lower(), text)
-        case "keep_recordings" | "timeout":
+        case "keep_recordings" | "timeout" | "vary_count" | "vary_seconds":
             try:
-                return int(text) if key == "keep_recordings" else float(text)
+                return int(text) if key in ("keep_recordings", "vary_count") else float(text)
             except ValueError:
                 raise GraphDoctorError(f"{name}={text!r} is no number.") from None
     return text
@@ -113,7 +117,7 @@ def _checked(key: str, value: object, where: str) -> Any:  # noqa: ANN401 - the 
             if not isinstance(value, bool):
                 raise wrong
             return value
-        case "keep_recordings":
+        case "keep_recordings" | "vary_count":
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise wrong
             return value

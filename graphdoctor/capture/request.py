@@ -62,6 +62,9 @@ class Request:
         coverage: Measure coverage after the calls.
         trial: How the calls are replayed to try a remedy (``graphdoctor/probe/trial.py``), or None.
         guard_cost: Measure what guard checks cost after the calls.
+        vary: Make the first call alone, then vary one property of it at a time.
+        vary_count: How many properties are varied at most.
+        vary_s: Seconds after which no other property is begun.
     """
 
     target: TargetText
@@ -81,6 +84,9 @@ class Request:
     coverage: bool = True
     trial: Mapping[str, object] | None = None
     guard_cost: bool = False
+    vary: bool = False
+    vary_count: int = 60
+    vary_s: float = 300.0
 
     def for_probe(self) -> dict[str, Any]:
         """The request file's content."""

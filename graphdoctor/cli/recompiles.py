@@ -35,6 +35,9 @@ def recompiles(
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Replay the calls under each remedy and say which cause binds.")
     ] = False,
+    vary: Annotated[
+        bool, typer.Option("--vary", help="Change one property of the first call at a time: which compile again?")
+    ] = False,
     jobs: Annotated[int, typer.Option(help="How many replays run side by side.", min=1)] = 1,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -45,24 +48,28 @@ def recompiles(
     from graphdoctor.cli.terminal import complain
     from graphdoctor.config import load_settings
     from graphdoctor.render.recompiles import render_recompiles
+    from graphdoctor.render.variations import render_variations
 
     settings = load_settings(Path.cwd())
     output = Output.choose(written)
     chosen = Shown.choose(settings, shown)
     recording = recording_named(target, settings)
-    if recording is not None and what_if:
+    if what_if and vary:
+        raise GraphDoctorError("--what-if and --vary are two runs.", hint="Leave one of them out.")
+    if recording is not None and (what_if or vary):
         raise GraphDoctorError("A recording cannot be replayed.", hint="Name the target again, with its options.")
     if recording is not None:
-        output.write(diagnose_recording(recording, chosen), render_recompiles)
+        diagnosis = diagnose_recording(recording, chosen)
+        output.write(diagnosis, render_recompiles if diagnosis.sensitivity is None else render_variations)
         return
-    request = request_of(target or "", asked, coverage=False)
+    request = request_of(target or "", asked, coverage=False, vary=settings if vary else None)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
     if what_if and ended["reason"] == "finished":
         replay_under_remedies(
             request, recording, settings, python=python, timeout_s=timeout, jobs=jobs, is_quiet=written.quiet
         )
     diagnosis = diagnose_recording(recording, chosen)
-    output.write(diagnosis, render_recompiles)
+    output.write(diagnosis, render_variations if vary else render_recompiles)
     if ended.get("message"):
         complain(ended["message"], ended.get("hint"))
     if code := exit_code(ended, diagnosis):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
 
 
-def request_of(target: str, asked: TargetOptions, *, coverage: bool, guard_cost: bool = False) -> Request:
+def request_of(
+    target: str, asked: TargetOptions, *, coverage: bool, guard_cost: bool = False, vary: Settings | None = None
+) -> Request:
     """What the probe is asked to do.
 
     Args:
@@ -25,13 +28,14 @@ def request_of(target: str, asked: TargetOptions, *, coverage: bool, guard_cost:
         asked: The options of the command line.
         coverage: Measure coverage after the calls.
         guard_cost: Measure what guard checks cost after the calls.
+        vary: Vary the first call, within these settings; None to make all calls and vary none.
 
     Raises:
         GraphDoctorError: A text cannot be read.
     """
     from graphdoctor.capture.request import Request, parse_assignments, parse_inputs, parse_target
 
-    return Request(
+    request = Request(
         target=parse_target(target),
         inputs=parse_inputs(asked.inputs or []),
         calls=asked.calls,
@@ -48,6 +52,9 @@ def request_of(target: str, asked: TargetOptions, *, coverage: bool, guard_cost:
         device=asked.device,
         coverage=coverage,
         guard_cost=guard_cost,
+    )
+    return (
+        request if vary is None else replace(request, vary=True, vary_count=vary.vary_count, vary_s=vary.vary_seconds)
     )
 
 

@@ -28,6 +28,7 @@ from graphdoctor.model.recording import (
 )
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import WhatIf
+from graphdoctor.model.variations import Variation
 
 SCHEMA_VERSION = "1.0"
 
@@ -258,5 +259,8 @@ class Diagnosis(Fact):
     """What the same calls do under each remedy; None when not tried."""
     guards: Guards | None = None
     """What each compile's guards check and cost; None when they were not asked for."""
+    sensitivity: tuple[Variation, ...] | None = None
+    """What changing one property of the first call at a time does, arguments first; None when that was not asked for, or
+    the first call could not be repeated."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

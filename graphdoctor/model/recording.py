@@ -16,6 +16,7 @@ from graphdoctor.model.guards import Guards
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import Replay, WhatIf
+from graphdoctor.model.variations import Variation
 
 
 class CaptureGap(Fact):
@@ -416,5 +417,8 @@ class Recording(Fact):
     """What replays under remedies gave; None when none were made."""
     guards: Guards | None = None
     """None when they were not asked for."""
+    variations: tuple[Variation, ...] | None = None
+    """What changing one property of the first call at a time does; None when that was not asked for, or the first call
+    could not be repeated."""
     gaps: tuple[CaptureGap, ...]
     """What is missing."""

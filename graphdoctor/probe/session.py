@@ -24,6 +24,7 @@ from .events import EventFile
 
 if TYPE_CHECKING:
     from .targets import Call
+    from .vary import Varying
     from .workload import Workload
 
 _EXIT_FINISHED = 0
@@ -69,6 +70,7 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
 
     from . import torch_api
     from .environment import describe_environment
+    from .vary import Varying
     from .workload import Workload
 
     missing = torch_api.missing()
@@ -81,7 +83,11 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     events.write("target", **workload.description)
     if workload.trial is not None and workload.trial.has_warm_up:
         _warm_up(workload, events)
-    is_complete = make_calls(workload, events)
+    varying = Varying(workload, request, events) if request["vary"] else None
+    is_complete = make_calls(workload, events, varying)
+    if is_complete and varying is not None:
+        with _silence():
+            varying.run()
     if (untold := workload.untold()) is not None:
         events.write("gap", message=untold)
     if is_complete and request["coverage"]:
@@ -123,8 +129,13 @@ def _finish_trial(workload: Workload, events: EventFile) -> None:
     events.write("trial", **found)
 
 
-def make_calls(workload: Workload, events: EventFile) -> bool:
+def make_calls(workload: Workload, events: EventFile, varying: Varying | None = None) -> bool:
     """Make the user's calls in order; stop at the first that fails.
+
+    Args:
+        workload: Makes them.
+        events: Where to say what is being done.
+        varying: Keeps the first call in order to vary it; then it is the only one.
 
     Returns:
         Whether every call came back.
@@ -135,10 +146,14 @@ def make_calls(workload: Workload, events: EventFile) -> bool:
     index = 0
     while True:
         index += 1
+        if varying is not None and index > 1:
+            return True
         events.phase(f"making the inputs of call {index}")
         call = next(calls, None)
         if call is None:
             return True
+        if varying is not None:
+            varying.keep(call)
         events.phase(f"call {index}")
         workload.mark("start", index, inputs=workload.inputs_text(call))
         started = time.perf_counter()

@@ -89,6 +89,25 @@ def keep_trace_enabled() -> None:
         logger.isEnabledFor = partial(_is_level_enabled, logger)  # type: ignore[method-assign]
 
 
+@contextlib.contextmanager
+def trace_files_paused() -> Iterator[None]:
+    """Write nothing to the trace log while the context lasts; other handlers go on.
+
+    ``LazyTraceHandler``: ``torch/_logging/_internal.py``, 2.11 to 2.15; it is known by its ``root_dir``.
+    """
+    logger = trace_logger()
+    before = list(logger.handlers)
+    for handler in before:
+        if hasattr(handler, "root_dir"):
+            logger.removeHandler(handler)
+    try:
+        yield
+    finally:
+        # In the same order: the listener follows the writer.
+        added = [handler for handler in logger.handlers if handler not in before]
+        logger.handlers[:] = [*before, *added]
+
+
 def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
     # Asked before each record is made; the program may have configured logging in between.
     logger.disabled = False

@@ -80,6 +80,11 @@ class Workload:
         self._compiled = self._compile()
         self.description = self._describe()
 
+    @property
+    def function(self) -> Any:  # noqa: ANN401
+        """The target, not compiled."""
+        return self._target.function
+
     def _find_target(self, module: ModuleType) -> Target:
         request = self._request
         target = find_target(module, request["name"], is_call=request["is_call"])
@@ -240,8 +245,15 @@ class Workload:
 
     def eager_error(self, call: Call) -> BaseException | None:
         """What the same call raises without torch.compile, or None when it works."""
+        return self._error_of(self._target.function, call)
+
+    def call_error(self, call: Call) -> BaseException | None:
+        """What a call of the compiled target raises, or None when it works."""
+        return self._error_of(self._compiled, call)
+
+    def _error_of(self, function: Any, call: Call) -> BaseException | None:  # noqa: ANN401
         try:
-            output = self._forward(self._target.function, call)
+            output = self._forward(function, call)
             if self._request["backward"]:
                 self._backward(output)
         except KeyboardInterrupt:

@@ -87,6 +87,7 @@ def diagnose(recording: Recording, *, root: Path, version: str, selection: Selec
         recompiles=tuple(_recompile_reports(view, findings, root)),
         what_if=recording.what_if,
         guards=recording.guards,
+        sensitivity=recording.variations,
         gaps=recording.gaps,
     )
 

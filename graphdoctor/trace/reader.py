@@ -2,7 +2,7 @@
 
 recording/
   recording.json   what was asked and how the child ended, written by the parent
-  probe.jsonl      what the probe said: environment, target, coverage, errors
+  probe.jsonl      what the probe said: environment, target, coverage, variations, errors
   trace/*.log      torch's structured trace with our records in it
   what-if.json     what replays under remedies gave, and their own recordings below what-if/
 """
@@ -34,6 +34,7 @@ from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_logs, find_processes, name_processes
 from graphdoctor.trace.script import script_gaps
+from graphdoctor.trace.variations import read_variations
 
 
 def read_recording(path: Path, *, guards: bool = False) -> Recording:
@@ -133,7 +134,7 @@ def _assemble(
     ]
     if target.kind == "script":
         gaps += script_gaps(merged, is_hooked="process" in by_kind)
-    merged = merged.model_copy(update={"gaps": (*gaps, *merged.gaps)})
+    merged = merged.model_copy(update={"gaps": (*gaps, *merged.gaps), "variations": read_variations(events)})
     if not has_guards:
         return merged
     from graphdoctor.trace.guard_sets import guards_of_parts

@@ -1,0 +1,269 @@
+"""Makes a call repeatable: fresh copies of its arguments, and the state that it changes put back.
+
+Nothing is deep-copied: objects stay who they are, because torch guards on that; what is kept is the content of the
+containers and tensors that can be reached from the target, put back where it changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import enum
+import functools
+import logging
+from collections import deque
+from collections.abc import Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from .targets import Call
+
+_MAX_OBJECTS = 200_000
+_MAX_BYTES = 2**30
+"""Tensors that are kept; parameters beyond it are not put back."""
+
+_LEFT_ALONE = ("torch._dynamo", "torch._inductor", "torch.fx", "torch._C", "torch._functorch", "threading", "_thread")
+"""Modules of classes whose objects are torch's own affair, or no state."""
+
+
+class FreshCopies:
+    """Copies arguments: tensors with strides and sharing, containers and plain objects; everything else stays."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, Any] = {}
+        self._storages: dict[int, torch.UntypedStorage] = {}
+
+    def call(self, call: Call) -> Call:
+        """A call's arguments anew."""
+        args, kwargs = call
+        return tuple(self.of(value) for value in args), {name: self.of(value) for name, value in kwargs.items()}
+
+    def of(self, value: Any) -> Any:  # noqa: ANN401
+        """A fresh copy; what is in two places stays one object."""
+        if id(value) not in self._copies:
+            self._copies[id(value)] = self._copied(value)
+        return self._copies[id(value)]
+
+    def _copied(self, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        kind = type(value)
+        if kind in (list, tuple):
+            return kind(self.of(item) for item in value)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return kind(*(self.of(item) for item in value))
+        if kind is dict:
+            return {key: self.of(item) for key, item in value.items()}
+        names = attribute_names(value)
+        items = list(value) if isinstance(value, dict) else []
+        if not names and not items:
+            return value
+        try:
+            copied = copy.copy(value)
+            for key in items:
+                copied[key] = self.of(value[key])
+            for name in names:
+                object.__setattr__(copied, name, self.of(getattr(value, name)))
+        except Exception:  # noqa: BLE001 - a class of the program's that refuses; it is used as it is
+            return value
+        return copied
+
+    def _tensor(self, value: torch.Tensor) -> torch.Tensor:
+        if value.layout is not torch.strided or type(value) not in (torch.Tensor, torch.nn.Parameter):
+            return value.detach().clone().requires_grad_(value.requires_grad)
+        storage = value.untyped_storage()
+        key = storage.data_ptr() or id(value)
+        if key not in self._storages:
+            self._storages[key] = storage.clone()
+        copied = torch.empty(0, dtype=value.dtype, device=value.device)
+        copied.set_(self._storages[key], value.storage_offset(), value.size(), value.stride())  # type: ignore[call-overload]
+        return dressed_as(copied, value)
+
+
+def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
+    """A tensor with the class, ``requires_grad`` and marks of another (``mark_dynamic`` leaves attributes)."""
+    tensor = tensor.detach()
+    wants_grad = original.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
+    if isinstance(original, torch.nn.Parameter):
+        tensor = torch.nn.Parameter(tensor, requires_grad=wants_grad)
+    else:
+        tensor.requires_grad_(wants_grad)
+    tensor.__dict__.update(original.__dict__)
+    return tensor
+
+
+def attribute_names(value: object) -> list[str]:
+    """Attributes to look into: those of dataclasses and of plain objects; none for everything else."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # A dict that is a dataclass too (transformers' outputs) has the same values as items.
+        return [] if isinstance(value, dict) else [field.name for field in dataclasses.fields(value)]
+    kind = type(value)
+    if isinstance(value, (type, enum.Enum, torch.nn.Module, BaseException, FunctionType, ModuleType, dict)):
+        return []
+    if callable(value) or kind.__module__.partition(".")[0] in ("torch", "builtins", "functools", "threading"):
+        return []
+    attributes = _own_attributes(value)
+    return [name for name in attributes if name.isidentifier()] if attributes is not None else []
+
+
+def _own_attributes(value: object) -> dict[str, Any] | None:
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return attributes if type(attributes) is dict else None
+
+
+class State:
+    """What a call may change, as it was when this was made.
+
+    Args:
+        function: The target; what it can reach is kept.
+    """
+
+    def __init__(self, function: Any) -> None:  # noqa: ANN401
+        self._seen: dict[int, Any] = {}
+        self._containers: list[tuple[Any, Any]] = []
+        self._cells: list[tuple[Any, Any]] = []
+        self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._tensors: list[tuple[torch.Tensor, torch.Tensor, int | None]] = []
+        self._bytes = 0
+        self.is_complete = True
+        """False when there was too much to keep."""
+        self.used_up: list[str] = []
+        """Iterators, which cannot be put back, by type name."""
+        called = plain_function(function)
+        if called is not None:
+            self._keep_globals(called)
+        self._walk(function)
+
+    def _walk(self, function: Any) -> None:  # noqa: ANN401
+        waiting = [function, *_used_by(function)]
+        while waiting:
+            value = waiting.pop()
+            if id(value) in self._seen or value is None or type(value) in (int, float, bool, str, bytes):
+                continue
+            if len(self._seen) >= _MAX_OBJECTS:
+                self.is_complete = False
+                return
+            self._seen[id(value)] = value
+            # A class of the program's may refuse even a look at it.
+            with contextlib.suppress(Exception):
+                waiting += self._keep(value)
+
+    def _keep(self, value: Any) -> list[Any]:  # noqa: ANN401
+        """Keep one object's own content; returns what it leads to."""
+        if isinstance(value, torch.Tensor):
+            self._keep_tensor(value)
+            return []
+        if isinstance(value, (dict, list, set, deque)):
+            kept: Any = dict(value) if isinstance(value, dict) else list(value)
+            self._containers.append((value, kept))
+            own = _own_attributes(value) or {}
+            return [*(kept.values() if isinstance(value, dict) else kept), *([own] if own else [])]
+        if isinstance(value, (tuple, frozenset)):
+            return list(value)
+        if isinstance(value, FunctionType):
+            return self._keep_function(value)
+        if isinstance(value, MethodType):
+            return [value.__self__, value.__func__]
+        if isinstance(value, functools.partial):
+            return [value.func, *value.args, *value.keywords.values()]
+        if isinstance(value, Iterator):
+            self.used_up.append(type(value).__qualname__)
+            return []
+        if isinstance(value, (type, ModuleType, CodeType, enum.Enum, logging.Logger, torch._ops.OpOverload)):
+            return []
+        if type(value).__module__.startswith(_LEFT_ALONE):
+            return []
+        attributes = _own_attributes(value)
+        return [] if attributes is None else [attributes]
+
+    def _keep_function(self, function: FunctionType) -> list[Any]:
+        found: list[Any] = []
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # empty
+                self._cells.append((cell, cell.cell_contents))
+                found.append(cell.cell_contents)
+        return [*found, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+
+    def _keep_globals(self, function: FunctionType) -> None:
+        names = _names(function.__code__)
+        plain = {
+            name: function.__globals__[name]
+            for name in names
+            if type(function.__globals__.get(name)) in (int, float, bool, str)
+        }
+        self._globals.append((function.__globals__, plain))
+
+    def _keep_tensor(self, value: torch.Tensor) -> None:
+        size = value.numel() * value.element_size()
+        if isinstance(value, torch.nn.Parameter) and self._bytes + size > _MAX_BYTES:
+            self.is_complete = False
+            return
+        self._bytes += size
+        # Running statistics change without a new version (``torch.nn.functional.batch_norm``, 2.13).
+        version = value._version if isinstance(value, torch.nn.Parameter) and not value.is_inference() else None
+        self._tensors.append((value, value.detach().clone(), version))
+
+    def restore(self) -> None:
+        """Put everything back that changed."""
+        for container, kept in self._containers:
+            with contextlib.suppress(Exception):  # a class of the program's that refuses
+                _put_back(container, kept)
+        for cell, content in self._cells:
+            if cell.cell_contents is not content:
+                cell.cell_contents = content
+        for scope, plain in self._globals:
+            scope.update(plain)
+        with torch.no_grad():
+            for number, (tensor, kept, version) in enumerate(self._tensors):
+                if version is not None and tensor._version == version:
+                    continue
+                with contextlib.suppress(RuntimeError):  # expanded, or made in inference mode: nobody can write it
+                    tensor.copy_(kept)
+                if version is not None:
+                    self._tensors[number] = (tensor, kept, tensor._version)
+
+
+def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
+    if isinstance(container, dict):
+        if list(container) != list(kept):
+            container.clear()
+        for key, value in kept.items():
+            if key not in container or container[key] is not value:
+                container[key] = value
+        return
+    if len(container) == len(kept) and all(now is then for now, then in zip(container, kept, strict=True)):
+        return
+    container.clear()
+    container.update(kept) if isinstance(container, set) else container.extend(kept)
+
+
+def _used_by(function: Any) -> list[Any]:  # noqa: ANN401
+    """The containers, modules and tensors among the globals that a function names."""
+    called = plain_function(function)
+    if called is None:
+        return []
+    found = (called.__globals__.get(name) for name in _names(called.__code__))
+    return [value for value in found if isinstance(value, (torch.nn.Module, torch.Tensor, list, dict, set, deque))]
+
+
+def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
+    """The Python function that runs when a target is called: a module's ``forward``; None when there is none."""
+    called = type(function).forward if isinstance(function, torch.nn.Module) else function
+    while isinstance(called, (MethodType, functools.partial)):
+        called = called.__func__ if isinstance(called, MethodType) else called.func
+    return called if isinstance(called, FunctionType) else None
+
+
+def _names(code: CodeType) -> list[str]:
+    """Names that a function's code and the code inside it look up as globals or attributes."""
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names += _names(constant)
+    return names

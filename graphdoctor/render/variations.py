@@ -1,0 +1,205 @@
+"""The terminal's answer to ``graphdoctor recompiles --vary``: what the compiled call is sensitive to, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.variations import TriedValue, Variation, Verdict
+from graphdoctor.render.cards import clean, counted, not_known, partial, title_line, write
+
+_GROUPS: tuple[tuple[Verdict, str, str], ...] = (
+    ("fails", "Fails only under torch.compile", "bold red"),
+    ("recompiles", "Compiles again for each new value", "bold red"),
+    ("generalises", "Compiles again, then serves other values too", "bold yellow"),
+    ("free", "Free", "bold green"),
+)
+_MAX_NAMES = 12
+_MAX_PROPERTY_WIDTH = 34
+_MAX_BASE_WIDTH = 18
+
+_MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
+_ADVICE: tuple[tuple[Verdict, tuple[str, ...], str], ...] = (
+    ("fails", (), "`graphdoctor explain` with such an input says why."),
+    (
+        "recompiles",
+        ("size",),
+        "A size that never becomes dynamic is read as a number somewhere: `graphdoctor recompiles` with two such inputs "
+        "names the line.",
+    ),
+    ("recompiles", ("number",), "Pass a number that changes as a tensor: torch.tensor(n)."),
+    (
+        "recompiles",
+        ("module_number",),
+        "Keep a number that changes in a buffer, or set torch._dynamo.config.allow_unspec_int_on_nn_module for ints.",
+    ),
+    (
+        "recompiles",
+        ("flag", "text", "value"),
+        "One version for each flag or text: fine for a few, beyond the recompile limit (8) the function runs eagerly.",
+    ),
+    (
+        "recompiles",
+        ("dtype", "stride", "requires_grad", "device"),
+        "Settle dtype, strides, device and requires_grad before the call: .to(…), .contiguous(), .detach().",
+    ),
+    ("recompiles", _MODES, "One version for each mode: warm up every one that production uses."),
+    (
+        "generalises",
+        ("size",),
+        "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True, saves the second compile.",
+    ),
+    ("generalises", ("number",), "Passed as a tensor from the start, a number costs no second compile."),
+)
+
+
+def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
+    """Write what changes of the first call compile something again to a terminal.
+
+    Args:
+        diagnosis: What to show; its findings are left out.
+        console: Where to.
+        is_verbose: Add torch's reason for each compile, and name everything that was not varied.
+    """
+    write(console, title_line(diagnosis))
+    write(console, Text())
+    for line in partial(diagnosis):
+        write(console, line)
+    variations = diagnosis.sensitivity or ()
+    if diagnosis.sensitivity is not None:
+        for line in _head(diagnosis, variations):
+            write(console, line)
+    widths = _widths([variation for variation in variations if variation.verdict != "not_varied"])
+    for verdict, heading, style in _GROUPS:
+        group = [variation for variation in variations if variation.verdict == verdict]
+        if group:
+            write(console, Text())
+            write(console, Text(heading, style=style))
+            write(console, _table(group, widths, is_verbose=is_verbose))
+            for advice in _advice(group, verdict):
+                write(console, advice)
+    untried = [variation for variation in variations if variation.verdict == "not_varied"]
+    if untried:
+        write(console, Text())
+        write(console, Text("Could not be varied", style="bold"))
+        write(console, _untried(untried, is_verbose=is_verbose))
+    for renderable in not_known(diagnosis):
+        write(console, renderable)
+
+
+def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Text]:
+    yield Text("What your compiled model is sensitive to", style="bold")
+    call = next(iter(diagnosis.calls), None)
+    if call is not None and call.inputs is not None:
+        yield clean(f"One change at a time, starting from the call ({call.inputs}).")
+    tried = [variation for variation in variations if variation.verdict != "not_varied"]
+    parts = [f"{len(tried)} varied"]
+    names = {"fails": "fail", "recompiles": "compile again", "generalises": "become dynamic", "free": "free"}
+    for verdict, name in names.items():
+        number = sum(variation.verdict == verdict for variation in tried)
+        if number:
+            parts.append(f"{number} {name}")
+    if len(variations) > len(tried):
+        parts.append(f"{len(variations) - len(tried)} not varied")
+    seconds = [variation.compile_s for variation in tried if variation.compile_s is not None]
+    if seconds:
+        parts.append(f"{sum(seconds):.2f} s compiling")
+    yield Text(" · ".join(parts))
+
+
+def _widths(variations: Sequence[Variation]) -> tuple[int, int]:
+    """Widths of the first two columns, the same in every group, so that the groups read as one table."""
+    names = max((_name(variation).cell_len for variation in variations), default=0)
+    bases = max((clean(variation.base).cell_len for variation in variations), default=0)
+    return min(names, _MAX_PROPERTY_WIDTH), min(bases, _MAX_BASE_WIDTH)
+
+
+def _table(group: Sequence[Variation], widths: tuple[int, int], *, is_verbose: bool) -> Padding:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", width=widths[0])
+    table.add_column(overflow="fold", width=widths[1], style="dim")
+    table.add_column(overflow="fold", ratio=1)
+    table.add_column(justify="right", no_wrap=True)
+    for variation in group:
+        seconds = variation.compile_s
+        cost = Text() if not seconds else Text(f"{seconds:.2f} s")
+        table.add_row(_name(variation), clean(variation.base), _values(variation, is_verbose=is_verbose), cost)
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _name(variation: Variation) -> Text:
+    return clean(variation.expression)
+
+
+def _values(variation: Variation, *, is_verbose: bool) -> Text:
+    """What each value did, neighbours that did the same together."""
+    text = Text()
+    if variation.tied:
+        more = len(variation.tied) - 2
+        names = ", ".join(variation.tied[:2]) + (f" and {more} more" if more > 0 else "")
+        text.append_text(clean(f"with {names}: ", "dim"))
+    made = [value for value in variation.tried if value.outcome != "fails_eager"]
+    parts = []
+    for _, values in groupby(made, _outcome_key):
+        parts.append(_outcome(list(values)))
+    text.append_text(Text(" · ").join(parts))
+    if variation.back_compiles:
+        text.append(" · ").append(f"back: {counted(variation.back_compiles, 'compile')}", "yellow")
+    if is_verbose:
+        for value in made:
+            if value.torch_reason:
+                text.append(f"\n{value.value}: ", "dim").append_text(clean(value.torch_reason, "dim"))
+        for value in variation.tried:
+            if value.outcome == "fails_eager":
+                text.append("\n").append_text(clean(f"{value.value}: not tried, {value.error}", "dim"))
+    return text
+
+
+def _outcome_key(value: TriedValue) -> tuple[str, int | None, str | None]:
+    return value.outcome, value.compiles, value.error
+
+
+def _outcome(values: Sequence[TriedValue]) -> Text:
+    text = clean(", ".join(value.value for value in values), "bold")
+    first = values[0]
+    match first.outcome:
+        case "free":
+            return text.append(": ", "not bold").append("free", "not bold green")
+        case "compiled":
+            each = " each" if len(values) > 1 else ""
+            return text.append(": ", "not bold").append(
+                f"{counted(first.compiles or 0, 'compile')}{each}", "not bold red"
+            )
+        case "over_limit":
+            return text.append(": ", "not bold").append("over the limit, eager", "not bold red")
+        case _:
+            return text.append(": ", "not bold").append_text(clean(first.error or "raises", "not bold red"))
+
+
+def _advice(group: Sequence[Variation], verdict: Verdict) -> Iterator[RenderableType]:
+    kinds = {variation.kind for variation in group}
+    for of_verdict, of_kinds, text in _ADVICE:
+        if of_verdict == verdict and (not of_kinds or kinds & set(of_kinds)):
+            yield Padding(Text("→ ", "blue").append_text(Text(text, "not bold cyan")), (0, 0, 0, 2))
+
+
+def _untried(variations: Sequence[Variation], *, is_verbose: bool) -> Padding:
+    """Reasons, each with what it holds for."""
+    by_reason: dict[str, list[Variation]] = {}
+    for variation in variations:
+        by_reason.setdefault(variation.reason or "", []).append(variation)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", ratio=2)
+    table.add_column(overflow="fold", ratio=3, style="dim")
+    for reason, group in by_reason.items():
+        shown = group if is_verbose else group[:_MAX_NAMES]
+        names = ", ".join(variation.expression for variation in shown)
+        hidden = len(group) - len(shown)
+        table.add_row(clean(names + (f" and {hidden} more" if hidden else "")), clean(reason))
+    return Padding(table, (0, 0, 0, 2))
