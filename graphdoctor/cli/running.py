@@ -53,9 +53,9 @@ def request_of(
         coverage=coverage,
         guard_cost=guard_cost,
     )
-    return (
-        request if vary is None else replace(request, vary=True, vary_count=vary.vary_count, vary_s=vary.vary_seconds)
-    )
+    if vary is None:
+        return request
+    return replace(request, vary=True, vary_count=vary.vary_count, vary_s=vary.vary_seconds)
 
 
 def recording_named(text: str | None, settings: Settings) -> Path | None:

@@ -260,7 +260,7 @@ class Diagnosis(Fact):
     guards: Guards | None = None
     """What each compile's guards check and cost; None when they were not asked for."""
     sensitivity: tuple[Variation, ...] | None = None
-    """What changing one property of the first call at a time does, arguments first; None when that was not asked for, or
-    the first call could not be repeated."""
+    """What changing one property of the first call at a time does, arguments first; None when that was not asked for,
+    or the first call could not be repeated."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

@@ -11,7 +11,8 @@ import enum
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ class Property:
         ways: Ways to change it; empty when there is none.
         reason: Why there is none.
         tier: Where it stands when not all can be tried: the lowest come first.
+        is_joint: Several properties that calls are likely to change together, a batch size; left out when that fails.
     """
 
     expression: str
@@ -72,11 +74,13 @@ class Property:
     base: str
     ways: tuple[Way, ...] = ()
     reason: str | None = None
-    tier: tuple[int, ...] = field(default=(9,))
+    tier: tuple[int, ...] = (9,)
+    is_joint: bool = False
 
-    def planned(self) -> dict[str, str]:
+    def planned(self) -> dict[str, Any]:
         """What it is, for the plan of a run."""
-        return {"expression": self.expression, "kind": self.kind, "base": self.base}
+        tied = list(self.ways[0].tied) if self.is_joint else []
+        return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": tied}
 
 
 def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:  # noqa: ANN401
@@ -105,9 +109,10 @@ def _device_type(leaves: Sequence[Leaf], function: Any) -> str:  # noqa: ANN401
 
 def _argument_properties(leaves: Sequence[Leaf]) -> Iterator[Property]:
     tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
+    shared = _shared_sizes(tensors)
     for leaf in leaves:
         if isinstance(leaf.value, torch.Tensor):
-            yield from _tensor_properties(leaf, tensors)
+            yield from _tensor_properties(leaf, tensors, shared)
         else:
             yield _plain_property(leaf)
 
@@ -165,17 +170,33 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
     return sorted(distinct, key=lambda item: item[1])
 
 
-def _tensor_properties(leaf: Leaf, tensors: Sequence[Leaf]) -> Iterator[Property]:
+def _shared_sizes(tensors: Sequence[Leaf]) -> dict[tuple[int, int], list[Leaf]]:
+    """The tensors that have the same size in the same dim, such as a batch, by dim and size."""
+    shared: dict[tuple[int, int], list[Leaf]] = {}
+    for leaf in tensors:
+        for dim, size in enumerate(leaf.value.shape if _is_plain(leaf.value) else ()):
+            shared.setdefault((dim, size), []).append(leaf)
+    return {place: leaves for place, leaves in shared.items() if len(leaves) > 1 and place[1] > 1}
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    return value.layout is torch.strided and not value.is_quantized and not value.is_nested
+
+
+def _tensor_properties(
+    leaf: Leaf, tensors: Sequence[Leaf], shared: dict[tuple[int, int], list[Leaf]]
+) -> Iterator[Property]:
     value: torch.Tensor = leaf.value
-    is_plain = value.layout is torch.strided and not value.is_quantized and not value.is_nested
+    is_plain = _is_plain(value)
     for dim, size in enumerate(value.shape if is_plain else ()):
-        yield Property(
-            f"{leaf.expression}.shape[{dim}]",
-            "size",
-            str(size),
-            tuple(_size_ways(leaf, dim, tensors)),
-            tier=(2, dim),
-        )
+        name = _size_name(leaf, dim)
+        together = shared.get((dim, size), ())
+        if together and together[0] is leaf:
+            tied = tuple(_size_name(other, dim) for other in together[1:])
+            way = Way(_sizes(size, [(other, dim) for other in together]), tied)
+            yield Property(name, "size", str(size), (way,), tier=(2, dim, 0), is_joint=True)
+        ways = tuple(_size_ways(leaf, dim, tensors, has_joint=bool(together)))
+        yield Property(name, "size", str(size), ways, tier=(2, dim, 1))
     if not is_plain:
         yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=f"its layout is {value.layout}")
     dtypes = tensor_changes.other_dtypes(value.dtype)
@@ -205,21 +226,18 @@ def _laid_out(leaf: Leaf, layout: str) -> Callable[[Call], AbstractContextManage
     return _changed(leaf, to=lambda tensor: tensor_changes.laid_out(tensor, layout))
 
 
-def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf]) -> Iterator[Way]:
-    """The dim alone, then with the same dim of the other tensors, then with every dim of the same size."""
+def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
+    """The dim alone, then with every dim of the same size."""
     size = leaf.value.shape[dim]
     yield Way(_sizes(size, [(leaf, dim)]))
-    others = [other for other in tensors if other is not leaf and other.value.layout is torch.strided]
-    same_dim = [(other, dim) for other in others if other.value.ndim > dim and other.value.shape[dim] == size]
-    if same_dim:
-        yield Way(_sizes(size, [(leaf, dim), *same_dim]), tuple(_size_name(*place) for place in same_dim))
     same_size = [
         (other, other_dim)
-        for other in [leaf, *others]
-        for other_dim, other_size in enumerate(other.value.shape)
+        for other in tensors
+        for other_dim, other_size in enumerate(other.value.shape if _is_plain(other.value) else ())
         if other_size == size and (other is not leaf or other_dim != dim)
     ]
-    if same_size and len(same_size) > len(same_dim):
+    # Where all of them are the same dim of their tensors, they are varied together in any case.
+    if same_size and not (has_joint and all(other_dim == dim for _, other_dim in same_size)):
         yield Way(_sizes(size, [(leaf, dim), *same_size]), tuple(_size_name(*place) for place in same_size))
 
 
@@ -237,7 +255,7 @@ def _sizes(size: int, places: Sequence[tuple[Leaf, int]]) -> tuple[Value, ...]:
 def _resized(places: Sequence[tuple[Leaf, int]], size: int) -> Callable[[Call], AbstractContextManager[Call]]:
     def make(call: Call) -> AbstractContextManager[Call]:
         for leaf, dim in places:
-            call = replaced(call, leaf.path, lambda tensor, dim=dim: tensor_changes.resized(tensor, dim, size))
+            call = replaced(call, leaf.path, partial(tensor_changes.resized, dim=dim, size=size))
         return contextlib.nullcontext(call)
 
     return make
@@ -304,7 +322,7 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     yield Property("default dtype", "default_dtype", dtype_text(dtype), (Way((switch,)),), tier=(0,))
     threads = torch.get_num_threads()
     counts = (threads + 1, threads + 2)
-    changed = tuple(_around(str(n), lambda n=n: _set_for(torch.set_num_threads, threads, n)) for n in counts)
+    changed = tuple(_around(str(n), partial(_set_for, torch.set_num_threads, threads, n)) for n in counts)
     yield Property("number of threads", "threads", str(threads), (Way(changed),), tier=(0,))
     is_on = torch.are_deterministic_algorithms_enabled()
     flip = _around(str(not is_on), lambda: _set_for(torch.use_deterministic_algorithms, is_on, not is_on))

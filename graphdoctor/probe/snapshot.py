@@ -79,7 +79,7 @@ class FreshCopies:
         if key not in self._storages:
             self._storages[key] = storage.clone()
         copied = torch.empty(0, dtype=value.dtype, device=value.device)
-        copied.set_(self._storages[key], value.storage_offset(), value.size(), value.stride())  # type: ignore[call-overload]
+        copied.set_(self._storages[key], value.storage_offset(), value.size(), value.stride())
         return dressed_as(copied, value)
 
 

@@ -40,7 +40,7 @@ def in_memory_order(values: torch.Tensor, strides: tuple[int, ...]) -> torch.Ten
 
 
 def other_dtypes(dtype: torch.dtype) -> list[torch.dtype]:
-    """dtypes that a caller might pass in place of this one."""
+    """The dtypes that a caller might pass in place of this one."""
     for family in (_FLOATS, _INTEGERS):
         if dtype in family:
             return [other for other in family if other is not dtype][: 3 if family is _FLOATS else 1]

@@ -50,6 +50,7 @@ class Varying:
         self._base: Call = ((), {})
         self._state = State(None)
         self._settled: set[str] = set()
+        """Properties that were varied together with others."""
 
     def keep(self, call: Call) -> None:
         """Remember the call before it is made for the first time: it may change its arguments."""
@@ -62,6 +63,7 @@ class Varying:
         with watched_compiles() as watch:
             if not self._find_state(watch):
                 return
+            self._state.restore()
             function, is_no_grad = self._workload.function, self._request["no_grad"]
             self._events.phase("looking for what can be varied")
             found = properties_of(FreshCopies().call(self._base), function, is_no_grad=is_no_grad)
@@ -123,79 +125,85 @@ class Varying:
         )
 
     def _vary_all(self, found: Sequence[Property], watch: CompileWatch) -> None:
-        for prop in found:
+        numbered = sorted(enumerate(found), key=lambda item: item[1].tier)
+        possible = [item for item in numbered if item[1].reason is None]
+        for number, prop in numbered:
             if prop.reason is not None:
-                self._write(prop, reason=prop.reason)
-        possible = sorted((prop for prop in found if prop.reason is None), key=lambda prop: prop.tier)
+                self._write(number, prop, reason=prop.reason)
         limit, seconds = self._request["vary_count"], self._request["vary_s"]
         ends = time.monotonic() + seconds
-        for number, prop in enumerate(possible, start=1):
-            if number > limit:
-                self._write(prop, reason=f"left out: only {limit} properties are varied (vary-count)")
+        for count, (number, prop) in enumerate(possible, start=1):
+            if count > limit:
+                self._write(number, prop, reason=f"left out: only {limit} properties are varied (vary-count)")
                 continue
             if time.monotonic() > ends:
-                self._write(prop, reason=f"left out: the {seconds:g} s for variations were over (vary-seconds)")
+                self._write(number, prop, reason=f"left out: {seconds:g} s of variations were over (vary-seconds)")
                 continue
-            place = f"variation {number} of {min(len(possible), limit)}: {prop.expression}"
+            place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
+            found_out: dict[str, Any] | None
             try:
-                self._vary(prop, watch, lambda value, place=place: self._events.phase(f"{place} = {value.text}"))
+                found_out = self._vary(prop, watch, place)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - one variation must not lose the others
-                self._write(prop, reason=f"trying it raised {_error_text(error)}")
+                found_out = {"reason": f"trying it raised {_error_text(error)}"}
+            if found_out is not None:
+                self._write(number, prop, **found_out)
 
-    def _vary(self, prop: Property, watch: CompileWatch, announce: Callable[[Value], None]) -> None:
-        way, errors = self._working_way(prop, announce)
-        if way is None:
-            return
+    def _vary(self, prop: Property, watch: CompileWatch, place: str) -> dict[str, Any] | None:
+        """Vary one property.
+
+        Returns:
+            What to write down; None when it can be varied only together with others and was.
+        """
+        way, errors = self._working_way(prop, place)
         failed = [
             {"value": value.text, "is_special": value.is_special, "outcome": "fails_eager", "error": errors[value.text]}
             for value in way.values
             if value.text in errors
         ]
         working = [value for value in way.values if value.text not in errors]
+        # What was varied together with others counts alone too only where it can be anything alone.
+        if prop.expression in self._settled and any(not value["is_special"] for value in failed):
+            return None
         if not working:
-            reason = next(iter(errors.values()), "there is no other value")
-            self._write(prop, tied=list(way.tied), tried=failed, reason=f"eager mode raises {reason}")
-            return
+            if prop.is_joint:
+                return None
+            raised = next(iter(errors.values()), None)
+            reason = "there is no other value" if raised is None else f"eager mode raises {raised}"
+            return {"tied": [], "tried": failed, "reason": reason}
         torch.compiler.reset()
         if (unsteady := self._warm_up(watch)) is not None:
-            self._write(prop, reason=unsteady)
-            return
+            return {"reason": unsteady}
         tried: list[dict[str, Any]] = []
         is_over_limit = False
         for value in working:
-            announce(value)
+            self._events.phase(f"{place} = {value.text}")
             made = self._try(value, watch)
             is_over_limit |= made.compiled.is_over_limit
             tried.append(_described(value, made, is_over_limit=is_over_limit))
         back = self._try(None, watch)
-        self._settled |= {prop.expression, *way.tied}
-        self._write(prop, tied=list(way.tied), tried=tried + failed, back_compiles=back.compiled.count)
+        if way.tied:
+            self._settled |= {prop.expression, *way.tied}
+        return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.compiled.count}
 
-    def _working_way(self, prop: Property, announce: Callable[[Value], None]) -> tuple[Way | None, dict[str, str]]:
-        """The first way in which an ordinary value works in eager mode; what the others raise.
-
-        Returns:
-            The way that works with most values, and errors by value; no way when the property was varied already, with
-            another that it is tied to.
-        """
-        best: tuple[int, Way, dict[str, str]] | None = None
+    def _working_way(self, prop: Property, place: str) -> tuple[Way, dict[str, str]]:
+        """The way in which most ordinary values work in eager mode, the first of several, and what the others raise."""
+        best: tuple[int, Way, dict[str, str]] = (-1, Way(()), {})
         for way in prop.ways:
-            if way.tied and prop.expression in self._settled:
-                return None, {}
             errors: dict[str, str] = {}
             for value in way.values:
-                announce(value)
+                self._events.phase(f"{place} = {value.text}, in eager mode")
                 error = self._eager_error(value)
                 if error is not None:
                     errors[value.text] = _error_text(error)
-            works = sum(value.text not in errors for value in way.values if not value.is_special)
-            if best is None or works > best[0]:
+            ordinary = [value for value in way.values if not value.is_special]
+            works = sum(value.text not in errors for value in ordinary)
+            if works > best[0]:
                 best = works, way, errors
-            if works:
+            if works == len(ordinary) or prop.expression in self._settled:
                 break
-        return (None, {}) if best is None else (best[1], best[2])
+        return best[1], best[2]
 
     def _warm_up(self, watch: CompileWatch) -> str | None:
         """Make the unchanged call until it compiles nothing; why it cannot be, or None."""
@@ -240,8 +248,8 @@ class Varying:
         seed_everything(self._request["seed"])
         return make(call)
 
-    def _write(self, prop: Property, **values: Any) -> None:  # noqa: ANN401
-        self._events.write("variation", **prop.planned(), **values)
+    def _write(self, number: int, prop: Property, **values: Any) -> None:  # noqa: ANN401
+        self._events.write("variation", number=number, **prop.planned() | values)
 
     def _gap(self, message: str) -> None:
         self._events.write("gap", message=message)

@@ -21,8 +21,7 @@ _GROUPS: tuple[tuple[Verdict, str, str], ...] = (
     ("free", "Free", "bold green"),
 )
 _MAX_NAMES = 12
-_MAX_PROPERTY_WIDTH = 34
-_MAX_BASE_WIDTH = 18
+_MAX_TIED = 3
 
 _MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
 _ADVICE: tuple[tuple[Verdict, tuple[str, ...], str], ...] = (
@@ -30,7 +29,7 @@ _ADVICE: tuple[tuple[Verdict, tuple[str, ...], str], ...] = (
     (
         "recompiles",
         ("size",),
-        "A size that never becomes dynamic is read as a number somewhere: `graphdoctor recompiles` with two such inputs "
+        "A size that never becomes dynamic is read as a number somewhere; `graphdoctor recompiles` on two such inputs "
         "names the line.",
     ),
     ("recompiles", ("number",), "Pass a number that changes as a tensor: torch.tensor(n)."),
@@ -75,7 +74,8 @@ def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
     if diagnosis.sensitivity is not None:
         for line in _head(diagnosis, variations):
             write(console, line)
-    widths = _widths([variation for variation in variations if variation.verdict != "not_varied"])
+    varied = [variation for variation in variations if variation.verdict != "not_varied"]
+    widths = _widths(varied, console.width)
     for verdict, heading, style in _GROUPS:
         group = [variation for variation in variations if variation.verdict == verdict]
         if group:
@@ -113,11 +113,12 @@ def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Tex
     yield Text(" · ".join(parts))
 
 
-def _widths(variations: Sequence[Variation]) -> tuple[int, int]:
+def _widths(variations: Sequence[Variation], width: int) -> tuple[int, int]:
     """Widths of the first two columns, the same in every group, so that the groups read as one table."""
-    names = max((_name(variation).cell_len for variation in variations), default=0)
+    lines = [line for variation in variations for line in _name(variation).split()]
+    names = max((line.cell_len for line in lines), default=0)
     bases = max((clean(variation.base).cell_len for variation in variations), default=0)
-    return min(names, _MAX_PROPERTY_WIDTH), min(bases, _MAX_BASE_WIDTH)
+    return min(names, width * 2 // 5), min(bases, width // 6)
 
 
 def _table(group: Sequence[Variation], widths: tuple[int, int], *, is_verbose: bool) -> Padding:
@@ -134,16 +135,16 @@ def _table(group: Sequence[Variation], widths: tuple[int, int], *, is_verbose: b
 
 
 def _name(variation: Variation) -> Text:
-    return clean(variation.expression)
+    text = clean(variation.expression)
+    for expression in variation.tied[:_MAX_TIED]:
+        text.append("\n").append_text(clean(f"with {expression}", "dim"))
+    hidden = len(variation.tied) - _MAX_TIED
+    return text.append(f"\nand {hidden} more", "dim") if hidden > 0 else text
 
 
 def _values(variation: Variation, *, is_verbose: bool) -> Text:
     """What each value did, neighbours that did the same together."""
     text = Text()
-    if variation.tied:
-        more = len(variation.tied) - 2
-        names = ", ".join(variation.tied[:2]) + (f" and {more} more" if more > 0 else "")
-        text.append_text(clean(f"with {names}: ", "dim"))
     made = [value for value in variation.tried if value.outcome != "fails_eager"]
     parts = []
     for _, values in groupby(made, _outcome_key):
@@ -173,9 +174,8 @@ def _outcome(values: Sequence[TriedValue]) -> Text:
             return text.append(": ", "not bold").append("free", "not bold green")
         case "compiled":
             each = " each" if len(values) > 1 else ""
-            return text.append(": ", "not bold").append(
-                f"{counted(first.compiles or 0, 'compile')}{each}", "not bold red"
-            )
+            text.append(": ", "not bold")
+            return text.append(f"{counted(first.compiles or 0, 'compile')}{each}", "not bold red")
         case "over_limit":
             return text.append(": ", "not bold").append("over the limit, eager", "not bold red")
         case _:

@@ -1,7 +1,9 @@
 """What the probe said of variations, as facts.
 
-``vary_plan``  {"properties": [{"expression", "kind", "base"}, …]}, before the first is tried
-``variation``  the fields of ``Variation`` but the verdict, one event a property, written as soon as it is known
+``vary_plan``  {"properties": [{"expression", "kind", "base", "tied"}, …]}, before the first is tried
+``variation``  the fields of ``Variation`` but the verdict, with the property's ``number`` in the plan, written as soon
+as it is known; none for one that can only be varied together with another and was
+``vary_end``  all that had to be tried was
 """
 
 from __future__ import annotations
@@ -26,21 +28,19 @@ def read_variations(events: Sequence[dict[str, Any]]) -> tuple[Variation, ...] |
     plan = next((event["properties"] for event in events if event["event"] == "vary_plan"), None)
     if plan is None:
         return None
-    found: dict[str, Variation] = {}
+    found: dict[int, Variation] = {}
     for event in events:
         if event["event"] == "variation":
-            found[event["expression"]] = _variation({key: value for key, value in event.items() if key != "event"})
-    covered = {expression for variation in found.values() for expression in variation.tied}
-    ended = any(event["event"] == "vary_end" for event in events)
-    for planned in plan:
-        expression = planned["expression"]
-        if expression not in found and not ended and expression not in covered:
-            found[expression] = Variation(**planned, verdict="not_varied", reason=_NOT_REACHED)
-    order = {planned["expression"]: number for number, planned in enumerate(plan)}
-    return tuple(sorted(found.values(), key=lambda variation: order.get(variation.expression, len(order))))
+            found[event["number"]] = _variation(event)
+    if not any(event["event"] == "vary_end" for event in events):
+        for number, planned in enumerate(plan):
+            if number not in found:
+                found[number] = Variation(**planned, verdict="not_varied", reason=_NOT_REACHED)
+    return tuple(found[number] for number in sorted(found))
 
 
-def _variation(fields: dict[str, Any]) -> Variation:
+def _variation(event: dict[str, Any]) -> Variation:
+    fields = {key: value for key, value in event.items() if key not in ("event", "number")}
     tried = tuple(TriedValue(**value) for value in fields.pop("tried", ()))
     seconds = [value.compile_s for value in tried if value.compile_s is not None]
     reason = fields.pop("reason", None)
