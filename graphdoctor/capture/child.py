@@ -286,7 +286,7 @@ def _describe_end(
 def _during(phase: str | None) -> str:
     if phase is None:
         return " before it began"
-    return f" in {phase}" if phase.startswith("call ") else f" while {phase}"
+    return f" in {phase}" if phase.startswith(("call ", "variation ")) else f" while {phase}"
 
 
 def _describe_failed_call(event: dict[str, Any]) -> dict[str, Any]:

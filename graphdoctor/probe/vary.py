@@ -87,6 +87,7 @@ class Varying:
         first = self._try(None, watch)
         if first.error is not None:
             self._state = before
+            torch.compiler.reset()
             again = self._try(None, watch)
             if again.error is not None:
                 self._gap(f"Nothing was varied: made again, the unchanged call raises {_error_text(again.error)}.")

@@ -21,6 +21,7 @@ _GROUPS: tuple[tuple[Verdict, str, str], ...] = (
     ("free", "Free", "bold green"),
 )
 _MAX_NAMES = 12
+_MAX_ROWS = 25
 _MAX_TIED = 3
 
 _MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
@@ -81,7 +82,9 @@ def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
         if group:
             write(console, Text())
             write(console, Text(heading, style=style))
-            write(console, _table(group, widths, is_verbose=is_verbose))
+            write(console, _table(group if is_verbose else group[:_MAX_ROWS], widths, is_verbose=is_verbose))
+            if len(group) > _MAX_ROWS and not is_verbose:
+                write(console, Text(f"  {len(group) - _MAX_ROWS} more: -v shows all", style="dim"))
             for advice in _advice(group, verdict):
                 write(console, advice)
     untried = [variation for variation in variations if variation.verdict == "not_varied"]
@@ -150,6 +153,9 @@ def _values(variation: Variation, *, is_verbose: bool) -> Text:
     for _, values in groupby(made, _outcome_key):
         parts.append(_outcome(list(values)))
     text.append_text(Text(" · ").join(parts))
+    failed = [value.value for value in variation.tried if value.outcome == "fails_eager"]
+    if failed:
+        text.append(" · ").append_text(clean(f"{', '.join(failed)}: fails in eager mode", "dim"))
     if variation.back_compiles:
         text.append(" · ").append(f"back: {counted(variation.back_compiles, 'compile')}", "yellow")
     if is_verbose:
@@ -198,8 +204,9 @@ def _untried(variations: Sequence[Variation], *, is_verbose: bool) -> Padding:
     table.add_column(overflow="fold", ratio=2)
     table.add_column(overflow="fold", ratio=3, style="dim")
     for reason, group in by_reason.items():
-        shown = group if is_verbose else group[:_MAX_NAMES]
-        names = ", ".join(variation.expression for variation in shown)
-        hidden = len(group) - len(shown)
+        distinct = list(dict.fromkeys(variation.expression for variation in group))
+        shown = distinct if is_verbose else distinct[:_MAX_NAMES]
+        names = ", ".join(shown)
+        hidden = len(distinct) - len(shown)
         table.add_row(clean(names + (f" and {hidden} more" if hidden else "")), clean(reason))
     return Padding(table, (0, 0, 0, 2))

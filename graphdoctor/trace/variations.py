@@ -13,7 +13,7 @@ from typing import Any
 
 from graphdoctor.model.variations import TriedValue, Variation, Verdict
 
-_NOT_REACHED = "the run ended before it was tried"
+_NOT_REACHED = "the run ended first"
 
 
 def read_variations(events: Sequence[dict[str, Any]]) -> tuple[Variation, ...] | None:
