@@ -156,7 +156,8 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
     if isinstance(value, bool):
         return [(not value, False)]
     if isinstance(value, int):
-        candidates: list[tuple[Any, bool]] = [(value + 1, False), (value + 2, False)]
+        ordinary = [value + more for more in (1, 2, 3, 4) if value + more not in (-1, 0, 1)][:2]
+        candidates: list[tuple[Any, bool]] = [(number, False) for number in ordinary]
         candidates += [(0, True), (1, True), (-1 if value >= 0 else -value, True)]
     elif not math.isfinite(value) or value == 0:
         candidates = [(0.5, False), (0.25, False), (1.0, True)]
@@ -166,8 +167,8 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
     distinct: list[tuple[Any, bool]] = []
     for number, is_special in candidates:
         if number != value and all(number != known for known, _ in distinct):
-            distinct.append((number, is_special or (isinstance(number, int) and number in (0, 1))))
-    return sorted(distinct, key=lambda item: item[1])
+            distinct.append((number, is_special))
+    return distinct
 
 
 def _shared_sizes(tensors: Sequence[Leaf]) -> dict[tuple[int, int], list[Leaf]]:

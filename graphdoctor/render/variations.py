@@ -23,6 +23,7 @@ _GROUPS: tuple[tuple[Verdict, str, str], ...] = (
 _MAX_NAMES = 12
 _MAX_ROWS = 25
 _MAX_TIED = 3
+_COST_WIDTH = 6
 
 _MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
 _ADVICE: tuple[tuple[Verdict, tuple[str, ...], str], ...] = (
@@ -128,12 +129,12 @@ def _table(group: Sequence[Variation], widths: tuple[int, int], *, is_verbose: b
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(overflow="fold", width=widths[0])
     table.add_column(overflow="fold", width=widths[1], style="dim")
+    table.add_column(justify="right", no_wrap=True, min_width=_COST_WIDTH)
     table.add_column(overflow="fold", ratio=1)
-    table.add_column(justify="right", no_wrap=True)
     for variation in group:
         seconds = variation.compile_s
         cost = Text() if not seconds else Text(f"{seconds:.2f} s")
-        table.add_row(_name(variation), clean(variation.base), _values(variation, is_verbose=is_verbose), cost)
+        table.add_row(_name(variation), clean(variation.base), cost, _values(variation, is_verbose=is_verbose))
     return Padding(table, (0, 0, 0, 2))
 
 
@@ -189,10 +190,15 @@ def _outcome(values: Sequence[TriedValue]) -> Text:
 
 
 def _advice(group: Sequence[Variation], verdict: Verdict) -> Iterator[RenderableType]:
-    kinds = {variation.kind for variation in group}
+    # Where nothing but special sizes and numbers could be tried, there is nothing to advise about the others.
+    kinds = {variation.kind for variation in group if any(_is_ordinary(value) for value in variation.tried)}
     for of_verdict, of_kinds, text in _ADVICE:
         if of_verdict == verdict and (not of_kinds or kinds & set(of_kinds)):
             yield Padding(Text("→ ", "blue").append_text(Text(text, "not bold cyan")), (0, 0, 0, 2))
+
+
+def _is_ordinary(value: TriedValue) -> bool:
+    return not value.is_special and value.outcome != "fails_eager"
 
 
 def _untried(variations: Sequence[Variation], *, is_verbose: bool) -> Padding:
