@@ -39,8 +39,18 @@ FormatOption = Annotated[
 ]
 ColourOption = Annotated[Colour, typer.Option("--color", help="When to colour text.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on standard error.")]
+
+
+def _positive(seconds: float | None) -> float | None:
+    # NaN is neither too small nor too large.
+    if seconds is not None and not seconds > 0:
+        raise typer.BadParameter(f"{seconds} is not above 0.")
+    return seconds
+
+
 TimeoutOption = Annotated[
-    float | None, typer.Option(help="Stop the run after so many seconds.", min=0.001, show_default=False)
+    float | None,
+    typer.Option(help="Stop the run after so many seconds.", min=0.001, show_default=False, callback=_positive),
 ]
 PythonOption = Annotated[
     str | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -61,7 +61,7 @@ def value_text(value: object, *, depth: int = 0) -> str:
         return str(value)
     if isinstance(value, enum.Enum):
         # Its name is Python's own doing; its repr may be the program's.
-        return f"{kind.__qualname__}.{value._name_}"
+        return f"{_name_of(kind)}.{value._name_}"
     if kind is torch.Size:
         return f"[{', '.join(map(str, value))}]"  # type: ignore[call-overload]
     if kind is str:
@@ -69,11 +69,19 @@ def value_text(value: object, *, depth: int = 0) -> str:
     if depth < 3:
         if kind in (list, tuple):
             return _sequence_text(value, depth)  # type: ignore[arg-type]
+        if kind in (set, frozenset):
+            shown = [value_text(item, depth=depth + 1) for item in _first(value)]
+            return "{" + ", ".join([*shown, *_rest(len(value))]) + "}"  # type: ignore[arg-type]
         if kind is dict:
             items = _first(value.items())  # type: ignore[attr-defined]
             shown = [f"{_key_text(key)}: {value_text(item, depth=depth + 1)}" for key, item in items]
             return "{" + ", ".join([*shown, *_rest(len(value))]) + "}"  # type: ignore[arg-type]
-    return f"<{kind.__qualname__}>"
+    return f"<{_name_of(kind)}>"
+
+
+def _name_of(kind: type) -> str:
+    """A class's qualified name, less the function that it was made in."""
+    return kind.__qualname__.rpartition("<locals>.")[2]
 
 
 def _key_text(key: object) -> str:
@@ -110,7 +118,7 @@ def value_description(value: object) -> dict[str, Any]:
         for a container ``length``.
     """
     kind = type(value)
-    described: dict[str, Any] = {"type": kind.__qualname__, "text": value_text(value)}
+    described: dict[str, Any] = {"type": _name_of(kind), "text": value_text(value)}
     if isinstance(value, torch.Tensor):
         return described | _tensor_description(value)
     if kind is dict or (issubclass(kind, dict) and kind.__module__ in ("collections", "builtins")):
@@ -122,7 +130,9 @@ def value_description(value: object) -> dict[str, Any]:
     if code is not None:
         described |= {"text": f"`{code.co_name}`", "place": f"{code.co_filename}:{code.co_firstlineno}"}
     elif isinstance(value, type):
-        described["text"] = f"class `{value.__qualname__}`"
+        described["text"] = f"class `{_name_of(value)}`"
+    elif isinstance(value, BuiltinFunctionType):
+        described["text"] = f"`{value.__name__}`"
     return described
 
 

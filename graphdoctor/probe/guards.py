@@ -21,6 +21,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
 from . import torch_api, torch_guards
 from .describe import value_description
 from .listener import stack_entries
@@ -28,6 +30,9 @@ from .sources import SourceReader
 
 _MAX_FAILED = 40
 """Differing values that are written down; the rest is counted."""
+
+_MAX_CALLERS = 20
+"""Frames of the program that are searched for loops, the innermost first."""
 
 _MAX_ENTRIES = 32
 """Cache entries that are looked at, the newest first."""
@@ -255,6 +260,8 @@ class RecompileRecorder:
         seen, source = torch_guards.attached(entry.guard_manager), item["source"]
         if item["leaf"] == "GLOBAL_STATE":
             item["now"] = torch_guards.global_state()
+        elif item["leaf"] == "DEFAULT_DEVICE":
+            item["now"] = {"text": str(torch.get_default_device())}
         if source is None:
             if seen is not None and "sizes" in item:
                 item["then"] = {name: found for name in item["sizes"] if (found := _old_size(name, seen)) is not None}
@@ -272,11 +279,14 @@ class RecompileRecorder:
 
     def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         frames = list(torch_api.frames_above_compile())
-        user = next((frame for frame in frames if self._is_user_file(frame.f_code.co_filename)), None)
-        if user is None:
-            return stack_entries(torch_api.stack_of(frames)), {}
-        self._want_source(user.f_code.co_filename, user.f_lineno, user.f_code.co_name)
-        return stack_entries(torch_api.stack_of(frames)), self._loop_values(user)
+        users = [frame for frame in frames if self._is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
+        loops: dict[str, str] = {}
+        # The outermost loop first: epoch before step.
+        for user in reversed(users):
+            loops |= self._loop_values(user)
+        if users:
+            self._want_source(users[0].f_code.co_filename, users[0].f_lineno, users[0].f_code.co_name)
+        return stack_entries(torch_api.stack_of(frames)), loops
 
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
         """What counts the loops around the line that a frame is at: ``{"step": "17"}``."""

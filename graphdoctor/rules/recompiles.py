@@ -133,7 +133,9 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
         is_again = compile_.is_recompile and compile_.outcome == "compiled"
         if frame is None or not (is_again or compile_.outcome == "limit"):
             continue
-        leader = next((index for index, event in _same_call(events, compile_) if _follows(event, compile_)), None)
+        leader = next(
+            (index for index, event in _same_call(events, compile_, frame) if _follows(event, compile_)), None
+        )
         if leader is None:
             events.append(RecompileEvent(frame, (compile_,), (frame,)))
         else:
@@ -142,7 +144,9 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
     return tuple(events)
 
 
-def _same_call(events: Sequence[RecompileEvent], compile_: Compile) -> Iterator[tuple[int, RecompileEvent]]:
+def _same_call(
+    events: Sequence[RecompileEvent], compile_: Compile, frame: Frame
+) -> Iterator[tuple[int, RecompileEvent]]:
     """The events of the call that a compile belongs to, the latest first."""
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
@@ -154,12 +158,21 @@ def _same_call(events: Sequence[RecompileEvent], compile_: Compile) -> Iterator[
             # Calls of a script have no number: what one call caused stands together and was called from one place.
             if compile_.frame_id in {member.frame_id for member in event.compiles}:
                 return
-            if _is_within(event.compiles[0].stack[:-1], compile_.stack):
+            if _is_within(event, compile_, frame):
                 yield index, event
 
 
-def _is_within(outer: Sequence[StackEntry], inner: Sequence[StackEntry]) -> bool:
-    return [_place(entry) for entry in inner[: len(outer)]] == [_place(entry) for entry in outer]
+def _is_within(event: RecompileEvent, compile_: Compile, frame: Frame) -> bool:
+    """The compile was reached through the event's function, called from the same line."""
+    above, inner = event.compiles[0].stack[:-1], compile_.stack
+    if len(inner) <= len(above) or [_place(entry) for entry in inner[: len(above)]] != [_place(e) for e in above]:
+        return False
+    between = [entry for entry in inner[len(above) : -1] if entry.origin != "torch"]
+    if not between:
+        # At the same depth only a resume function belongs to the same call.
+        is_resumed = frame.resumes_at is not None and frame.resumes_at >= event.frame.line
+        return is_resumed and (frame.file, frame.function) == (event.frame.file, event.frame.function)
+    return (between[0].file, between[0].function) == (event.frame.file, event.frame.function)
 
 
 def _place(entry: StackEntry) -> tuple[str, int, str]:

@@ -84,16 +84,25 @@ def _line(item: dict[str, Any], place: PlaceReader) -> StackEntry | None:
 def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
     """The changes less those that another one brings about.
 
-    Of a tensor with another size, rank or dtype the strides differ too; in another grad mode torch takes no tensor to
-    require a gradient; inference mode is another grad mode.
+    Of a tensor with another size or rank the strides differ too; in another grad mode torch takes no tensor to require
+    a gradient; a mode of the process changes the dispatch keys that torch compares and none of the tensor's own; a
+    default device is a torch function mode.
     """
     kinds = {change.kind for change in changes}
     resized = {_tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")}
+    told = {change.source for change in changes if change.source and change.kind not in ("relation", "unknown")}
     kept = [
         change
         for change in changes
         if not (change.kind == "stride" and _tensor_of(change.expression) in resized)
         and not (change.kind == "requires_grad" and "grad_mode" in kinds)
+        and not (change.kind == "dispatch_keys" and change.old == change.new)
+        and not (change.kind == "function_mode" and "default_device" in kinds)
+        and not ("keys" in kinds and (change.source or "").startswith("list(dict.keys("))
+        # An enum's member is compared by identity too, a set's member besides the set.
+        and not (
+            change.kind in ("relation", "unknown") and change.source in told and ".shape[" not in change.expression
+        )
     ]
     return kept or changes
 

@@ -44,6 +44,7 @@ _CONTAINS = re.compile(r"^(not )?___dict_contains\((.+?), (.+)\)$")
 _HASATTR = re.compile(r"^(not )?hasattr\((.+), '(\w+)'\)( == (?:True|False))?$")
 _KEY_AT = re.compile(r"^list\((?:dict\.)?keys\((.+)\)\)\[\d+\] == (.+)$|^list\(dict\.keys\((.+?)\)\)\[\d+\] == (.+)$")
 _EQUALS = re.compile(r"^(.+?) (==|is not|is|!=) (.+)$", re.DOTALL)
+_MARKED = re.compile(r"^_(?:has_)?dynamo_\w+ is (present|absent) on runtime tensor")
 _CURRENT_DEVICE = re.compile(r"^utils_device\.CURRENT_DEVICE == (.+)$")
 _MODULE_ATTRIBUTE = re.compile(r"(?:L\['self'\]|self|L\['fn'\]|fn|L\['args'\]\[0\]|args\[0\])[.\[](?:.*\.)?\w+$")
 _DTYPE_CODES = {
@@ -242,7 +243,7 @@ def _comparison(code: str) -> GuardChange:
         )
     if match := _HASATTR.match(code):
         if match[3].startswith("_dynamo_"):
-            return GuardChange(kind="dynamic_marking", expression=match[2])
+            return GuardChange(kind="dynamic_marking", expression=f"the dims marked on {match[2]}")
         had = match[1] is None and match[4] != " == False"
         return GuardChange(
             kind="attribute",
@@ -255,6 +256,9 @@ def _comparison(code: str) -> GuardChange:
         return GuardChange(kind="keys", expression=source, old=f"with {match[2] or match[4]}")
     if match := _CURRENT_DEVICE.match(code):
         return GuardChange(kind="default_device", expression="the default device", old=match[1])
+    if match := _MARKED.match(code):
+        old, new = ("marked", "not marked") if match[1] == "absent" else ("not marked", "marked")
+        return GuardChange(kind="dynamic_marking", expression="the dims marked on a tensor", old=old, new=new)
     if "___check_torch_function_mode_stack" in code:
         return GuardChange(kind="function_mode", expression="the active torch function modes")
     if "top_saved_tensors_hooks" in code:

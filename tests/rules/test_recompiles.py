@@ -63,6 +63,18 @@ def test_without_numbered_calls_the_calling_line_tells_calls_apart() -> None:
     assert events_of(first, recompiled("1/1", BATCH, call=None, stack=there)) == [("0/1",), ("1/1",)]
 
 
+def test_without_numbered_calls_another_function_at_the_same_depth_is_another_call() -> None:
+    here = (entry(3, "net(x)"), entry(10))
+    other = frame(1, function="other", line=30)
+    compiles = (
+        compiled(),
+        recompiled("0/1", BATCH, call=None, stack=here),
+        recompiled("1/1", BATCH, call=None, stack=here),
+    )
+    events = recompile_events(recording(frames=(frame(), other), compiles=compiles))
+    assert [event.frame.function for event in events] == ["forward", "other"]
+
+
 def test_a_report_adds_up_what_one_change_cost() -> None:
     (report,) = diagnosed(facts_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH))).recompiles
     assert report.compile_ids == ("0/1", "1/1")
