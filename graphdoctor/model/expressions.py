@@ -6,7 +6,7 @@ Source syntax as seen in ``torch/_dynamo/source.py``, 2.13.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 
 _IMPORTED = re.compile(r"G\['__import_(\w+)'\]")
 _ROOT = re.compile(r"\b[LG]\['(\w+)'\]")
@@ -17,14 +17,14 @@ _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
 _STACK = re.compile(r"\b___stack\d+")
 
 
-def expression(source: str, resumes_at: int | None = None, values: Mapping[str, str] | None = None) -> str:
+def expression(source: str, resumes_at: int | None = None, carried: Callable[[str], str] | None = None) -> str:
     """What a person would write for a source.
 
     Args:
         source: torch's text, such as ``L['x']``.
         resumes_at: For a resume function, the line it goes on after: a value that Dynamo carried over on its stack
             has no name but was computed there.
-        values: What is known of such values, by torch's name for them, such as ``___stack1``.
+        carried: Says what such a value is by torch's name for it, such as ``___stack1``.
 
     Returns:
         The expression; the source itself where nothing better is known.
@@ -36,5 +36,5 @@ def expression(source: str, resumes_at: int | None = None, values: Mapping[str, 
     text = _STRIDE.sub(r".stride(\1)", _SIZE.sub(r".shape[\1]", text))
     if _STACK.search(text):
         place = "(value from an earlier line)" if resumes_at is None else f"(value from line {resumes_at})"
-        return _STACK.sub(lambda match: (values or {}).get(match[0], place), text)
+        return _STACK.sub(lambda match: carried(match[0]) if carried else place, text)
     return text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 from graphdoctor.model.recompiles import RecompileCause
@@ -23,7 +25,7 @@ from graphdoctor.model.recording import (
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import Replay
 from graphdoctor.trace.breaks import PrintedEntry, parse_chain
-from graphdoctor.trace.causes import cause_of_reasons, cause_of_record
+from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
 from graphdoctor.trace.origin import RESUME_NAME, without_probe
 
@@ -149,6 +151,42 @@ class Assembler:
         )
 
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
+        cause = self._told_cause(compile_)
+        return None if cause is None else with_carried(cause, self._carried(compile_))
+
+    def _carried(self, compile_: SeenCompile) -> Callable[[str], str]:
+        """Names what Dynamo carried into a resume function on its stack: the last of it is what broke the graph."""
+        code_name, file, _ = self._intake.code_names.get(compile_.frame_id, ("", "", 0))
+        resume = RESUME_NAME.match(code_name)
+        if resume is None:
+            return lambda _name: "(a value from an earlier line)"
+        line = int(resume[2])
+        name_of_file = re.split(r"[/\\]", file)[-1]
+        place = f"{name_of_file}:{line}"
+        broken = self._broken_expression(file, line)
+        names = (compile_.recompile or {}).get("stack_names") or []
+        last = max(names, key=lambda name: int(name.removeprefix("___stack")), default=None)
+        return lambda name: (
+            f"the value of `{broken}` at {place}" if broken and name == last else f"(a value from {place})"
+        )
+
+    def _broken_expression(self, file: str, line: int) -> str | None:
+        """The call at a line that a graph broke at: its result is what the resume function goes on with."""
+        for found in self._intake.breaks:
+            entry = found.exact[0] if found.exact else None
+            if (
+                entry is not None
+                and (entry.file, entry.line) == (file, line)
+                and (found.text.instruction or "").startswith("CALL")
+                and entry.text is not None
+                and entry.column is not None
+                and entry.end_column is not None
+            ):
+                start = entry.column - 1 - (entry.indent or 0)
+                return entry.text[max(start, 0) : entry.end_column - 1 - (entry.indent or 0)]
+        return None
+
+    def _told_cause(self, compile_: SeenCompile) -> RecompileCause | None:
         reasons = cause_of_reasons(compile_.reasons, self._intake.place) if compile_.reasons else None
         if compile_.recompile is not None and (compile_.recompile.get("failed") or reasons is None):
             cause = cause_of_record(compile_.recompile, self._intake.place)

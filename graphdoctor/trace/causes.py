@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from graphdoctor.model.expressions import expression
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.reasons import (
@@ -18,6 +17,7 @@ from graphdoctor.trace.reasons import (
     changes_in,
     dispatch_change,
     expected_tensor,
+    expression,
     state_changes,
     state_of,
     take_apart,
@@ -27,6 +27,7 @@ from graphdoctor.trace.reasons import (
 PlaceReader = Callable[[str, int, str], StackEntry | None]
 """Makes a stack entry of a file (which can lack its first letters), a line and a function; None for an unknown file."""
 
+_CARRIED = re.compile(r"\b___stack\d+")
 _GUARD_NAMES = re.compile(r'guard on "(\w+)"')
 _CAPTURED = re.compile(r"\.__closure__\[\d+\]\.cell_contents")
 _CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
@@ -66,6 +67,30 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
         line = place(*words.place)
     changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_in(reasons[0]))
     return RecompileCause(nearest=words.entry, entry_count=len(reasons), changes=changes, is_exact=False)
+
+
+def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> RecompileCause:
+    """The cause with names for the values that Dynamo carried into a resume function.
+
+    Args:
+        cause: The cause, such values under torch's names (``___stack1``).
+        carried: Says what such a value is.
+    """
+    changes = tuple(
+        change.model_copy(update={"expression": _carried_words(change.expression, carried)})
+        if _CARRIED.search(change.expression)
+        else change
+        for change in cause.changes
+    )
+    return cause.model_copy(update={"changes": changes})
+
+
+def _carried_words(text: str, carried: Callable[[str], str]) -> str:
+    """``___stack1.shape[0]`` as "shape[0] of the value of …", ``___stack1 == 2`` with the name in its place."""
+    member = re.fullmatch(r"(___stack\d+)\.([\w\[\]().]+)", text)
+    if member:
+        return f"{member[2]} of {carried(member[1])}"
+    return _CARRIED.sub(lambda match: carried(match[0]), text)
 
 
 def _line(item: dict[str, Any], place: PlaceReader) -> StackEntry | None:

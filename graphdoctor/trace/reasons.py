@@ -12,10 +12,11 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
-from graphdoctor.model.expressions import expression
+from graphdoctor.model import expressions
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 
 _COMMENT = re.compile(r"\s+# ")
@@ -77,6 +78,10 @@ DTYPE_SHORT = {
     "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128",
 }  # fmt: skip
 """torch's long dtype names and its own short ones (``torch/fx/graph.py``, 2.13, ``dtype_abbrs``)."""
+
+
+expression = partial(expressions.expression, carried=str)
+"""A source in the user's words; values that Dynamo carried over keep torch's name, for whoever knows the break."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +152,11 @@ def _sizes(text: str) -> tuple[int | None, ...]:
     return tuple(int(part) if part.strip().isdigit() else None for part in text.split(",") if part.strip())
 
 
-def changes_in(reason: str, resumes_at: int | None = None) -> Iterator[GuardChange]:
+def changes_in(reason: str) -> Iterator[GuardChange]:
     """What a recompile reason as torch prints it says: one change, or several of process-wide state.
 
     Args:
         reason: Such as ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6``.
-        resumes_at: For a resume function, the line it goes on after.
     """
     words = take_apart(reason)
     state = _STATE.match(words.code)
@@ -163,7 +167,7 @@ def changes_in(reason: str, resumes_at: int | None = None) -> Iterator[GuardChan
     change = _mismatch(words.code) or _comparison(words.code)
     yield change.model_copy(
         update={
-            "expression": expression(change.expression, resumes_at),
+            "expression": expression(change.expression),
             "guard": words.code,
             "hint": words.hint,
         }

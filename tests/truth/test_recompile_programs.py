@@ -1,0 +1,68 @@
+"""Whole programs: every recompile that torch tells of has a cause in words, and there are as many."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import clean_environment, run_command
+
+pytestmark = pytest.mark.slow
+
+CHANGES = Path(__file__).resolve().parent / "changes"
+
+
+def recorded(program: str, folder: Path) -> dict[str, Any]:
+    process = run_command("run", "--report", "out.json", "-q", CHANGES / program, cwd=folder, timeout=600)
+    assert process.returncode == 0, process.stderr
+    return json.loads((folder / "out.json").read_text())
+
+
+def said_by_torch(program: str, folder: Path) -> int:
+    """Recompiles that TORCH_LOGS tells of in a run of its own."""
+    environment = clean_environment(TORCH_LOGS="recompiles")
+    process = subprocess.run(
+        [sys.executable, CHANGES / program], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return process.stderr.count("Recompiling function")
+
+
+def check(program: str, folder: Path) -> dict[str, Any]:
+    document = recorded(program, folder)
+    caused = [item for item in document["compiles"] if item["cause"] is not None]
+    assert len(caused) == said_by_torch(program, folder)
+    assert sum(len(report["compile_ids"]) for report in document["recompiles"]) == sum(
+        item["outcome"] in ("compiled", "limit") for item in caused
+    )
+    for report in document["recompiles"]:
+        assert report["is_exact"], report
+        assert report["cause"], report
+        assert all(change["kind"] != "unknown" for change in report["cause"]), report
+    assert not [finding for finding in document["findings"] if finding["code"] == "GD200"]
+    return document
+
+
+def test_a_training_loop(tmp_path: Path) -> None:
+    document = check("training.py", tmp_path)
+    rates = [report for report in document["recompiles"] if "'lr'" in report["cause"][0]["expression"]]
+    assert [(item["old"], item["new"]) for item in rates[0]["cause"]] == [("0.5", "0.25")]
+    assert rates[0]["loop_values"] == {"epoch": "1", "step": "0"}
+    flips = [report for report in document["recompiles"] if any(c["kind"] == "training" for c in report["cause"])]
+    assert {change["kind"] for change in flips[0]["cause"]} == {"training", "grad_mode"}
+    assert flips[0]["call_site"]["line"] == 28
+    assert {"GD204", "GD212"} <= {finding["code"] for finding in document["findings"]}
+
+
+def test_gpt2_with_growing_sequences_batches_and_caches(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    document = check("gpt2.py", tmp_path)
+    first = [report["cause"][0] for report in document["recompiles"][:2]]
+    assert [(change["kind"], change["old"], change["new"]) for change in first] == [
+        ("size", "5", "6"),
+        ("size", "1", "4"),
+    ]
