@@ -393,7 +393,7 @@ def _old_size(source: str, seen: _Seen) -> Any:  # noqa: ANN401
 def _counted_names(header: str) -> list[str]:
     """The names that a loop's header assigns, or compares in its condition."""
     try:
-        statement = ast.parse(header.rstrip() + " ...").body[0]
+        statement = ast.parse(header.rstrip() + "\n    ...").body[0]
     except (SyntaxError, ValueError):
         return []
     if isinstance(statement, (ast.For, ast.AsyncFor)):
