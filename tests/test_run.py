@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,11 @@ def finish(process: subprocess.Popen[str], text: str = "") -> subprocess.Complet
 
 def run(folder: Path, *args: object, text: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
     return finish(start(folder, *command_line("run", *args), **options), text)
+
+
+def column(number: int) -> int | None:
+    """A break's column; torch 2.11 tells none."""
+    return None if version("torch").startswith("2.11.") else number
 
 
 def report(folder: Path, *args: object, **options: Any) -> dict[str, Any]:
@@ -398,7 +404,7 @@ def test_a_training_script_is_recorded_with_its_own_arguments(tmp_path, run_cli)
     assert [graph["op_count"] for graph in document["graphs"]] == [1, 1]
     assert {graph["backend"] for graph in document["graphs"]} == {"eager"}
     (finding,) = document["findings"]
-    assert (finding["location"]["line"], finding["location"]["column"]) == (13, 9)
+    assert (finding["location"]["line"], finding["location"]["column"]) == (13, column(9))
     assert [entry["function"] for entry in finding["user_stack"] if entry["origin"] == "user"] == [
         "<module>",
         "main",
@@ -437,7 +443,7 @@ def test_logging_that_the_script_sets_up_takes_nothing_from_the_recording(tmp_pa
     document = report(tmp_path, "script.py")
 
     places = [(finding["location"]["line"], finding["location"]["column"]) for finding in document["findings"]]
-    assert places == [(9, 9), (9, 9)]
+    assert places == [(9, column(9)), (9, column(9))]
     assert document["summary"]["skipped_frames"] == 1
     assert len(list((tmp_path / "theirs").glob("*.log"))) == 1
 
@@ -507,7 +513,7 @@ def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, meth
     # A forked child has its parent's compiled code: there the same compiles are recompiles.
     assert document["summary"]["recompiles"] == (4 if method == "fork" else 0)
     (site,) = [finding for finding in document["findings"] if finding["code"] == "GD101"]
-    assert (site["location"]["line"], site["location"]["column"], site["count"]) == (9, 5, 3)
+    assert (site["location"]["line"], site["location"]["column"], site["count"]) == (9, column(5), 3)
     assert {graph["op_count"] for graph in document["graphs"]} == {1}
     assert {frame["file"] for frame in document["frames"]} == {str(tmp_path / "script.py")}
     assert sorted(call["process"] or "" for call in document["compile_calls"]) == ["", "p2", "p3"]

@@ -29,7 +29,7 @@ class GuardsOnModules(RecordingRule):
     ```python
     import torch
 
-    net = torch.nn.Sequential(*[torch.nn.Linear(8, 8, bias=False) for _ in range(140)])
+    net = torch.nn.Sequential(*[torch.nn.Linear(8, 8, bias=False) for _ in range(240)])
     for layer in net:
         torch.nn.init.eye_(layer.weight)
 
@@ -44,7 +44,7 @@ class GuardsOnModules(RecordingRule):
     ```python
     import torch
 
-    weights = torch.nn.Parameter(torch.eye(8).repeat(140, 1, 1))
+    weights = torch.nn.Parameter(torch.eye(8).repeat(240, 1, 1))
 
     def forward(x):
         for weight in weights:
