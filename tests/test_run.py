@@ -43,7 +43,7 @@ SCRIPTS = {
     "forked children": "import os\nif os.fork() == 0: exit(5)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))\n",
     "another program in its place": "import os, sys\n"
     "if len(sys.argv) < 2: os.execv(sys.executable, [sys.executable, __file__, 'again'])\nprint(sys.argv[1:])\n",
-    "what is imported": "import sys\nprint({'torch', 'typing', 'json', 're'} & set(sys.modules))\n",
+    "what is imported": "import sys\nprint(sorted({'torch', 'typing', 'json', 're'} & set(sys.modules)))\n",
 }
 """Programs that behave alike, whoever runs them."""
 

@@ -32,6 +32,8 @@ class Recompile(RecompileRule):
     def inputs():
         return [(torch.ones(4), {"a"}), (torch.ones(4), {"b"})]
     ```
+    In a `TORCH_TRACE` log, where torch's words (`set.__contains__(names, 'a')`) are all there is; while it runs
+    graphdoctor sees that the set is another one, which is GD216.
 
     ## Use instead
     ```python

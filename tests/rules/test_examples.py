@@ -14,6 +14,7 @@ import pytest
 
 from graphdoctor.rules.base import Rule
 from graphdoctor.rules.catalog import ALL_RULES
+from tests.conftest import clean_environment, run_command
 from tests.rules.test_documentation import NEEDS_RANKS, first_block
 
 NO_COMMON_RESULT = {
@@ -44,7 +45,18 @@ def example_inputs():
 def document_of(rule: Rule, section: str, folder: Path) -> dict[str, Any]:
     """What the command that knows the rule's facts says of one of its snippets."""
     code = first_block(rule, section)
+    if rule.code == "GD200":
+        return diagnosed_bare(code, folder)
     return diagnosed(code, folder, "guards") if rule.code.startswith("GD3") else diagnosed(code, folder, "explain")
+
+
+def diagnosed_bare(code: str, folder: Path) -> dict[str, Any]:
+    """The JSON document for a snippet's TORCH_TRACE log: GD200 is what torch's text alone leaves without a kind."""
+    calls = '\ncompiled = torch.compile(forward, backend="eager")\nfor args in inputs():\n    compiled(*args)\n'
+    (folder / "snippet.py").write_text(code + calls)
+    environment = clean_environment(TORCH_TRACE=str(folder / "trace"))
+    subprocess.run([sys.executable, "snippet.py"], cwd=folder, env=environment, check=True)
+    return json.loads(run_command("report", "trace", "--format", "json", cwd=folder).stdout)
 
 
 def diagnosed(code: str, folder: Path, name: str) -> dict[str, Any]:
