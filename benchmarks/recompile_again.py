@@ -16,7 +16,7 @@ import torch
 from torch._dynamo import convert_frame
 
 from graphdoctor.probe import torch_api, torch_guards
-from graphdoctor.probe.backend import GraphRuns, InstrumentedBackend
+from graphdoctor.probe.backend import InstrumentedBackend
 from graphdoctor.probe.guards import RecompileRecorder, user_file_test
 from graphdoctor.probe.listener import TraceListener
 
@@ -79,7 +79,7 @@ def _steady(model: Any, arguments: tuple[Any, ...], *sides: dict[str, Any]) -> d
     inner = torch_api.backend_function("eager", mode=None, options=None, dynamic=None)
     compiled = [
         torch.compile(plain, backend="eager"),
-        torch.compile(recorded, backend=InstrumentedBackend("eager", inner, GraphRuns())),
+        torch.compile(recorded, backend=InstrumentedBackend("eager", inner, None)),
     ]
     for function, hooks in zip(compiled, sides, strict=True):
         _use(hooks)

@@ -37,10 +37,11 @@ class InstrumentedBackend:
     Args:
         name: The backend's registered name.
         inner: The callable that compiles a graph.
-        runs: Where runs of the compiled graphs are counted.
+        runs: Where runs of the compiled graphs are counted; None to hand the compiled graphs out as they are, so that
+            nothing of ours runs in a call.
     """
 
-    def __init__(self, name: str, inner: Callable[..., Any], runs: GraphRuns) -> None:
+    def __init__(self, name: str, inner: Callable[..., Any], runs: GraphRuns | None) -> None:
         self.__name__ = name
         self._inner = inner
         self._runs = runs
@@ -73,13 +74,14 @@ class InstrumentedBackend:
             )
             raise
         torch_api.write_artifact("graphdoctor_graph", record | {"backend_s": time.perf_counter() - started})
+        if self._runs is None:
+            return compiled
         range_name = f"graphdoctor_graph {index}"
         self._runs.tensor_ops[range_name] = record["tensor_op_count"]
-        return self._counted(compiled, range_name)
+        return self._counted(compiled, range_name, self._runs)
 
-    def _counted(self, compiled: Callable[..., Any], range_name: str) -> Callable[..., Any]:
-        runs = self._runs
-
+    @staticmethod
+    def _counted(compiled: Callable[..., Any], range_name: str, runs: GraphRuns) -> Callable[..., Any]:
         def run(*args: Any) -> Any:  # noqa: ANN401
             if not runs.is_counting:
                 return compiled(*args)

@@ -137,7 +137,7 @@ class Workload:
             ) from error
         return torch.compile(
             self._target.function,
-            backend=InstrumentedBackend(request["backend"], inner, self._runs),
+            backend=InstrumentedBackend(request["backend"], inner, self._runs if request["coverage"] else None),
             dynamic=request["dynamic"],
             fullgraph=request["fullgraph"],
         )
