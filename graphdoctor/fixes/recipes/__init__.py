@@ -1,0 +1,13 @@
+"""The recipes, in the order in which they are tried for a finding."""
+
+from __future__ import annotations
+
+from graphdoctor.fixes.recipe import Recipe
+from graphdoctor.fixes.recipes.guard_output import GuardOutput
+
+RECIPES: tuple[Recipe, ...] = (GuardOutput(),)
+
+
+def recipes_for(code: str) -> tuple[Recipe, ...]:
+    """The recipes that may take away findings of a rule, best first."""
+    return tuple(recipe for recipe in RECIPES if code in recipe.codes)

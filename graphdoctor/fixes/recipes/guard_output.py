@@ -1,0 +1,102 @@
+"""A call on a line of its own whose result nobody uses: leave it out while torch compiles."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import libcst as cst
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+
+_QUERY = re.compile(r"(is|has|get|set|add|remove)")
+"""Methods of a logger that answer or configure: without them the program goes another way."""
+
+_ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Comparison, cst.UnaryOperation)
+"""Tests that need no parentheses beside ``and``."""
+
+
+class GuardOutput(Recipe):
+    """``print(x)`` becomes ``if not torch.compiler.is_compiling(): print(x)``.
+
+    Safe for output: nothing that the program computes depends on it. Unsafe for other calls, which may do work that
+    the program needs. Either way the compiled program says or does less.
+    """
+
+    name: ClassVar = "guard-output"
+    codes: ClassVar = frozenset({"GD101", "GD105"})
+
+    def edit(self, place: Place) -> Edit:
+        """The call under a guard.
+
+        Raises:
+            DeclinedError: Somebody uses the call's result, or needs what it does.
+        """
+        statement = place.statement
+        if isinstance(statement, cst.If) and isinstance(statement.body, cst.SimpleStatementSuite):
+            call, content = _guard_suite(place, statement)
+        else:
+            call, content = _guard_line(place)
+        name = place.source.code(call.func)
+        if place.finding.code == "GD101" and _QUERY.match(name.rpartition(".")[2]):
+            raise DeclinedError(f"`{name}` may do more than speak")
+        return Edit(
+            title=f"Skip `{name}(…)` while compiling",
+            content=content,
+            is_safe=place.finding.code == "GD101",
+            drops_output=True,
+        )
+
+
+def _guard_line(place: Place) -> tuple[cst.Call, bytes]:
+    small, line = place.small_statement, place.statement
+    assert isinstance(line, cst.SimpleStatementLine)  # small_statement says so
+    call = _bare_call(place, small)
+    at = list(line.body).index(small)
+    before, behind = line.body[:at], line.body[at + 1 :]
+    lines: list[cst.BaseStatement] = [
+        cst.If(
+            test=_guard(),
+            body=cst.IndentedBlock(
+                [cst.SimpleStatementLine([_without_semicolon(small)], trailing_whitespace=line.trailing_whitespace)]
+            ),
+            leading_lines=() if before else line.leading_lines,
+        )
+    ]
+    if before:
+        kept = [*before[:-1], _without_semicolon(before[-1])]
+        lines.insert(0, cst.SimpleStatementLine(kept, leading_lines=line.leading_lines))
+    if behind:
+        lines.append(cst.SimpleStatementLine(behind))
+    return call, place.source.replaced((line, cst.FlattenSentinel(lines)), imports=("torch",))
+
+
+def _guard_suite(place: Place, statement: cst.If) -> tuple[cst.Call, bytes]:
+    """``if verbose: print(x)``, written in one line."""
+    body = statement.body.body
+    if statement.orelse is not None or len(body) != 1 or not isinstance(body[0], cst.BaseSmallStatement):
+        raise DeclinedError("the line holds more than the call")
+    call = _bare_call(place, body[0])
+    test: cst.BaseExpression = statement.test.deep_clone()
+    if not isinstance(test, _ATOMS) and not test.lpar:
+        test = test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return call, place.source.replaced(
+        (statement.test, cst.BooleanOperation(test, cst.And(), _guard())), imports=("torch",)
+    )
+
+
+def _bare_call(place: Place, small: cst.CSTNode) -> cst.Call:
+    if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
+        raise DeclinedError("its result is used")
+    # The break may lie in an argument, such as a hook that is being registered: then the call itself is needed.
+    if place.expression is not None and place.expression is not small.value:
+        raise DeclinedError("what breaks is a part of the call")
+    return small.value
+
+
+def _guard() -> cst.BaseExpression:
+    return cst.parse_expression("not torch.compiler.is_compiling()")
+
+
+def _without_semicolon(small: cst.BaseSmallStatement) -> cst.BaseSmallStatement:
+    return small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)

@@ -1,0 +1,211 @@
+"""A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting and comments.
+
+Comes in: the file's bytes. Goes out: nodes at places, and the bytes of an edited file. A file that has no source, or
+whose source does not parse, raises ``UnreadableError`` with the reason in words.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+
+Change = tuple[cst.CSTNode, "cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]"]
+"""A node of the tree and what takes its place."""
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+"""A statement that stands in a body of its own; ``a; b`` is one of two small statements."""
+
+
+class UnreadableError(Exception):
+    """The source cannot be had or parsed.
+
+    Args:
+        reason: Why, a clause.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One parsed file.
+
+    Args:
+        path: Where it lies.
+        content: Its bytes, as they were parsed.
+        tree: The syntax tree.
+    """
+
+    path: Path
+    content: bytes
+    tree: cst.Module
+
+    @classmethod
+    def read(cls, path: Path) -> SourceFile:
+        """Read and parse a file.
+
+        Raises:
+            UnreadableError: It is no ``.py`` file on disk, or cannot be read or parsed.
+        """
+        if path.suffix != ".py":
+            raise UnreadableError(f"{path.name or path} is no .py file")
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise UnreadableError(f"{path} cannot be read: {error.strerror}") from error
+        return cls.parse(path, content)
+
+    @classmethod
+    def parse(cls, path: Path, content: bytes) -> SourceFile:
+        """Parse bytes as the content of a file.
+
+        Raises:
+            UnreadableError: They are no Python that libcst can parse.
+        """
+        try:
+            tree = cst.parse_module(content)
+        except (cst.ParserSyntaxError, UnicodeDecodeError, LookupError, SyntaxError, ValueError, RecursionError):
+            raise UnreadableError(f"{path.name} cannot be parsed") from None
+        source = cls(path, content, tree)
+        if source.edited(tree) != content:
+            raise UnreadableError(f"{path.name} would not be written back as it is")
+        return source
+
+    def edited(self, tree: cst.Module) -> bytes:
+        """The file's bytes with another tree: its encoding, byte-order mark and newlines stay."""
+        encoding = "utf-8" if self.tree.encoding == "utf-8-sig" else self.tree.encoding
+        mark = codecs.BOM_UTF8 if self.content.startswith(codecs.BOM_UTF8) else b""
+        return mark + tree.code.encode(encoding)
+
+    def replaced(self, *changes: Change, imports: Sequence[str] = ()) -> bytes:
+        """The file's bytes with nodes of the tree replaced.
+
+        Args:
+            changes: Pairs of a node of ``tree`` and what takes its place; none lies in another. What takes its place
+                is new or a ``deep_clone()``: one node must not stand in a tree twice.
+            imports: Top-level modules that the new text names; ``import`` lines for those that the file does not
+                import under their own names are added behind its last import.
+
+        Raises:
+            UnicodeEncodeError: The new text has a character that the file's encoding lacks.
+        """
+        missing = [name for name in imports if not self.imports(name)]
+        anchor = next((line for line in reversed(self.tree.body) if _is_import(line)), None)
+        added = [cst.SimpleStatementLine([cst.Import([cst.ImportAlias(cst.Name(name))])]) for name in missing]
+        tree = self.tree.visit(_Replacement(changes, anchor if added else None, added))
+        if added and anchor is None:
+            at = 1 if self.tree.get_docstring() is not None else 0
+            tree = tree.with_changes(body=[*tree.body[:at], *added, *tree.body[at:]])
+        return self.edited(tree)
+
+    def imports(self, name: str) -> bool:
+        """The file imports a top-level module under its own name, for every line of it."""
+        for line in self.tree.body:
+            for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+                for alias in small.names if isinstance(small, cst.Import) else ():
+                    if alias.asname is None and self.code(alias.name).partition(".")[0] == name:
+                        return True
+        return False
+
+    @cached_property
+    def _wrapper(self) -> MetadataWrapper:
+        return MetadataWrapper(self.tree, unsafe_skip_copy=True)
+
+    @cached_property
+    def _positions(self) -> dict[cst.CSTNode, CodeRange]:
+        return cast("dict[cst.CSTNode, CodeRange]", dict(self._wrapper.resolve(PositionProvider)))
+
+    @cached_property
+    def _parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
+        return cast("dict[cst.CSTNode, cst.CSTNode]", dict(self._wrapper.resolve(ParentNodeProvider)))
+
+    def position(self, node: cst.CSTNode) -> CodeRange:
+        """Where a node of the tree stands: lines from 1, columns from 0, without the comments before it."""
+        return self._positions[node]
+
+    def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes around a node, innermost first, the module last."""
+        while (parent := self._parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Lambda | None:
+        """The innermost function around a node."""
+        return next((found for found in self.parents(node) if isinstance(found, cst.FunctionDef | cst.Lambda)), None)
+
+    def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """The innermost class around a node."""
+        return next((found for found in self.parents(node) if isinstance(found, cst.ClassDef)), None)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """A node as source text."""
+        return self.tree.code_for_node(node)
+
+    def statement_at(self, line: int) -> Statement | None:
+        """The innermost statement that a line belongs to: for a line of its body a compound statement gives way.
+
+        Args:
+            line: 1-based.
+        """
+        found: Statement | None = None
+        smallest: tuple[int, int] | None = None
+        for node, place in self._positions.items():
+            if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement) and (
+                place.start.line <= line <= place.end.line
+            ):
+                size = (place.end.line - place.start.line, -place.start.column)
+                if smallest is None or size < smallest:
+                    found, smallest = node, size
+        return found
+
+    def expression_at(self, line: int, column: int, end_column: int | None) -> cst.BaseExpression | None:
+        """The expression that begins at a place, the outermost that ends where it should.
+
+        Args:
+            line: 1-based.
+            column: 1-based column of its first character.
+            end_column: 1-based column behind its last character, where it ends on the same line; None for the
+                outermost that begins there and does not end on the line.
+        """
+        found: list[tuple[tuple[int, int], cst.BaseExpression]] = []
+        for node, place in self._positions.items():
+            if not isinstance(node, cst.BaseExpression) or place.start.line != line or place.start.column != column - 1:
+                continue
+            is_on_line = place.end.line == line
+            if (end_column is None and not is_on_line) or (is_on_line and end_column == place.end.column + 1):
+                found.append(((place.end.line, place.end.column), node))
+        # The first of equals is the outermost: metadata has parents before their children.
+        return max(found, key=lambda item: item[0])[1] if found else None
+
+
+def _is_import(line: cst.CSTNode) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Import | cst.ImportFrom)
+
+
+class _Replacement(cst.CSTTransformer):
+    """Puts nodes in the place of others, found by identity, and lines behind one of them."""
+
+    def __init__(
+        self, changes: Sequence[Change], anchor: cst.CSTNode | None, added: Sequence[cst.SimpleStatementLine]
+    ) -> None:
+        super().__init__()
+        self._changes = changes
+        self._anchor = anchor
+        self._added = added
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
+        for old, new in self._changes:
+            if old is original_node:
+                return cast("cst.CSTNode", new)
+        if original_node is self._anchor:
+            return cast("cst.CSTNode", cst.FlattenSentinel([updated_node, *self._added]))
+        return updated_node

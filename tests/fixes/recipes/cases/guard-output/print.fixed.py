@@ -1,0 +1,18 @@
+"""GD101 12:9-39"""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = x.sin()
+
+        # Shown once a call.
+        if not torch.compiler.is_compiling():
+            print("shape", tuple(y.shape))  # for people
+        return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

@@ -1,0 +1,65 @@
+"""Reads a case's first line, and builds the finding that it describes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from graphdoctor.fixes.recipe import Place
+from graphdoctor.fixes.source import SourceFile
+from graphdoctor.model.diagnosis import Finding, Location
+from graphdoctor.model.recording import BreakReason
+
+CASES = Path(__file__).parent / "cases"
+_HEAD = re.compile(r'^"""(?P<code>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<context> .*)?"""$')
+
+
+def cases(recipe: str) -> list[Path]:
+    """The programs that a recipe mends; beside each ``x.py`` lies ``x.fixed.py``."""
+    return sorted(path for path in (CASES / recipe).glob("*.py") if not path.name.endswith(".fixed.py"))
+
+
+def finding(
+    code: str, line: int, columns: tuple[int, int | None] | None = None, *, context: str | None = None
+) -> Finding:
+    """A finding as far as recipes look at it.
+
+    Args:
+        code: The rule's code.
+        line: 1-based.
+        columns: 1-based start and exclusive end of the expression; the end is None where it ends on another line.
+        context: torch's developer context.
+    """
+    return Finding(
+        code=code,
+        rule="rule",
+        severity="warning",
+        message="A message.",
+        location=Location(
+            file="model.py",
+            line=line,
+            column=columns[0] if columns else None,
+            end_column=columns[1] if columns else None,
+            function="forward",
+        ),
+        count=1,
+        reasons=(BreakReason(gb_type="type", torch_id="GB0000", explanation="Why.", context=context),),
+        fingerprint="0" * 16,
+    )
+
+
+def place_of(path: Path) -> Place:
+    """The place that a case's first line names: ``GD101 12:9-41 context``."""
+    match = _HEAD.match(path.read_text(encoding="utf-8").splitlines()[0])
+    assert match, f"{path} begins with no place"
+    columns = None
+    if match["column"]:
+        columns = (int(match["column"]), int(match["end"]) if match["end"] else None)
+    context = match["context"].strip() if match["context"] else None
+    return Place(SourceFile.read(path), finding(match["code"], int(match["line"]), columns, context=context))
+
+
+def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: str) -> Place:
+    """A place in a text."""
+    source = SourceFile.parse(Path("model.py"), text.encode())
+    return Place(source, finding(code, line, columns, **more))
