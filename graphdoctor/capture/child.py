@@ -56,7 +56,14 @@ class Watching:
 
 
 def record(
-    request: Request, recording: Path, *, python: str, timeout_s: float | None, watching: Watching
+    request: Request,
+    recording: Path,
+    *,
+    python: str,
+    timeout_s: float | None,
+    watching: Watching,
+    memory_bytes: int | None = None,
+    descriptor: int | None = None,
 ) -> dict[str, Any]:
     """Run the probe once.
 
@@ -66,6 +73,8 @@ def record(
         python: The interpreter to run it with; it needs torch and nothing else.
         timeout_s: Seconds until the probe is stopped, or None.
         watching: What to do meanwhile.
+        memory_bytes: Resident memory beyond which the probe is stopped, or None; watched on Linux only.
+        descriptor: An open file that the probe inherits under the same number, or None.
 
     Returns:
         The fields of ``ProbeExit``, also written to ``recording.json``.
@@ -78,9 +87,9 @@ def record(
     request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
     write_meta(recording, request.described(), None)
     with _terminate_as_interrupt():
-        process = _start(python, request_path, recording)
+        process = _start(python, request_path, recording, () if descriptor is None else (descriptor,))
         output = _Output(process.stdout, watching.on_output)
-        stopped_for = _wait(process, recording, timeout_s, watching)
+        stopped_for = _wait(process, recording, timeout_s, memory_bytes, watching)
     output.finish()
     crash = _crash_report(recording) if process.returncode < 0 else None
     if crash is not None:
@@ -92,7 +101,7 @@ def record(
     return ended
 
 
-def _start(python: str, request_path: Path, recording: Path) -> subprocess.Popen[bytes]:
+def _start(python: str, request_path: Path, recording: Path, descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
     environment = os.environ | {"TORCH_TRACE": str(recording / "trace")}
     # We may have been started by a script that `graphdoctor run` runs: this recording is not a part of that one.
     environment.pop(RECORDING_VARIABLE, None)
@@ -107,6 +116,7 @@ def _start(python: str, request_path: Path, recording: Path) -> subprocess.Popen
             env=environment,
             # A group of its own: Ctrl-C reaches the probe through us, and its own children can be stopped with it.
             process_group=0,
+            pass_fds=descriptors,
         )
     except OSError as error:
         raise GraphDoctorError(
@@ -149,8 +159,14 @@ class _Output:
         self._is_over = True
 
 
-def _wait(process: subprocess.Popen[bytes], recording: Path, timeout_s: float | None, watching: Watching) -> str | None:
-    """Wait for the end; None, ``timeout`` or ``interrupted``."""
+def _wait(
+    process: subprocess.Popen[bytes],
+    recording: Path,
+    timeout_s: float | None,
+    memory_bytes: int | None,
+    watching: Watching,
+) -> str | None:
+    """Wait for the end; None, ``timeout``, ``memory`` or ``interrupted``."""
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
     following = _Following(recording / "probe.jsonl")
     try:
@@ -170,9 +186,21 @@ def _wait(process: subprocess.Popen[bytes], recording: Path, timeout_s: float | 
             if time.monotonic() > deadline:
                 _stop(process, (signal.SIGTERM, signal.SIGKILL))
                 return "timeout"
+            if memory_bytes is not None and _resident_bytes(process.pid) > memory_bytes:
+                _stop(process, (signal.SIGKILL,))
+                return "memory"
     except KeyboardInterrupt:
         _stop(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
         return "interrupted"
+
+
+def _resident_bytes(pid: int) -> int:
+    """Resident memory of a process, 0 where the system does not tell."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextlib.contextmanager
@@ -270,6 +298,8 @@ def _describe_end(
             "message": f"Stopped after {timeout_s:g} s{_during(phase)}.",
             "hint": "Raise --timeout, or make the call smaller.",
         }
+    if stopped_for == "memory":
+        return ended | {"reason": "killed", "message": f"Stopped{_during(phase)}: it took too much memory."}
     if "exited" in last:
         return ended | _describe_exit(last["exited"], phase)
     if "error" in last:

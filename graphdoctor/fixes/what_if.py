@@ -116,6 +116,8 @@ class _Replays:
         times = [compile_.duration_s for compile_ in recording.compiles if compile_.duration_s is not None]
         calls = [call.duration_s for call in recording.calls if call.duration_s is not None]
         replay = recording.replay
+        eager = replay.compared.get("eager") if replay else None
+        worst = eager.results[0] if eager and eager.results else None
         uncounted = replay.warm_up_frames_over_limit if replay and trial.change.warm_up else 0
         return TrialResult(
             remedies=trial.remedies,
@@ -125,8 +127,8 @@ class _Replays:
             calls_s=sum(calls) if calls and is_whole else None,
             steady_us=replay.steady_us if replay else None,
             outputs=replay.outputs if replay else "not_compared",
-            largest_difference=replay.largest_difference if replay else None,
-            where=replay.where if replay else None,
+            largest_difference=worst.largest if worst else None,
+            where=worst.where if worst else eager.note if eager else "eager mode gave no outputs",
             error=None if is_whole else recording.exit.message,
         )
 
@@ -137,7 +139,7 @@ class _Replays:
             **change.plan(),
             "is_eager": is_eager,
             "outputs": str(folder / "outputs.pt"),
-            "reference": None if is_eager else str(self._folder / _EAGER / "outputs.pt"),
+            "references": {} if is_eager else {"eager": str(self._folder / _EAGER / "outputs.pt")},
         }
         request = replace(
             self._request,

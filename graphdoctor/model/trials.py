@@ -4,25 +4,64 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from graphdoctor.model.base import Fact
 
 OutputsVerdict = Literal["equal", "different", "not_compared"]
 """``equal``: within the tolerances of ``torch.testing.assert_close`` for each dtype."""
 
 
+ResultKind = Literal["outputs", "gradients", "state", "stdout"]
+"""``state``: parameters, buffers and numbers of modules after the calls, and arguments that a call mutated."""
+
+
+class Difference(Fact):
+    """The worst difference of one kind."""
+
+    kind: ResultKind
+    """What differs."""
+    where: str
+    """Which value, such as ``call 2, output['logits']``."""
+    largest: float | None = None
+    """The largest absolute difference; None where shapes, dtypes or kinds differ, or something is NaN or missing."""
+    detail: str | None = None
+    """What is there in place of what, where there is no number."""
+
+
+class Comparison(Fact):
+    """What two replays of the same calls gave, compared."""
+
+    kinds: tuple[ResultKind, ...]
+    """Kinds with something to compare."""
+    differences: tuple[Difference, ...]
+    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for its dtype."""
+    note: str | None = None
+    """What could not be compared, and why."""
+
+    @property
+    def results(self) -> tuple[Difference, ...]:
+        """The differences in what the program computes, leaving out what it prints."""
+        return tuple(difference for difference in self.differences if difference.kind != "stdout")
+
+
 class Replay(Fact):
     """What one replay gave, beside its compiles."""
 
-    outputs: OutputsVerdict
-    """Compared with the same calls in eager mode, gradients included when backward ran."""
-    largest_difference: float | None = None
-    """The largest absolute difference, where values of equal shape differ."""
-    where: str | None = None
-    """Where they differ most, or why they were not compared."""
+    compared: dict[Literal["eager", "untouched"], Comparison] = Field(default_factory=dict)
+    """With the same calls of the untouched program without torch.compile, and under it."""
     steady_us: float | None = None
     """Median time of the last call once it compiles nothing, in microseconds; None when it went on compiling."""
     warm_up_frames_over_limit: int = 0
     """Functions that went over their limit in calls that are not counted: while warming up or repeating the last."""
+
+    @property
+    def outputs(self) -> OutputsVerdict:
+        """Whether the calls computed what they compute without torch.compile."""
+        eager = self.compared.get("eager")
+        if eager is None:
+            return "not_compared"
+        return "different" if eager.results else "equal"
 
 
 class Remedy(Fact):

@@ -13,10 +13,12 @@ import importlib
 import itertools
 import json
 import os
+import resource
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,9 @@ _EXIT_TARGET_FAILED = 3
 """The target failed; the events say how. Apart from 1 and 2, which a program's own ``sys.exit`` may use."""
 
 _MAX_MESSAGE = 20_000
+_MAX_PRINTED = 2**22
+"""Bytes of printed text that are compared."""
+
 _HERE = str(Path(__file__).resolve().parent)
 
 
@@ -84,7 +89,14 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     if workload.trial is not None and workload.trial.has_warm_up:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
-    is_complete = make_calls(workload, events, varying)
+    with _kept_stdout(workload) as printed:
+        is_complete = make_calls(workload, events, varying)
+    if is_complete and workload.trial is not None and workload.trial.timing is not None:
+        events.phase("timing the last call")
+        with _silence():
+            workload.serve_times(workload.trial.timing)
+        events.write("finished", is_complete=True)
+        return _EXIT_FINISHED
     if is_complete and varying is not None:
         with _silence():
             varying.run()
@@ -93,14 +105,14 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     if is_complete and request["coverage"]:
         measure_coverage(workload, events)
     if workload.trial is not None and is_complete:
-        _finish_trial(workload, events)
+        _finish_trial(workload, events, printed())
     if is_complete and request["guard_cost"]:
         measure_guards(workload, events)
     for name, count in workload.listener.failures.items():
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
     for name, count in workload.recompiles.failures.items():
         events.write("gap", message=f"{count} sets of guards could not be looked at while running ({name}).")
-    events.write("finished", is_complete=is_complete)
+    events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
 
 
@@ -112,12 +124,12 @@ def _warm_up(workload: Workload, events: EventFile) -> None:
     workload.mark("end", None)
 
 
-def _finish_trial(workload: Workload, events: EventFile) -> None:
-    """Compare what the calls gave back, then time the last one."""
+def _finish_trial(workload: Workload, events: EventFile, printed: str | None) -> None:
+    """Compare what the calls gave back and printed, then time the last one."""
     if workload.trial is None:
         return
     events.phase("comparing outputs")
-    found = workload.trial.finish()
+    found = workload.trial.finish(printed)
     events.phase("timing the last call")
     workload.mark("start", None)
     try:
@@ -166,6 +178,7 @@ def make_calls(workload: Workload, events: EventFile, varying: Varying | None = 
             return False
         workload.mark("end", index, outcome="ok", duration_s=time.perf_counter() - started)
         workload.listener.write_sources()
+        workload.keep_results()
 
 
 def _end_failed_call(
@@ -235,6 +248,31 @@ def measure_guards(workload: Workload, events: EventFile) -> None:
 
 
 @contextlib.contextmanager
+def _kept_stdout(workload: Workload) -> Iterator[Callable[[], str | None]]:
+    """Keep what a trial's program writes to standard output; a plain run's goes where it always goes.
+
+    Yields:
+        Gives the text, once it is over; None for a plain run.
+    """
+    if workload.trial is None:
+        yield lambda: None
+        return
+    _flush()
+    with tempfile.TemporaryFile() as kept:
+        copy = os.dup(1)
+        os.dup2(kept.fileno(), 1)
+        text: list[str] = []
+        try:
+            yield lambda: text[0] if text else None
+        finally:
+            _flush()
+            os.dup2(copy, 1)
+            os.close(copy)
+            kept.seek(0)
+            text.append(kept.read(_MAX_PRINTED).decode("utf-8", "replace"))
+
+
+@contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Drop what this process writes to its standard streams, extensions and the profiler's own notices included."""
     _flush()
@@ -259,6 +297,12 @@ def _flush() -> None:
         # The program may have closed, replaced or removed them.
         with contextlib.suppress(Exception):
             stream.flush()
+
+
+def _peak_memory_bytes() -> int:
+    """The most memory that this process had resident; Linux counts in KiB, macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _device_name(torch: Any) -> str | None:  # noqa: ANN401

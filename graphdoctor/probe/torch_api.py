@@ -375,6 +375,17 @@ def tree_leaves(value: object) -> list[Any]:
     return list(torch.utils._pytree.tree_leaves(value))
 
 
+def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
+    """Every leaf of nested containers with its path, such as ``['logits'][0]``."""
+    for path, leaf in torch.utils._pytree.tree_leaves_with_path(value):
+        yield torch.utils._pytree.keystr(path), leaf
+
+
+def tree_structure(value: object) -> str:
+    """Kinds of the nested containers, keys included, as text."""
+    return str(torch.utils._pytree.tree_structure(value))
+
+
 def tree_map(function: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401
     """``value`` with ``function`` applied to every leaf."""
     return torch.utils._pytree.tree_map(function, value)

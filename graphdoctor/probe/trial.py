@@ -1,38 +1,30 @@
 """A replay of the same calls under a remedy: changes each call as asked, keeps or compares what came out.
 
-The request's ``trial`` says how::
+The request's ``trial`` says how; every key may be missing but the last two::
 
     {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
-     "contiguous": ["L['x']", …], "outputs": path, "reference": path or null}
+     "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
+     "timing": file descriptor, "outputs": path, "references": {"eager": path, …}}
 
 Every call is made from the same seed, whatever remedy it runs under, so that random numbers do not tell two replays
-apart. Outputs are kept on disk as the leaves of their containers, gradients of the parameters behind them.
+apart. What came out is kept on disk, and compared with what the references kept.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import statistics
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import torch_api
-from .describe import value_text
+from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .targets import Call, TargetError
-
-_MAX_BYTES = 2**29
-"""Outputs that are kept for comparing; beyond it the rest of the calls is not compared."""
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
 _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
-_STEADY_S = 0.5
-_STEADY_RUNS = 50
-_MAX_WARM_UPS = 4
 
 
 class Trial:
@@ -46,9 +38,11 @@ class Trial:
     def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
         self._plan = plan
         self._signature = _signature(function)
-        self._kept: list[list[Any]] = []
-        self._bytes = 0
-        self._is_full = False
+        self._modules = modules_of(function)
+        self._results = Results()
+        self._arguments: dict[str, torch.Tensor] = {}
+        self._copies: dict[str, torch.Tensor] = {}
+        self._lost_gradients: list[int] = []
 
     @property
     def is_eager(self) -> bool:
@@ -59,6 +53,18 @@ class Trial:
     def has_warm_up(self) -> bool:
         """All calls are made once before those that count."""
         return bool(self._plan.get("warm_up"))
+
+    @property
+    def setup(self) -> str | None:
+        """Lines that configure torch, run behind the target's import."""
+        text = self._plan.get("setup")
+        return str(text) if text else None
+
+    @property
+    def timing(self) -> int | None:
+        """File descriptor of the socket that asks for times of the last call; then nothing is compared."""
+        number = self._plan.get("timing")
+        return None if number is None else int(number)
 
     def changed(self, call: Call) -> Call:
         """A call as the remedy wants it.
@@ -108,39 +114,61 @@ class Trial:
         bound.arguments[name] = _with_changed(bound.arguments[name], steps, change)
         return bound.args, dict(bound.kwargs)
 
-    def saw(self, output: object) -> None:
-        """Keep what a call gave back."""
-        leaves = [_kept(leaf) for leaf in torch_api.tree_leaves(output)]
-        self._bytes += sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
-        self._is_full = self._is_full or self._bytes > _MAX_BYTES
-        if not self._is_full:
-            self._kept.append(leaves)
+    def begin_call(self, call: Call) -> None:
+        """Keep copies of a call's arguments, to tell whether it mutates them."""
+        self._arguments = tensors_in(self._named_arguments(call))
+        self._copies = copies_of(self._arguments)
 
-    def saw_gradients(self, module: torch.nn.Module) -> None:
-        """Keep the gradients of the parameters behind the last call's outputs."""
-        if self._kept and not self._is_full:
-            self._kept[-1] += [
-                None if parameter.grad is None else _kept(parameter.grad) for parameter in module.parameters()
-            ]
+    def end_call(self, output: object, *, has_backward: bool) -> None:
+        """Keep what a call gave back, its gradients, and the arguments that it mutated.
 
-    def finish(self) -> dict[str, Any]:
-        """Write the outputs, or compare them with those of the reference.
+        Args:
+            output: What came back.
+            has_backward: Backward was run already, so the gradients are there.
+        """
+        gradients: dict[str, torch.Tensor | None]
+        self._results.add_call(output)
+        self._results.add_arguments(self._copies, self._arguments)
+        if has_backward:
+            tensors = {**self._arguments, **parameters_of(self._modules)}
+            # Backward gives none to what is no leaf; asking for it warns.
+            gradients = {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
+        else:
+            try:
+                gradients = gradients_of(output, self._modules, self._arguments)
+            except RuntimeError:
+                self._lost_gradients.append(self._results.call_count)
+                return
+        self._results.add_gradients(gradients)
+
+    def _named_arguments(self, call: Call) -> dict[str, Any]:
+        try:
+            return self._names(call)
+        except (TargetError, TypeError):
+            return {"args": call[0], "kwargs": call[1]}
+
+    def finish(self, printed: str | None) -> dict[str, Any]:
+        """Write the results, and compare them with those of the references.
+
+        Args:
+            printed: What the program printed in the calls, or None when that is not known.
 
         Returns:
-            ``outputs``: ``equal``, ``different`` or ``not_compared``; with ``largest_difference`` and ``where``.
+            The fields of ``Replay``.
         """
-        torch.save(self._kept, self._plan["outputs"])
-        reference = self._plan.get("reference")
-        if not reference:
-            return {"outputs": "not_compared"}
-        path = Path(reference)
-        if not path.exists():
-            return {"outputs": "not_compared", "where": "eager mode gave no outputs"}
-        expected = torch.load(path, weights_only=True)
-        found = compare(self._kept, expected)
-        if found["outputs"] == "equal" and self._is_full:
-            found["where"] = f"the first {len(self._kept)} calls; the rest is too large to keep"
-        return found
+        self._results.add_state(self._modules)
+        if printed is not None:
+            self._results.add_stdout(printed)
+        self._results.save(Path(self._plan["outputs"]))
+        found: dict[str, Any] = {}
+        for name, reference in self._plan["references"].items():
+            path = Path(reference)
+            if path.exists():
+                found[name] = self._results.compared(Results.load(path))
+                if self._lost_gradients:
+                    calls = ", ".join(map(str, self._lost_gradients))
+                    found[name]["note"] = f"backward cannot be run for call {calls}: gradients are not compared"
+        return {"compared": found}
 
 
 def parameter_names(function: Any) -> list[str] | None:  # noqa: ANN401
@@ -155,57 +183,6 @@ def _signature(function: Any) -> inspect.Signature | None:  # noqa: ANN401
         return inspect.signature(called)
     except (TypeError, ValueError):
         return None
-
-
-def compare(found: list[list[Any]], expected: list[list[Any]]) -> dict[str, Any]:
-    """Compare the outputs of two replays.
-
-    Args:
-        found: For each call the leaves of its outputs.
-        expected: Those of eager mode.
-
-    Returns:
-        As ``Trial.finish``; tensors are equal within ``torch.testing.assert_close``'s tolerances for their dtype.
-    """
-    largest, where = 0.0, None
-    for number, (mine, other) in enumerate(zip(found, expected, strict=False), start=1):
-        if len(mine) != len(other):
-            return {"outputs": "different", "where": f"call {number}: {len(mine)} values in place of {len(other)}"}
-        for index, (value, wanted) in enumerate(zip(mine, other, strict=True)):
-            if _is_close(value, wanted):
-                continue
-            difference = _difference(value, wanted)
-            if where is None or (difference or 0.0) > largest:
-                where = f"call {number}, value {index + 1}"
-            largest = max(largest, difference or 0.0)
-    if len(found) < len(expected):
-        return {"outputs": "different", "where": f"{len(found)} calls came back in place of {len(expected)}"}
-    if where is None:
-        return {"outputs": "equal"}
-    return {"outputs": "different", "largest_difference": largest or None, "where": where}
-
-
-def steady_us(call: Callable[[], Any], compile_count: Callable[[], int]) -> float | None:
-    """Median time of a call that compiles nothing, in microseconds; None when it goes on compiling.
-
-    Args:
-        call: Makes it.
-        compile_count: How many compiles there were so far.
-    """
-    for _ in range(_MAX_WARM_UPS):
-        before = compile_count()
-        call()
-        if compile_count() == before:
-            break
-    else:
-        return None
-    times: list[float] = []
-    ends = time.perf_counter() + _STEADY_S
-    while len(times) < _STEADY_RUNS and (time.perf_counter() < ends or len(times) < 3):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1e6
 
 
 def _taken_apart(source: str) -> tuple[str, list[tuple[str, str, str]]]:
@@ -234,25 +211,3 @@ def _with_changed(value: Any, steps: list[tuple[str, str, str]], change: Callabl
 
 def _as_tensor(value: Any) -> Any:  # noqa: ANN401
     return torch.tensor(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-def _kept(leaf: object) -> Any:  # noqa: ANN401
-    return leaf.detach().clone().cpu() if isinstance(leaf, torch.Tensor) else value_text(leaf)
-
-
-def _is_close(value: object, wanted: object) -> bool:
-    if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
-        return type(value) is type(wanted) and value == wanted
-    try:
-        torch.testing.assert_close(value, wanted, equal_nan=True)
-    except AssertionError:
-        return False
-    return True
-
-
-def _difference(value: object, wanted: object) -> float | None:
-    if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor) or value.shape != wanted.shape:
-        return None
-    if value.numel() == 0 or value.is_quantized or value.layout is not torch.strided:
-        return None
-    return float((value.to(torch.complex128) - wanted.to(torch.complex128)).abs().max())

@@ -19,8 +19,10 @@ from .events import EventFile
 from .guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
 from .guards import RecompileRecorder, user_file_test
 from .listener import TraceListener
+from .overlay import lay_over
 from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
-from .trial import Trial, parameter_names, steady_us
+from .timing import serve, steady_us
+from .trial import Trial, parameter_names
 
 _MAX_WARM_UPS = 6
 """How often the last call is repeated for coverage; automatic dynamic shapes and numbers settle in two or three."""
@@ -58,10 +60,14 @@ class Workload:
         self._events = events
         self._compiles_seen = 0
         self._last_call: Call | None = None
+        self._output: object = None
         seed_everything(request["seed"])
         self._device = _device(request["device"])
         for name, value in request["config"].items():
             _set_config(name, value)
+        plan = request["trial"]
+        if plan and plan.get("patches"):
+            lay_over(plan["patches"])
         events.phase("importing the target")
         module = import_target(request["file"], request["module"])
         events.phase("making the target")
@@ -75,8 +81,9 @@ class Workload:
             events.write("gap", message=lost)
         self._compiled_code = CompiledCode() if request["guard_cost"] else None
         self._runs = GraphRuns()
-        plan = request["trial"]
         self.trial = Trial(plan, self._target.function) if plan else None
+        if self.trial is not None and self.trial.setup is not None:
+            _set_up(self.trial.setup)
         self._compiled = self._compile()
         self.description = self._describe()
 
@@ -179,11 +186,19 @@ class Workload:
             seed_everything(self._request["seed"])
             call = self.trial.changed(call)
             self._last_call = call
+            if self.trial.timing is None:
+                self.trial.begin_call(call)
         output = self._forward(self._compiled, call)
-        if self.trial is not None:
-            self.trial.saw(output)
         if self._request["backward"]:
             self._backward(output)
+        self._output = output
+
+    def keep_results(self) -> None:
+        """In a trial keep what the last call gave."""
+        if self.trial is not None and self.trial.timing is None:
+            self.trial.end_call(self._output, has_backward=self._request["backward"])
+            self._forget_gradients()
+        self._output = None
 
     def warm_up(self) -> None:
         """Make all calls once, as a program would before it counts; parameters and buffers are put back after it."""
@@ -202,6 +217,20 @@ class Workload:
         if call is None:
             return None
         return steady_us(lambda: self._forward(self._compiled, call), lambda: self._compiles_seen)
+
+    def serve_times(self, descriptor: int) -> None:
+        """Time the last call, with backward where asked for, as often as the other end of a socket asks."""
+        call = self._last_call
+        if call is None:
+            return
+
+        def make() -> None:
+            output = self._forward(self._compiled, call)
+            if self._request["backward"]:
+                self._backward(output)
+                self._forget_gradients()
+
+        serve(make, lambda: self._compiles_seen, descriptor)
 
     def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
         args, kwargs = call
@@ -234,9 +263,12 @@ class Workload:
                 "Leave --backward out, or let an input or a parameter require a gradient.",
             )
         sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
-        if isinstance(self._target.function, torch.nn.Module):
-            if self.trial is not None:
-                self.trial.saw_gradients(self._target.function)
+        if self.trial is None:
+            self._forget_gradients()
+
+    def _forget_gradients(self) -> None:
+        """Each call's gradients are its own."""
+        if self._request["backward"] and isinstance(self._target.function, torch.nn.Module):
             self._target.function.zero_grad()
 
     def is_compiler_error(self, error: BaseException) -> bool:
@@ -398,6 +430,14 @@ def _make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
             f"--input {spec['dtype']}[{','.join(map(str, shape))}] cannot be made: {_first_line(error)}",
             "Make it smaller.",
         ) from None
+
+
+def _set_up(text: str) -> None:
+    """Run the lines that a person would write before torch.compile."""
+    try:
+        exec(compile(text, "<setup>", "exec"), {"torch": torch})
+    except Exception as error:
+        raise TargetError(f"`{text}` cannot be set: {type(error).__name__}: {_first_line(error)}") from error
 
 
 def seed_everything(seed: int) -> None:

@@ -1,0 +1,47 @@
+"""Lays edited source over the import of files, so that a program runs as it would be written; nothing on disk changes.
+
+Modules that this process imports get it, whoever imports them; a child that the program spawns reads the disk.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import tokenize
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+
+def lay_over(patches: Mapping[str, str]) -> None:
+    """Make Python import edited text in the place of files.
+
+    Args:
+        patches: By a source file's path the path of a file with the bytes to take for it.
+    """
+    texts = {os.path.realpath(path): Path(edited).read_bytes() for path, edited in patches.items()}
+    for path, content in texts.items():
+        for name in {path, *(asked for asked in patches if os.path.realpath(asked) == path)}:
+            _show(name, content)
+    read: Any = SourceFileLoader.get_code
+
+    def get_code(loader: Any, name: str) -> CodeType | None:  # noqa: ANN401
+        content = texts.get(os.path.realpath(loader.path))
+        if content is None:
+            code: CodeType | None = read(loader, name)
+            return code
+        _show(loader.path, content)
+        # Past the cache of compiled files, which holds the file on disk.
+        return compile(content, loader.path, "exec", dont_inherit=True)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]
+
+
+def _show(name: str, content: bytes) -> None:
+    """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never checked again."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    text = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).read()
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

@@ -1,0 +1,100 @@
+"""Times a call that compiles nothing any more, by itself or in turns with another probe.
+
+In turns: a socket asks ``{"seconds": …}`` and gets ``{"median_us": …, "calls": …}``, so that two programs on one
+machine share its noise. The parent closes the socket when it has enough.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_STEADY_S = 0.5
+_STEADY_RUNS = 50
+_MAX_WARM_UPS = 6
+_MIN_RUNS = 3
+
+
+def settle(call: Callable[[], Any], compile_count: Callable[[], int]) -> bool:
+    """Repeat a call until it compiles nothing.
+
+    Args:
+        call: Makes it.
+        compile_count: How many compiles there were so far.
+
+    Returns:
+        Whether it got there.
+    """
+    for _ in range(_MAX_WARM_UPS):
+        before = compile_count()
+        call()
+        if compile_count() == before:
+            return True
+    return False
+
+
+def steady_us(call: Callable[[], Any], compile_count: Callable[[], int]) -> float | None:
+    """Median time of a call that compiles nothing, in microseconds; None when it goes on compiling.
+
+    Args:
+        call: Makes it.
+        compile_count: How many compiles there were so far.
+    """
+    if not settle(call, compile_count):
+        return None
+    times = time_calls(call, seconds=_STEADY_S, most=_STEADY_RUNS)
+    return statistics.median(times) * 1e6
+
+
+def time_calls(
+    call: Callable[[], Any], *, seconds: float, most: int | None = None, least: int = _MIN_RUNS
+) -> list[float]:
+    """Seconds of single calls, devices waited for.
+
+    Args:
+        call: Makes one.
+        seconds: Begin no other after so long.
+        most: How many at most, or None.
+        least: How many at least.
+    """
+    times: list[float] = []
+    ends = time.perf_counter() + seconds
+    while len(times) < least or (time.perf_counter() < ends and (most is None or len(times) < most)):
+        started = time.perf_counter()
+        call()
+        _wait_for_device()
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def serve(call: Callable[[], Any], compile_count: Callable[[], int], descriptor: int) -> None:
+    """Answer requests for times until the socket is closed.
+
+    Args:
+        call: Makes the call.
+        compile_count: How many compiles there were so far.
+        descriptor: The socket's file descriptor.
+    """
+    with socket.socket(fileno=descriptor) as connection, connection.makefile("rw", encoding="utf-8") as stream:
+        is_settled = settle(call, compile_count)
+        _answer(stream, {"is_steady": is_settled})
+        for line in stream if is_settled else ():
+            times = time_calls(call, seconds=float(json.loads(line)["seconds"]), least=1)
+            _answer(stream, {"median_us": statistics.median(times) * 1e6, "calls": len(times)})
+
+
+def _answer(stream: Any, values: dict[str, Any]) -> None:  # noqa: ANN401
+    stream.write(json.dumps(values) + "\n")
+    stream.flush()
+
+
+def _wait_for_device() -> None:
+    """What a call gave a GPU to do is part of its time."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
