@@ -86,6 +86,7 @@ def record(
     # Not orjson: it refuses integers of more than 64 bits.
     request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
     write_meta(recording, request.described(), None)
+    started = time.monotonic()
     with _terminate_as_interrupt():
         process = _start(python, request_path, recording, () if descriptor is None else (descriptor,))
         output = _Output(process.stdout, watching.on_output)
@@ -95,6 +96,7 @@ def record(
     if crash is not None:
         watching.on_output(crash.encode())
     ended = _describe_end(process.returncode, stopped_for, read_events(recording), python, timeout_s)
+    ended["duration_s"] = time.monotonic() - started
     if crash is not None:
         ended["traceback"] = crash
     write_meta(recording, request.described(), ended)
@@ -287,7 +289,8 @@ def _describe_end(
     ended: dict[str, Any] = {"status": status, "phase": phase}
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
-        return ended | {"reason": "finished", "message": None}
+        peak = last["finished"].get("peak_memory_bytes")
+        return ended | {"reason": "finished", "message": None, "peak_memory_bytes": peak}
     if stopped_for == "interrupted" or "interrupted" in last:
         return ended | {"reason": "interrupted", "message": f"Interrupted{_during(phase)}."}
     if "call_failed" in last:

@@ -382,6 +382,10 @@ class ProbeExit(Fact):
     """What to do next."""
     traceback: str | None = None
     """The program's own traceback, when it failed outside a call."""
+    duration_s: float | None = None
+    """Seconds from the start of the process to its end; None for a script and for a log of others."""
+    peak_memory_bytes: int | None = None
+    """Most memory that the process had resident; None when it did not finish."""
 
 
 class Recording(Fact):

@@ -1,0 +1,304 @@
+"""From a finding to what can be tried for it: edits of source, config values, changes of the call.
+
+Third-party files are never edited: there it is a config value, or a wrapper that keeps a function outside.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphdoctor.fixes.recipe import DeclinedError, Place
+from graphdoctor.fixes.recipes import recipes_for
+from graphdoctor.fixes.remedies import Candidate, Change, candidates
+from graphdoctor.fixes.replays import Program
+from graphdoctor.fixes.source import SourceFile, UnreadableError
+from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.model.diagnosis import Finding, Fix
+from graphdoctor.model.fixes import FixKind
+from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.rules.recompiles import recompile_events
+
+_SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
+_TREATED = ("GD1", "GD2")
+_NESTED = "torch._dynamo.config.nested_graph_breaks = True"
+_FOR_SIZES = ("GD202", "GD206", "GD207")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One fix that can be tried.
+
+    Args:
+        title: One imperative sentence.
+        kind: What it changes.
+        is_safe: It keeps results as they are for every input.
+        targets: Fingerprints of the findings it is meant for.
+        content: Edited files, whole.
+        setup: Lines that configure torch.
+        change: What is changed about configuration and calls.
+        snippet: What to write, for people; None for an edit of source.
+        contains: It contains a break rather than taking it away.
+        drops_output: The program prints less with it.
+    """
+
+    title: str
+    kind: FixKind
+    is_safe: bool
+    targets: tuple[str, ...]
+    content: Mapping[Path, bytes] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    change: Change = field(default_factory=Change)
+    snippet: str | None = None
+    contains: bool = False
+    drops_output: bool = False
+
+    def is_same(self, other: Proposal) -> bool:
+        """They do the same to the program."""
+        return (self.content, self.setup, self.change) == (other.content, other.setup, other.change)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be tried for one finding.
+
+    Args:
+        finding: The finding.
+        proposals: Best first.
+        declined: Why recipes leave the source as it is, each once.
+    """
+
+    finding: Finding
+    proposals: tuple[Proposal, ...]
+    declined: tuple[str, ...]
+
+
+class Sources:
+    """The user's files as a program has them.
+
+    Args:
+        program: Its edits.
+        root: What relative paths are relative to.
+        originals: Bytes of files as they were when first read; filled here.
+    """
+
+    def __init__(self, program: Program, root: Path, originals: dict[Path, bytes]) -> None:
+        self._program = program
+        self._root = root
+        self._originals = originals
+        self._parsed: dict[Path, SourceFile | str] = {}
+
+    def file_of(self, finding: Finding) -> SourceFile:
+        """The file that a finding lies in.
+
+        Raises:
+            DeclinedError: It has no source that can be edited, or that changed since the run.
+        """
+        path = self._root / finding.location.file
+        if path not in self._parsed:
+            self._parsed[path] = self._parse(path)
+        source = self._parsed[path]
+        if isinstance(source, str):
+            raise DeclinedError(source)
+        if not _is_line(source, finding):
+            raise DeclinedError(f"{path.name} changed since the run")
+        return source
+
+    def _parse(self, path: Path) -> SourceFile | str:
+        try:
+            edited = self._program.content.get(path)
+            source = SourceFile.read(path) if edited is None else SourceFile.parse(path, edited)
+        except UnreadableError as error:
+            return error.reason
+        if edited is None:
+            self._originals.setdefault(path, source.content)
+        return source
+
+
+def _is_line(source: SourceFile, finding: Finding) -> bool:
+    text = finding.location.text
+    lines = source.tree.code.splitlines()
+    number = finding.location.line
+    return text is None or (number <= len(lines) and lines[number - 1].strip() == text.strip())
+
+
+def options_for(seen: Seen, sources: Sources) -> list[Options]:
+    """What can be tried for each finding about breaks and recompiles.
+
+    Args:
+        seen: The program as it is now.
+        sources: Its files.
+    """
+    findings = [finding for finding in seen.diagnosis.findings if finding.code.startswith(_TREATED)]
+    calls = _call_proposals(seen, findings)
+    changes = {
+        report.fingerprint: report.cause for report in seen.diagnosis.recompiles if report.fingerprint is not None
+    }
+    found = []
+    for finding in findings:
+        edits, declined = _edits(finding, sources, changes.get(finding.fingerprint, ()))
+        settings = [_setting(finding, fix) for fix in finding.fixes if fix.kind == "config" and _is_setting(fix)]
+        general = calls.get(finding.fingerprint, [])
+        proposals = [*(edit for edit in edits if edit.is_safe), *general]
+        proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding)]
+        found.append(Options(finding, tuple(_distinct(proposals)), tuple(dict.fromkeys(declined))))
+    return found
+
+
+def _distinct(proposals: Sequence[Proposal]) -> list[Proposal]:
+    kept: list[Proposal] = []
+    for proposal in proposals:
+        if not any(proposal.is_same(other) for other in kept):
+            kept.append(proposal)
+    return kept
+
+
+def _edits(
+    finding: Finding, sources: Sources, changes: tuple[GuardChange, ...]
+) -> tuple[list[Proposal], list[str]]:
+    if finding.location.origin != "user":
+        package = finding.location.package or "Python itself"
+        return [], [f"the line belongs to {package}, whose files are not edited"]
+    try:
+        source = sources.file_of(finding)
+    except DeclinedError as error:
+        return [], [error.reason]
+    found, declined = [], []
+    for recipe in recipes_for(finding.code):
+        try:
+            edit = recipe.edit(Place(source, finding, changes))
+        except DeclinedError as error:
+            declined.append(error.reason)
+            continue
+        except UnicodeEncodeError:
+            declined.append(f"{source.path.name} is written in {source.tree.encoding}, which lacks a character of it")
+            continue
+        found.append(
+            Proposal(
+                title=edit.title,
+                kind="code",
+                is_safe=edit.is_safe,
+                targets=(finding.fingerprint,),
+                content={source.path: edit.content},
+                contains=not recipe.removes,
+                drops_output=edit.drops_output,
+            )
+        )
+    return found, declined
+
+
+def _is_setting(fix: Fix) -> bool:
+    return fix.snippet is not None and _SETTING.match(fix.snippet) is not None and "…" not in fix.snippet
+
+
+def _setting(finding: Finding, fix: Fix) -> Proposal:
+    lines = _with_imports(fix.snippet or "")
+    return Proposal(
+        title=fix.title,
+        kind="config",
+        is_safe=fix.is_safe,
+        targets=(finding.fingerprint,),
+        setup=(lines,),
+        snippet=lines,
+        drops_output="ignore_logging_functions" in lines,
+    )
+
+
+def _with_imports(line: str) -> str:
+    """The line behind imports of what it names."""
+    try:
+        names = {node.id for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Name)}
+    except SyntaxError:
+        return line
+    modules = sorted(name for name in names if name != "torch" and not hasattr(builtins, name))
+    return "\n".join([*(f"import {name}" for name in modules), line])
+
+
+def _containing(finding: Finding) -> list[Proposal]:
+    """What bounds a break that stays: torch's nested breaks, and a package's function kept outside."""
+    found = []
+    has_callers = sum(entry.origin in ("user", "third_party") for entry in finding.user_stack) > 1
+    if finding.code.startswith("GD1") and has_callers:
+        found.append(
+            Proposal(
+                title="Let torch break inside the called function, without breaking its callers",
+                kind="config",
+                is_safe=True,
+                targets=(finding.fingerprint,),
+                setup=(_NESTED,),
+                snippet=_NESTED,
+                contains=True,
+            )
+        )
+    wrapper = _wrapper(finding)
+    if wrapper is not None:
+        found.append(wrapper)
+    return found
+
+
+def _wrapper(finding: Finding) -> Proposal | None:
+    location = finding.location
+    if not finding.code.startswith("GD1") or location.origin != "third_party" or not location.package:
+        return None
+    if not all(part.isidentifier() for part in location.function.split(".")):
+        return None  # inside another function: no name leads to it
+    _, found, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
+    module = f"{location.package}.{rest.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+    if not found or not all(part.isidentifier() for part in module.split(".")):
+        return None
+    name = f"{module}.{location.function}"
+    lines = f"import {module}\n{name} = torch.compiler.disable({name})"
+    return Proposal(
+        title=f"Keep `{location.function}` of {location.package} outside the compiled function",
+        kind="call",
+        is_safe=True,
+        targets=(finding.fingerprint,),
+        setup=(lines,),
+        snippet=lines,
+        contains=True,
+    )
+
+
+def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:
+    """Remedies for recompiles that change the call or a config value, by the finding's fingerprint."""
+    recording = seen.recording
+    events = recompile_events(recording)
+    if not events:
+        return {}
+    has_limit = any(compile_.outcome == "limit" for compile_ in recording.compiles)
+    remedies = candidates(events, parameters=recording.target.parameters, has_limit=has_limit)
+    causes: dict[str, set[str]] = {}
+    for report in seen.diagnosis.recompiles:
+        for change in report.cause:
+            causes.setdefault(change.expression, set()).add(report.fingerprint or "")
+    found: dict[str, list[Proposal]] = {}
+    for candidate in remedies.singles:
+        targets = {mark for expression in candidate.remedies[0].addresses for mark in causes.get(expression, ())}
+        for finding in findings:
+            if finding.fingerprint in targets:
+                found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))
+    for finding in findings:
+        for candidate in remedies.general:
+            name = candidate.remedies[0].name
+            is_fitting = (name == "dynamic=True" and finding.code in _FOR_SIZES) or (
+                name == "recompile_limit" and finding.code == "GD201"
+            )
+            if is_fitting:
+                found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))
+    return found
+
+
+def _remedy(candidate: Candidate, finding: Finding) -> Proposal:
+    remedy = candidate.remedies[0]
+    return Proposal(
+        title=remedy.title,
+        kind=remedy.kind,
+        is_safe=remedy.keeps_results,
+        targets=(finding.fingerprint,),
+        change=candidate.change,
+        snippet=remedy.snippet,
+    )

@@ -1,0 +1,179 @@
+"""Runs a program in fresh probes: as it is, or with edits of its source, of torch's configuration, of its calls.
+
+Each replay is a recording of its own in a folder below the first one's, so that every number can be looked up there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from graphdoctor.capture.child import Watching, record
+from graphdoctor.capture.request import Request
+from graphdoctor.fixes.remedies import Change
+from graphdoctor.model.recording import Recording
+from graphdoctor.trace.reader import read_recording
+
+EAGER = "eager"
+_RESULTS = "outputs.pt"
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Program:
+    """The user's program, as it is or with changes.
+
+    Args:
+        content: Bytes to import in the place of files.
+        setup: Lines that configure torch before the target is compiled.
+        change: What is changed about configuration and calls.
+    """
+
+    content: Mapping[Path, bytes] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    change: Change = field(default_factory=Change)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a replay is stopped.
+
+    Args:
+        timeout_s: Seconds, or None.
+        memory_bytes: Resident memory, or None.
+    """
+
+    timeout_s: float | None = None
+    memory_bytes: int | None = None
+
+
+class Replays:
+    """Runs programs, each in a probe of its own.
+
+    Args:
+        request: What the recorded run was asked to do.
+        folder: Where the replays' recordings go.
+        python: The interpreter.
+        limits: When one is stopped.
+    """
+
+    def __init__(self, request: Request, folder: Path, *, python: str, limits: Limits) -> None:
+        self._request = request
+        self._folder = folder
+        self._python = python
+        self.limits = limits
+        self.count = 0
+        self._is_cancelled = threading.Event()
+
+    def replay(
+        self, program: Program, name: str, *, references: Mapping[str, str] | None = None, coverage: bool = False
+    ) -> Recording:
+        """Make the calls once.
+
+        Args:
+            program: What to run.
+            name: The replay's name; ``eager`` and names that begin so run without torch.compile.
+            references: By ``eager`` and ``untouched`` the names of replays to compare the results with.
+            coverage: Measure coverage after the calls.
+        """
+        folder = self._new_folder(name)
+        plan = {
+            **self._plan(program, folder),
+            "is_eager": name.startswith(EAGER),
+            "outputs": str(folder / _RESULTS),
+            "references": {of: str(self._folder / other / _RESULTS) for of, other in (references or {}).items()},
+        }
+        request = replace(self._changed(program), coverage=coverage and not name.startswith(EAGER), trial=plan)
+        self._record(request, folder)
+        return read_recording(folder)
+
+    def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
+        """Make the calls, then time the last one as often as the other end of a socket asks; returns when it closes.
+
+        Args:
+            program: What to run.
+            name: The replay's name.
+            backend: The backend to compile with.
+            descriptor: The probe's end of the socket.
+
+        Returns:
+            Why it failed, or None.
+        """
+        folder = self._new_folder(name)
+        request = self._changed(program)
+        # Mode and options are the chosen backend's.
+        if backend != request.backend:
+            request = replace(request, backend=backend, mode=None, options={})
+        plan = {**self._plan(program, folder), "timing": descriptor}
+        ended = self._record(replace(request, coverage=False, trial=plan), folder, descriptor)
+        return None if ended["reason"] == "finished" else str(ended.get("message"))
+
+    def side_by_side(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
+        """Run something for each item, several at once; an interrupt stops those under way.
+
+        Args:
+            run: Makes replays.
+            items: What for.
+            jobs: How many at once.
+
+        Returns:
+            The results, in the order of the items.
+        """
+        with ThreadPoolExecutor(max_workers=jobs) as pool:
+            futures = [pool.submit(run, item) for item in items]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self.cancel()
+                pool.shutdown(cancel_futures=True)
+                raise
+            return [future.result() for future in futures]
+
+    def cancel(self) -> None:
+        """Stop what is under way."""
+        self._is_cancelled.set()
+
+    def _new_folder(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir(parents=True)
+        self.count += 1
+        return folder
+
+    def _plan(self, program: Program, folder: Path) -> dict[str, object]:
+        patches: dict[str, str] = {}
+        for number, (path, content) in enumerate(program.content.items()):
+            edited = folder / "edited" / f"{number}-{path.name}"
+            edited.parent.mkdir(exist_ok=True)
+            edited.write_bytes(content)
+            patches[str(path)] = str(edited)
+        return {**program.change.plan(), "patches": patches, "setup": "\n".join(program.setup) or None}
+
+    def _changed(self, program: Program) -> Request:
+        change = program.change
+        return replace(
+            self._request,
+            dynamic=self._request.dynamic if change.dynamic is None else change.dynamic,
+            config={**self._request.config, **dict(change.config)},
+        )
+
+    def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> dict[str, object]:
+        # The program said what it has to say in the recorded run.
+        watching = Watching(on_phase=_ignore, on_output=_ignore, is_cancelled=self._is_cancelled.is_set)
+        return record(
+            request,
+            folder,
+            python=self._python,
+            timeout_s=self.limits.timeout_s,
+            memory_bytes=self.limits.memory_bytes,
+            watching=watching,
+            descriptor=descriptor,
+        )
+
+
+def _ignore(_what: object) -> None:
+    """Nobody listens."""

@@ -1,0 +1,306 @@
+"""What a trial means: the break sites and recompiles before and after, and the results against the untouched program.
+
+Pure: recordings and diagnoses come in, a verdict goes out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.fixes.patch import LineMap
+from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.model.fixes import Measures, Verdict
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.trials import Comparison, Difference, ResultKind
+
+_SKIPPED = "GD111"
+_LIMIT = "GD201"
+_COVERAGE_NOISE = 0.005
+
+SiteKey = tuple[str, int, str]
+"""File, line of the program before the fix, and cause."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One replay.
+
+    Args:
+        recording: Its facts.
+        diagnosis: What they mean.
+    """
+
+    recording: Recording
+    diagnosis: Diagnosis
+
+    @property
+    def measures(self) -> Measures:
+        """The counts."""
+        summary = self.diagnosis.summary
+        return Measures(
+            break_sites=summary.break_sites,
+            skipped_frames=summary.skipped_frames,
+            graphs=summary.graphs,
+            compiles=summary.compiles,
+            recompiles=summary.recompiles,
+            frames_over_limit=summary.frames_over_limit,
+            coverage=summary.coverage,
+            compile_time_s=summary.compile_time_s,
+        )
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What is known of the untouched program's results.
+
+    Args:
+        unstable: Kinds of results that differ between two runs without torch.compile.
+        compiled_differs: Kinds that torch.compile alone changes.
+        is_known: The program ran without torch.compile.
+    """
+
+    unstable: frozenset[ResultKind] = frozenset()
+    compiled_differs: frozenset[ResultKind] = frozenset()
+    is_known: bool = True
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a trial of one fix means for one finding.
+
+    Args:
+        verdict: The verdict.
+        reason: Why, a clause; None where the verdict says it all.
+        gone: Break sites that went away.
+        new: Break sites that showed.
+    """
+
+    verdict: Verdict
+    reason: str | None
+    gone: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+
+
+def judge(
+    target: Finding,
+    before: Seen,
+    after: Seen,
+    reference: Reference,
+    *,
+    maps: Mapping[Path, LineMap],
+    root: Path,
+    contains: bool,
+    drops_output: bool,
+) -> Judgement:
+    """Say what a fix did to a finding.
+
+    Args:
+        target: The finding of the program before.
+        before: The program before.
+        after: The program with the fix.
+        reference: What is known of the untouched program's results.
+        maps: Lines of edited files, after to before.
+        root: What relative paths are relative to.
+        contains: The fix means to contain the break, not to take it away.
+        drops_output: The fix means to print less.
+    """
+    if after.recording.exit.reason != "finished":
+        return Judgement("failed", _failure(after))
+    sites = SiteChange.between(before, after, maps, root)
+    gone, new = sites.gone_text, sites.new_text
+    verdict, reason = judge_results(after.recording, reference, drops_output=drops_output)
+    if verdict == "changes_results":
+        return Judgement(verdict, reason, gone, new)
+    is_gone, left = _effect(target, before, after, sites, contains=contains)
+    if not is_gone:
+        return Judgement("no_effect", left, gone, new)
+    reasons = [text for text in (left, reason) if text]
+    return Judgement(verdict, "; ".join(reasons) or None, gone, new)
+
+
+@dataclass(frozen=True)
+class SiteChange:
+    """Break sites of two programs, those of the second by the lines of the first.
+
+    Args:
+        before: Sites of the program before.
+        after: Sites of the program after, each with its own place as text.
+        caused: Sites after that lie in edited lines.
+    """
+
+    before: Mapping[SiteKey, str]
+    after: Mapping[SiteKey, str]
+    caused: frozenset[SiteKey]
+
+    @classmethod
+    def between(cls, before: Seen, after: Seen, maps: Mapping[Path, LineMap], root: Path) -> SiteChange:
+        """Match the sites."""
+        known = {_key(finding, finding.location.line): _text(finding) for finding in _sites(before.diagnosis)}
+        found: dict[SiteKey, str] = {}
+        caused = set()
+        for finding in _sites(after.diagnosis):
+            lines = maps.get(root / finding.location.file)
+            line = finding.location.line
+            key = _key(finding, lines.to_before(line) if lines else line)
+            if lines is not None and lines.is_changed_after(line):
+                # Of an edited range only the beginning is known: the same cause in it is the same site.
+                key = next((other for other in known if _same_range(other, key, lines)), key)
+                caused.add(key)
+            found[key] = _text(finding)
+        return cls(known, found, frozenset(caused))
+
+    @property
+    def gone_text(self) -> tuple[str, ...]:
+        """Places of the sites that went away."""
+        return tuple(text for key, text in self.before.items() if key not in self.after)
+
+    @property
+    def new_text(self) -> tuple[str, ...]:
+        """Places of the sites that showed."""
+        return tuple(text for key, text in self.after.items() if key not in self.before)
+
+    def is_left(self, finding: Finding) -> bool:
+        """A finding of the program before is still there."""
+        return _key(finding, finding.location.line) in self.after
+
+    def caused_text(self) -> tuple[str, ...]:
+        """Places of new sites in the edited lines."""
+        return tuple(text for key, text in self.after.items() if key in self.caused and key not in self.before)
+
+
+def _same_range(known: SiteKey, key: SiteKey, lines: LineMap) -> bool:
+    same_cause = (known[0], known[2]) == (key[0], key[2])
+    return same_cause and lines.is_changed_before(known[1]) and lines.range_start(known[1]) == key[1]
+
+
+def _sites(diagnosis: Diagnosis) -> list[Finding]:
+    return [finding for finding in diagnosis.findings if finding.code.startswith("GD1") and finding.code != _SKIPPED]
+
+
+def _key(finding: Finding, line: int) -> SiteKey:
+    cause = finding.reasons[0].gb_type if finding.reasons else finding.code
+    return finding.location.file, line, finding.torch_id or cause
+
+
+def _text(finding: Finding) -> str:
+    cause = finding.torch_id or finding.code
+    return f"{finding.location.file}:{finding.location.line} ({cause})"
+
+
+def _effect(
+    target: Finding, before: Seen, after: Seen, sites: SiteChange, *, contains: bool
+) -> tuple[bool, str | None]:
+    """Whether the finding is gone or better contained, and what must be said of it, a clause."""
+    was, now = before.measures, after.measures
+    if now.frames_over_limit > was.frames_over_limit:
+        return False, "a function goes over its recompile limit with it"
+    if target.code.startswith("GD2"):
+        return _effect_on_recompiles(target, before, after)
+    is_better = _is_more(now.coverage, was.coverage) or (
+        now.coverage == was.coverage and now.graphs < was.graphs and now.break_sites <= was.break_sites
+    )
+    told = _told(was, now)
+    if target.code == _SKIPPED:
+        if now.skipped_frames < was.skipped_frames:
+            return True, None
+        return is_better, f"a function is still skipped{', but ' + told if is_better else ''}"
+    if contains:
+        return is_better, f"the break stays, {'but ' + told if is_better else 'and nothing else gets better'}"
+    if sites.is_left(target):
+        return False, "the break is still there"
+    if caused := sites.caused_text():
+        return False, f"the new lines break too: {', '.join(caused)}"
+    if _is_more(was.coverage, now.coverage):
+        return False, f"the break is gone, but {told}"
+    return True, None
+
+
+def _effect_on_recompiles(target: Finding, before: Seen, after: Seen) -> tuple[bool, str | None]:
+    was, now = before.measures, after.measures
+    if target.code == _LIMIT:
+        return now.frames_over_limit < was.frames_over_limit, "the limit is still hit" if now.frames_over_limit else None
+    counts = Counter({finding.fingerprint: finding.count for finding in after.diagnosis.findings})
+    is_less = (now.frames_over_limit, now.recompiles) < (was.frames_over_limit, was.recompiles)
+    told = f"{was.recompiles} recompiles became {now.recompiles}"
+    if not is_less:
+        return False, f"{now.recompiles} recompiles, {was.recompiles} without it"
+    if counts[target.fingerprint] >= target.count:
+        return False, f"{told}, but the cause is still there"
+    return True, told if now.recompiles else None
+
+
+def _is_more(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and one > other + _COVERAGE_NOISE
+
+
+def _told(was: Measures, now: Measures) -> str:
+    if was.coverage is not None and now.coverage is not None and abs(was.coverage - now.coverage) > _COVERAGE_NOISE:
+        return f"coverage goes from {was.coverage:.0%} to {now.coverage:.0%}"
+    return f"{was.graphs} graphs become {now.graphs}"
+
+
+def judge_results(recording: Recording, reference: Reference, *, drops_output: bool) -> tuple[Verdict, str | None]:
+    """Whether a finished trial computed what the untouched program computes.
+
+    Args:
+        recording: The trial.
+        reference: What is known of the untouched program's results.
+        drops_output: Printing less is what the fix means to do.
+
+    Returns:
+        ``verified``, ``changes_results`` or ``unproven``, and why.
+    """
+    compared = recording.replay.compared if recording.replay else {}
+    eager = compared.get("eager")
+    if eager is None or not reference.is_known:
+        return "unproven", "the program gave no results without torch.compile to compare with"
+    untouched = {difference.kind for difference in compared["untouched"].differences} if "untouched" in compared else set()
+    doubts: list[str] = []
+    for difference in eager.differences:
+        if difference.kind in reference.unstable:
+            continue
+        if difference.kind == "stdout" and drops_output:
+            continue
+        if difference.kind not in reference.compiled_differs:
+            return "changes_results", described(difference)
+        if difference.kind in untouched:
+            doubts.append(f"torch.compile alone changes {_kind(difference.kind)} already, and with it {described(difference)}")
+    if reference.unstable:
+        kinds = " and ".join(_kind(kind) for kind in sorted(reference.unstable))
+        doubts.insert(0, f"{kinds} differ from run to run without torch.compile")
+    if doubts:
+        return "unproven", "; ".join(doubts)
+    return "verified", _note(eager, drops_output=drops_output)
+
+
+def _note(compared: Comparison, *, drops_output: bool) -> str | None:
+    dropped = next((d for d in compared.differences if d.kind == "stdout"), None)
+    notes = [compared.note] if compared.note else []
+    if dropped is not None and drops_output:
+        notes.append(f"the compiled program prints less: {dropped.detail}")
+    return "; ".join(notes) or None
+
+
+def described(difference: Difference) -> str:
+    """A difference in words: ``gradient of x in call 1 differs by 0.3``."""
+    if difference.largest is not None:
+        return f"{difference.where} differs by {difference.largest:.3g}"
+    return f"{difference.where}: {difference.detail or 'differs'}"
+
+
+def _kind(kind: ResultKind) -> str:
+    return "printed text" if kind == "stdout" else kind
+
+
+def _failure(after: Seen) -> str:
+    return (after.recording.exit.message or "the trial did not finish").rstrip(".")
+
+
+def unstable_kinds(comparisons: Sequence[Comparison | None]) -> frozenset[ResultKind]:
+    """Kinds of results that differ in any of several comparisons."""
+    return frozenset(
+        difference.kind for compared in comparisons if compared is not None for difference in compared.differences
+    )
