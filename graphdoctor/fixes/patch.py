@@ -1,0 +1,261 @@
+"""Edits of one file as changed lines: put together, followed from one text to the other, shown as a diff.
+
+Comes in: the file's bytes before and after. Goes out: bytes, line numbers, a unified diff. Reads and writes nothing.
+
+A line ends with LF, CRLF or CR, as for Python itself: a form feed is a character like any other. Only the diff knows
+LF alone, as do ``git apply`` and ``patch``.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import tokenize
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+_CONTEXT_LINES = 3
+
+
+@dataclass(frozen=True)
+class _Hunk:
+    """Lines of a text and what stands there afterwards; indices from 0, ends exclusive."""
+
+    start: int
+    end: int
+    after_start: int
+    lines: tuple[bytes, ...]
+    """What takes the place of ``start`` to ``end``."""
+
+    @property
+    def after_end(self) -> int:
+        return self.after_start + len(self.lines)
+
+    def is_same(self, other: _Hunk) -> bool:
+        """They do the same to the text before; other hunks may have moved their lines afterwards."""
+        return (self.start, self.end, self.lines) == (other.start, other.end, other.lines)
+
+    def clashes(self, other: _Hunk) -> bool:
+        """Nobody can tell what both together are to look like.
+
+        Replaced lines may lie side by side: one follows the other. A line added right there could belong to either.
+        """
+        if self.is_same(other):
+            return False
+        if self.start == self.end or other.start == other.end:
+            return self.start <= other.end and other.start <= self.end
+        return self.start < other.end and other.start < self.end
+
+
+def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ...]]:
+    """Several edits of one file in one text.
+
+    The first come first: a version is left out when its changed lines meet those of one that is in. The same lines
+    changed in the same way, such as an added ``import torch``, are one change. Left out too is a version with which
+    Python would be Python no more, as when two edits each remove one of a body's two statements.
+
+    Args:
+        base: The file.
+        versions: The whole file after each edit.
+
+    Returns:
+        The file with the edits, and the indices of the versions that are in.
+    """
+    lines = base.splitlines(keepends=True)
+    is_python = _is_python(base)
+    content, taken, chosen = base, list[_Hunk](), list[int]()
+    for index, version in enumerate(versions):
+        hunks = _hunks(lines, version.splitlines(keepends=True))
+        if any(hunk.clashes(other) for hunk in hunks for other in taken):
+            continue
+        together = taken + [hunk for hunk in hunks if not any(hunk.is_same(other) for other in taken)]
+        text = _applied(lines, together)
+        if is_python and text != content and not _is_python(text):
+            continue
+        content, taken = text, together
+        chosen.append(index)
+    return content, tuple(chosen)
+
+
+class LineMap:
+    """Which line of a file was which before an edit; lines from 1.
+
+    Args:
+        before: The file.
+        after: The file after the edit.
+    """
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self._hunks = _hunks(before.splitlines(keepends=True), after.splitlines(keepends=True))
+        self._starts = [hunk.start for hunk in self._hunks]
+        self._after_starts = [hunk.after_start for hunk in self._hunks]
+
+    def to_before(self, line: int) -> int:
+        """The line before the edit that a line afterwards is.
+
+        Returns:
+            For a changed line the first line of those that it took the place of; for an added line the line in front
+            of it, or 1.
+        """
+        hunk = self._hunk_after(line)
+        if hunk is None:
+            return line
+        if line > hunk.after_end:
+            return line - hunk.after_end + hunk.end
+        return max(hunk.start + (1 if hunk.end > hunk.start else 0), 1)
+
+    def is_changed_after(self, line: int) -> bool:
+        """A line afterwards is added or changed."""
+        hunk = self._hunk_after(line)
+        return hunk is not None and line <= hunk.after_end
+
+    def is_changed_before(self, line: int) -> bool:
+        """A line before the edit is removed or changed."""
+        at = bisect_right(self._starts, line - 1)
+        return at > 0 and line <= self._hunks[at - 1].end
+
+    def _hunk_after(self, line: int) -> _Hunk | None:
+        """The last hunk that begins at a line afterwards or above it."""
+        at = bisect_right(self._after_starts, line - 1)
+        return self._hunks[at - 1] if at else None
+
+
+def unified(before: bytes, after: bytes, name: str) -> str:
+    """An edit as a unified diff, read in the file's own encoding; see ``unified_bytes``."""
+    body = b"".join(_pieces(before, after))
+    return _head(name) + body.decode(_encoding(after or before), "surrogateescape") if body else ""
+
+
+def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
+    """An edit as a unified diff that ``git apply`` and ``patch -p1`` take: lines are written as they are in the file.
+
+    Args:
+        before: The file.
+        after: The file after the edit.
+        name: Its path relative to where the diff is to be applied, with ``/``.
+
+    Returns:
+        The diff, empty where nothing differs.
+    """
+    body = b"".join(_pieces(before, after))
+    return os.fsencode(_head(name)) + body if body else b""
+
+
+def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
+    """What differs, in order; an addition or removal that could stand at several places stands at the last."""
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    found = [
+        _Hunk(start + head, end + head, after_start + head, tuple(new[after_start:after_end]))
+        for tag, start, end, after_start, after_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        if tag != "equal"
+    ]
+    return _slid(found, before)
+
+
+def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
+    """Hunks with their additions and removals moved down as far as they can be, so that equal edits are equal."""
+    slid: list[_Hunk] = []
+    limit = len(before)
+    for found in reversed(hunks):
+        hunk = found
+        if hunk.start == hunk.end:
+            while hunk.end < limit and before[hunk.end] == hunk.lines[0]:
+                hunk = _Hunk(hunk.start + 1, hunk.end + 1, hunk.after_start + 1, (*hunk.lines[1:], hunk.lines[0]))
+        elif not hunk.lines:
+            while hunk.end < limit and before[hunk.end] == before[hunk.start]:
+                hunk = _Hunk(hunk.start + 1, hunk.end + 1, hunk.after_start + 1, ())
+        slid.append(hunk)
+        limit = hunk.start - 1
+    return slid[::-1]
+
+
+def _applied(lines: Sequence[bytes], hunks: Sequence[_Hunk]) -> bytes:
+    parts: list[bytes] = []
+    at = 0
+    for hunk in sorted(hunks, key=lambda hunk: (hunk.start, hunk.end)):
+        parts += [*lines[at : hunk.start], *hunk.lines]
+        at = hunk.end
+    return b"".join([*parts, *lines[at:]])
+
+
+def _is_python(content: bytes) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(content)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
+
+
+def _encoding(content: bytes) -> str:
+    """The encoding that a file declares, or UTF-8 where it declares none that it can be read in."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        content.decode(encoding)
+    except (SyntaxError, UnicodeError, LookupError):
+        return "utf-8"
+    # A byte-order mark is a character of the first line: whoever writes the diff writes it too.
+    return "utf-8" if encoding == "utf-8-sig" else encoding
+
+
+def _head(name: str) -> str:
+    return f"--- {_path(f'a/{name}')}\n+++ {_path(f'b/{name}')}\n"
+
+
+def _path(path: str) -> str:
+    """A path at the end of a line, quoted as git does where it has to be."""
+    if any(character < " " or character in '"\\' for character in path):
+        return '"' + "".join(f"\\{ord(c):03o}" if c < " " or c in '"\\' else c for c in path) + '"'
+    # Without the tab GNU patch takes what follows a space for a date.
+    return path + "\t" if " " in path else path
+
+
+def _pieces(before: bytes, after: bytes) -> Iterator[bytes]:
+    """A diff's lines below its head."""
+    old, new = io.BytesIO(before).readlines(), io.BytesIO(after).readlines()
+    for group in _groups(_hunks(old, new)):
+        first, last = group[0], group[-1]
+        lead = min(_CONTEXT_LINES, first.start)
+        stop = min(last.end + _CONTEXT_LINES, len(old))
+        after_start, after_stop = first.after_start - lead, last.after_end + stop - last.end
+        yield b"@@ -%s +%s @@\n" % (_range(first.start - lead, stop), _range(after_start, after_stop))
+        at = first.start - lead
+        for hunk in group:
+            yield from _marked(b" ", old[at : hunk.start])
+            yield from _marked(b"-", old[hunk.start : hunk.end])
+            yield from _marked(b"+", hunk.lines)
+            at = hunk.end
+        yield from _marked(b" ", old[at:stop])
+
+
+def _groups(hunks: Sequence[_Hunk]) -> list[list[_Hunk]]:
+    """Hunks so near to each other that they share lines of context."""
+    groups: list[list[_Hunk]] = []
+    for hunk in hunks:
+        if groups and hunk.start - groups[-1][-1].end <= 2 * _CONTEXT_LINES:
+            groups[-1].append(hunk)
+        else:
+            groups.append([hunk])
+    return groups
+
+
+def _marked(mark: bytes, lines: Sequence[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        yield mark + line if line.endswith(b"\n") else mark + line + b"\n\\ No newline at end of file\n"
+
+
+def _range(start: int, end: int) -> bytes:
+    """Lines as a diff counts them: from 1, and an empty range stands behind the line that it names."""
+    count = end - start
+    return b"%d" % (start + 1) if count == 1 else b"%d,%d" % (start if count == 0 else start + 1, count)

@@ -1,0 +1,304 @@
+"""Edits put together, followed and shown; git and patch themselves apply the diffs where they are installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphdoctor.fixes.patch import LineMap, merged, unified, unified_bytes
+
+BASE = b"""\
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, x):
+        print(1)
+        print(2)
+        y = x + 1
+        print(y)
+        return y
+"""
+
+
+def edited(*changes: tuple[bytes, bytes], base: bytes = BASE) -> bytes:
+    for old, new in changes:
+        assert base.count(old) == 1
+        base = base.replace(old, new)
+    return base
+
+
+IMPORT = (b"import nn\n", b"import nn\nimport torch\n")
+FIRST = (b"        print(1)\n", b"        if no:\n            print(1)\n")
+SECOND = (b"        print(2)\n", b"        if no:\n            print(2)\n")
+THIRD = (b"        print(y)\n", b"        if no:\n            print(y)\n")
+
+lines = st.lists(
+    st.sampled_from([b"\n", b"x\n", b"y\r\n", b"    z\r", b"print(x)\n", b"\x0c\x1cw\n", "\u2028é\n".encode()]),
+    max_size=12,
+).flatmap(lambda found: st.sampled_from([b"", b"x", b"\xff"]).map(lambda last: b"".join(found) + last))
+
+
+def test_edits_of_different_lines_go_together() -> None:
+    content, taken = merged(BASE, [edited(FIRST), edited(THIRD)])
+    assert content == edited(FIRST, THIRD)
+    assert taken == (0, 1)
+
+
+def test_edits_of_lines_side_by_side_go_together_in_any_order() -> None:
+    assert merged(BASE, [edited(SECOND), edited(FIRST)]) == (edited(FIRST, SECOND), (0, 1))
+
+
+def test_the_same_added_import_is_added_once() -> None:
+    versions = [edited(IMPORT, FIRST), edited(IMPORT, SECOND), edited(IMPORT, THIRD)]
+    assert merged(BASE, versions) == (edited(IMPORT, FIRST, SECOND, THIRD), (0, 1, 2))
+
+
+def test_of_two_edits_of_one_line_the_first_is_in() -> None:
+    other = edited((b"        print(1)\n", b""))
+    assert merged(BASE, [edited(FIRST), other, edited(THIRD)]) == (edited(FIRST, THIRD), (0, 2))
+    assert merged(BASE, [other, edited(FIRST)]) == (other, (0,))
+
+
+def test_an_edit_that_is_left_out_leaves_none_of_its_lines() -> None:
+    content, taken = merged(BASE, [edited((b"y = x + 1", b"y = x + 2")), edited(IMPORT, (b"y = x + 1", b"y = x + 3"))])
+    assert content == edited((b"y = x + 1", b"y = x + 2"))
+    assert taken == (0,)
+
+
+def test_different_lines_added_at_one_place_do_not_go_together() -> None:
+    added = [edited((b"        y = ", name + b"        y = ")) for name in (b"        a = 1\n", b"        b = 1\n")]
+    assert merged(BASE, added) == (added[0], (0,))
+
+
+@pytest.mark.parametrize("line", [SECOND, (b"        y = x + 1\n", b"        y = x - 1\n")])
+def test_a_line_added_beside_a_replaced_one_does_not_go_together_with_it(line: tuple[bytes, bytes]) -> None:
+    added = edited((b"        y = ", b"        a = 1\n        y = "))
+    assert merged(BASE, [added, edited(line)]) == (added, (0,))
+
+
+def test_what_would_no_longer_be_python_does_not_go_together() -> None:
+    base = b"if a:\n    f()\n    g()\n"
+    versions = [b"if a:\n    g()\n", b"if a:\n    f()\n", b"if a:\n    f(\n    g()\n"]
+    assert merged(base, versions) == (versions[0], (0,))
+
+
+def test_texts_that_are_no_python_go_together_by_their_lines() -> None:
+    assert merged(b"( a\n( b\n", [b"( c\n( b\n", b"( a\n( d\n"]) == (b"( c\n( d\n", (0, 1))
+
+
+def test_an_edit_that_changes_nothing_is_in() -> None:
+    assert merged(BASE, [BASE, edited(FIRST)]) == (edited(FIRST), (0, 1))
+    assert merged(BASE, []) == (BASE, ())
+
+
+def test_an_added_block_is_one_change_wherever_the_diff_puts_it() -> None:
+    base = b"a = 1\n\n\ndef f():\n    pass\n\n\ndef g():\n    pass\n"
+    helper = b"def h():\n    pass\n\n\n"
+    early = base.replace(b"def g", helper + b"def g")
+    versions = [early, early.replace(b"a = 1", b"a = 2"), early.replace(b"g():\n    pass", b"g():\n    return")]
+    content, taken = merged(base, versions)
+    assert content == versions[1].replace(b"g():\n    pass", b"g():\n    return")
+    assert taken == (0, 1, 2)
+
+
+def test_newlines_of_all_kinds_end_lines_and_other_breaks_do_not() -> None:
+    base = b"a\r\nb\x0c\x1cB\rc\nd"
+    assert merged(base, [b"A\r\nb\x0c\x1cB\rc\nd", b"a\r\nb\x0c\x1cB\rC\nd", b"a\r\nb\x0c\x1cB\rc\nD"]) == (
+        b"A\r\nb\x0c\x1cB\rC\nD",
+        (0, 1, 2),
+    )
+    assert merged(b"b\x0cB\n", [b"b\x0cC\n", b"c\x0cB\n"])[1] == (0,)
+
+
+def test_a_file_of_5000_lines_takes_no_time_to_speak_of() -> None:
+    base = b"".join(b"    value_%d = f(%d)\n\n" % (n % 97, n) for n in range(2500))
+    versions = [b"import torch\n" + base.replace(b" f(%d)" % n, b" g()", 1) for n in range(9, 2500, 500)]
+    begin = time.process_time()
+    _, taken = merged(base, versions)
+    assert taken == (0, 1, 2, 3, 4)
+    assert time.process_time() - begin < 5
+
+
+@given(lines, lines, lines)
+@settings(deadline=None, max_examples=100)
+def test_any_one_edit_is_taken_as_it_is_and_twice_is_once(base: bytes, version: bytes, other: bytes) -> None:
+    if merged(base, [version])[1]:
+        assert merged(base, [version]) == (version, (0,))
+        assert merged(base, [version, version]) == (version, (0, 1))
+    content, taken = merged(base, [version, other])
+    if taken == (0, 1):
+        assert merged(base, [other, version]) == (content, (0, 1))
+
+
+def test_lines_behind_an_edit_are_followed_back() -> None:
+    lines = LineMap(BASE, edited(IMPORT, SECOND))
+    assert [lines.to_before(line) for line in range(1, 14)] == [1, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11]
+    assert [line for line in range(1, 14) if lines.is_changed_after(line)] == [2, 7, 8]
+    assert [line for line in range(1, 14) if lines.is_changed_before(line)] == [6]
+
+
+def test_a_removed_line_is_changed_before_and_nowhere_after() -> None:
+    lines = LineMap(BASE, edited((b"        print(2)\n", b"")))
+    assert [lines.to_before(line) for line in range(4, 9)] == [4, 5, 7, 8, 9]
+    assert not any(lines.is_changed_after(line) for line in range(1, 10))
+    assert [line for line in range(1, 10) if lines.is_changed_before(line)] == [6]
+
+
+def test_a_line_added_above_the_first_is_followed_to_the_first() -> None:
+    lines = LineMap(b"a\n", b"x\ny\na\n")
+    assert [lines.to_before(line) for line in (1, 2, 3)] == [1, 1, 1]
+    assert [lines.is_changed_after(line) for line in (1, 2, 3)] == [True, True, False]
+    assert LineMap(b"", b"x\n").to_before(1) == 1
+
+
+def test_several_lines_that_took_the_place_of_several_are_followed_to_the_first() -> None:
+    lines = LineMap(b"a\nb\nc\nd\n", b"a\nx\ny\nz\nd\n")
+    assert [lines.to_before(line) for line in range(1, 6)] == [1, 2, 2, 2, 4]
+
+
+@given(lines, lines)
+@settings(deadline=None, max_examples=100)
+def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: bytes) -> None:
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    found = LineMap(before, after)
+    kept = [line for line in range(1, len(new) + 1) if not found.is_changed_after(line)]
+    assert [old[found.to_before(line) - 1] for line in kept] == [new[line - 1] for line in kept]
+    followed = [found.to_before(line) for line in kept]
+    assert followed == [line for line in range(1, len(old) + 1) if not found.is_changed_before(line)]
+    assert all(1 <= found.to_before(line) <= max(len(old), 1) for line in range(1, len(new) + 1))
+
+
+def test_a_diff_names_the_file_and_shows_three_lines_around() -> None:
+    base = BASE + BASE.replace(b"1", b"3").replace(b"2", b"4")
+    assert unified(base, base.replace(*IMPORT, 1).replace(b"print(4)", b"pass"), "pkg/model.py") == (
+        "--- a/pkg/model.py\n"
+        "+++ b/pkg/model.py\n"
+        "@@ -1,4 +1,5 @@\n"
+        " from torch import nn\n"
+        "+import torch\n"
+        " \n"
+        " class Net(nn.Module):\n"
+        "     def forward(self, x):\n"
+        "@@ -12,7 +13,7 @@\n"
+        " class Net(nn.Module):\n"
+        "     def forward(self, x):\n"
+        "         print(3)\n"
+        "-        print(4)\n"
+        "+        pass\n"
+        "         y = x + 3\n"
+        "         print(y)\n"
+        "         return y\n"
+    )
+
+
+def test_changes_near_to_each_other_share_a_piece_of_the_diff() -> None:
+    assert unified(BASE, edited(FIRST, THIRD), "m.py").count("@@ -") == 1
+
+
+def test_no_difference_is_no_diff() -> None:
+    assert unified(BASE, BASE, "m.py") == ""
+    assert unified_bytes(BASE, BASE, "m.py") == b""
+
+
+def test_a_diff_is_read_in_the_encoding_of_the_file() -> None:
+    base = "# -*- coding: latin-1 -*-\nname = 'é'\n".encode("latin-1")
+    assert "-name = 'é'\n" in unified(base, base.replace(b"name", b"title"), "é.py")
+    assert "b/é.py" in unified(base, base.replace(b"name", b"title"), "é.py")
+    marked = b"\xef\xbb\xbfa = '\xc3\xa9'\n"
+    assert unified(marked, marked[3:], "m.py").encode() == unified_bytes(marked, marked[3:], "m.py")
+
+
+@pytest.mark.parametrize("first", [b"# coding: nonsense\n", b"# coding: ascii\n", b""])
+def test_a_file_that_its_own_encoding_cannot_read_is_shown_all_the_same(first: bytes) -> None:
+    base = first + b"name = '\xff'\n"
+    shown = unified(base, base.replace(b"name", b"title"), "m.py")
+    assert "+title = '\udcff'\n" in shown
+    assert shown.encode("utf-8", "surrogateescape") == unified_bytes(base, base.replace(b"name", b"title"), "m.py")
+
+
+PAIRS = {
+    "a change": (BASE, edited(FIRST)),
+    "several": (BASE * 5, edited(IMPORT, FIRST) + BASE * 2 + edited(THIRD) + BASE),
+    "CRLF": (BASE.replace(b"\n", b"\r\n"), edited(FIRST, THIRD).replace(b"\n", b"\r\n")),
+    "mixed newlines": (b"a\r\nb\nc\rd\r\ne\n", b"a\r\nb\nC\rd\r\nf\n"),
+    "form feeds": (b"a\n\x0c\nb\x1cc\n", b"a\n\x0c\nB\x1cc\n"),
+    "no newline before": (b"a\nb", b"a\nb\n"),
+    "no newline after": (b"a\nb\n", b"a\nb"),
+    "no newline at all": (b"a\nb", b"c\nb"),
+    "no newline, last line changed": (b"a\nb", b"a\nc"),
+    "latin-1": (b"# coding: latin-1\na = '\xe9'\n", b"# coding: latin-1\nb = '\xe9'\n"),
+    "empty before": (b"", b"a\nb\n"),
+    "first line removed": (b"a\nb\nc\n", b"b\nc\n"),
+    "a line added in front": (BASE, b"import torch\n" + BASE),
+    "a line added behind": (BASE, BASE + b"x\n"),
+}
+NAMES = [
+    "m.py",
+    "pkg/m.py",
+    "a folder/my model.py",
+    "tab\there.py",
+    'quo"te.py',
+    "é.py",
+    "back\\slash.py",
+    "bell\x07.py",
+]
+
+
+def applied(command: list[str], tmp_path: Path, before: bytes, name: str, diff: bytes) -> bytes:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]} here")
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(before)
+    done = subprocess.run(command, cwd=tmp_path, input=diff, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("command", [["git", "apply"], ["patch", "-p1"]], ids=lambda command: command[0])
+class TestApplying:
+    @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+    def test_git_and_patch_take_a_diff(self, command: list[str], pair: tuple[bytes, bytes], tmp_path: Path) -> None:
+        before, after = pair
+        assert applied(command, tmp_path, before, "m.py", unified_bytes(before, after, "m.py")) == after
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_git_and_patch_take_its_name(self, command: list[str], name: str, tmp_path: Path) -> None:
+        after = edited(IMPORT, THIRD)
+        assert applied(command, tmp_path, BASE, name, unified_bytes(BASE, after, name)) == after
+
+    def test_git_and_patch_take_several_files_in_one(self, command: list[str], tmp_path: Path) -> None:
+        (tmp_path / "other.py").write_bytes(BASE)
+        diff = unified_bytes(BASE, edited(FIRST), "m.py") + unified_bytes(BASE, edited(THIRD), "other.py")
+        assert applied(command, tmp_path, BASE, "m.py", diff) == edited(FIRST)
+        assert (tmp_path / "other.py").read_bytes() == edited(THIRD)
+
+
+@given(before=lines, after=lines)
+@settings(deadline=None, max_examples=100)
+def test_a_diff_says_all_that_differs(before: bytes, after: bytes) -> None:
+    """Applied by hand: what it removes and keeps is the file before, what it adds and keeps the file after."""
+    diff = unified_bytes(before, after, "m.py").split(b"\n")[2:-1]
+    old, new = before.split(b"\n"), list[bytes]()
+    at = 0
+    for line in diff:
+        if line.startswith(b"@@"):
+            start, _, count = line.split()[1][1:].partition(b",")
+            begin = int(start) - (1 if count != b"0" else 0)
+            new += old[at:begin]
+            at = begin
+        elif line[:1] in b" -":
+            assert old[at] == line[1:]
+            new += [line[1:]] if line.startswith(b" ") else []
+            at += 1
+        elif line.startswith(b"+"):
+            new.append(line[1:])
+    new += old[at:]
+    if before.endswith(b"\n") == after.endswith(b"\n") and before and after:
+        assert b"\n".join(new) == after

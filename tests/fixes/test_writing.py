@@ -1,0 +1,387 @@
+"""Edited files on disk: what is kept of a file, what is refused before anything is written, and what git is asked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.fixes import writing
+from graphdoctor.fixes.writing import FileChange, write
+
+BEFORE = "# coding: latin-1\r\nname = 'é'\n\tx\r".encode("latin-1")
+AFTER = BEFORE.replace(b"name", b"title")
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
+needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture(autouse=True)
+def _git_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git without the configuration of this machine, and without that of a hook that runs the tests."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+
+
+def change_of(path: Path, content: bytes = BEFORE) -> FileChange:
+    """A file on disk and an edit of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return FileChange(path, content, content.replace(b"name", b"title"))
+
+
+def git(folder: Path, *args: str) -> None:
+    who = ("-c", "user.name=n", "-c", "user.email=e")
+    subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+def committed(folder: Path, *names: str) -> list[FileChange]:
+    """Files in a repository of their own, all committed."""
+    changes = [change_of(folder / name) for name in names]
+    git(folder, "init")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "m")
+    return changes
+
+
+def refused(changes: list[FileChange], *, force: bool = False) -> GraphDoctorError:
+    """The error, once it is sure that nothing was written."""
+    before = [change.path.read_bytes() if change.path.is_file() else None for change in changes]
+    listing = [sorted(path.name for path in change.path.parent.iterdir()) for change in changes]
+    with pytest.raises(GraphDoctorError) as caught:
+        write(changes, force=force)
+    assert [change.path.read_bytes() if change.path.is_file() else None for change in changes] == before
+    assert [sorted(path.name for path in change.path.parent.iterdir()) for change in changes] == listing
+    assert caught.value.exit_code == 2
+    assert caught.value.message.endswith(".")
+    return caught.value
+
+
+def fake_git(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Put a program of ours in front of git."""
+    path = folder / "bin" / "git"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+
+
+class TestWriting:
+    def test_bytes_are_written_as_they_are(self, tmp_path: Path) -> None:
+        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "pkg" / "b.py")]
+        write(changes, force=False)
+        assert [change.path.read_bytes() for change in changes] == [AFTER, AFTER]
+
+    def test_no_other_file_is_left_behind(self, tmp_path: Path) -> None:
+        write([change_of(tmp_path / "a.py")], force=False)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
+
+    @pytest.mark.parametrize("mode", [0o600, 0o644, 0o751, 0o666])
+    def test_a_file_keeps_its_mode(self, mode: int, tmp_path: Path) -> None:
+        change = change_of(tmp_path / "a.py")
+        change.path.chmod(mode)
+        write([change], force=False)
+        assert stat.S_IMODE(change.path.stat().st_mode) == mode
+
+    @needs_root
+    def test_a_file_keeps_its_owner(self, tmp_path: Path) -> None:
+        change = change_of(tmp_path / "a.py")
+        os.chown(change.path, 1234, 2345)
+        change.path.chmod(0o4755)
+        write([change], force=False)
+        found = change.path.stat()
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 2345, 0o4755)
+
+    def test_an_owner_that_cannot_be_kept_is_not_missed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> None:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "chown", refuse)
+        change = change_of(tmp_path / "a.py")
+        write([change], force=False)
+        assert change.path.read_bytes() == AFTER
+
+    def test_a_link_stays_and_its_target_is_written(self, tmp_path: Path) -> None:
+        target = change_of(tmp_path / "real" / "a.py").path
+        (tmp_path / "real" / "near.py").symlink_to("a.py")
+        link = tmp_path / "a.py"
+        link.symlink_to(Path("real") / "near.py")
+        write([FileChange(link, BEFORE, AFTER)], force=False)
+        assert link.is_symlink()
+        assert (tmp_path / "real" / "near.py").is_symlink()
+        assert not target.is_symlink()
+        assert target.read_bytes() == AFTER
+
+    def test_a_very_long_name_is_written(self, tmp_path: Path) -> None:
+        change = change_of(tmp_path / f"{'n' * 252}.py")
+        write([change], force=False)
+        assert change.path.read_bytes() == AFTER
+
+    def test_an_edit_that_changes_nothing_asks_for_nothing(self, tmp_path: Path) -> None:
+        write([FileChange(tmp_path / "missing.py", BEFORE, BEFORE)], force=False)
+        write([], force=False)
+
+    def test_one_file_under_two_names_is_written_once(self, tmp_path: Path) -> None:
+        change = change_of(tmp_path / "a.py")
+        (tmp_path / "b.py").symlink_to("a.py")
+        write([change, FileChange(tmp_path / "b.py", BEFORE, AFTER)], force=False)
+        assert change.path.read_bytes() == AFTER
+
+
+@pytest.mark.parametrize("force", [False, True])
+class TestRefusing:
+    """Whatever is wrong with the last file, the first is not written either; force does not help."""
+
+    def test_a_file_that_changed_since_it_was_read(self, force: bool, tmp_path: Path) -> None:
+        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
+        changes[1].path.write_bytes(BEFORE + b"\n")
+        error = refused(changes, force=force)
+        assert error.message == f"{tmp_path / 'b.py'} has changed since it was read."
+        assert error.hint == "Run the command again."
+
+    def test_a_file_that_is_gone(self, force: bool, tmp_path: Path) -> None:
+        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
+        changes[1].path.unlink()
+        assert refused(changes, force=force).message.endswith("b.py cannot be read: No such file or directory.")
+
+    def test_a_link_to_itself(self, force: bool, tmp_path: Path) -> None:
+        path = tmp_path / "b.py"
+        path.symlink_to("b.py")
+        changes = [change_of(tmp_path / "a.py"), FileChange(path, BEFORE, AFTER)]
+        assert "b.py cannot be read" in refused(changes, force=force).message
+
+    def test_a_folder_and_a_pipe(self, force: bool, tmp_path: Path) -> None:
+        (tmp_path / "b.py").mkdir()
+        os.mkfifo(tmp_path / "c.py")
+        for name in ("b.py", "c.py"):
+            changes = [change_of(tmp_path / "a.py"), FileChange(tmp_path / name, BEFORE, AFTER)]
+            assert refused(changes, force=force).message.endswith(f"{name} is no regular file.")
+
+    def test_a_read_only_file(self, force: bool, tmp_path: Path) -> None:
+        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
+        changes[1].path.chmod(0o444)
+        error = refused(changes, force=force)
+        assert error.message == f"{tmp_path / 'b.py'} is read-only."
+        assert error.hint == f"Make it writable first: chmod u+w {tmp_path / 'b.py'}"
+
+    def test_a_file_in_a_read_only_folder(self, force: bool, tmp_path: Path) -> None:
+        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "pkg" / "b.py")]
+        (tmp_path / "pkg").chmod(0o555)
+        error = refused(changes, force=force)
+        assert error.message.endswith(f"b.py cannot be replaced: the folder {tmp_path / 'pkg'} is read-only.")
+        assert error.hint
+
+    def test_one_file_with_two_edits(self, force: bool, tmp_path: Path) -> None:
+        change = change_of(tmp_path / "a.py")
+        (tmp_path / "b.py").symlink_to("a.py")
+        error = refused([change, FileChange(tmp_path / "b.py", BEFORE, BEFORE + b"x")], force=force)
+        assert error.message == f"{tmp_path / 'a.py'} and {tmp_path / 'b.py'} are one file, with two edits."
+
+
+class TestFailing:
+    def test_the_error_names_the_files_that_are_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        make, made = tempfile.mkstemp, list[str]()
+
+        def full(**more: Any) -> tuple[int, str]:
+            if len(made) == 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            made.append("")
+            return make(**more)
+
+        monkeypatch.setattr(tempfile, "mkstemp", full)
+        changes = [change_of(tmp_path / name) for name in ("a.py", "b.py", "c.py")]
+        with pytest.raises(GraphDoctorError) as caught:
+            write(changes, force=False)
+        assert caught.value.exit_code == 2
+        assert caught.value.message == (
+            f"{tmp_path / 'c.py'} cannot be written: No space left on device. "
+            f"Written before it: {tmp_path / 'a.py'}, {tmp_path / 'b.py'}."
+        )
+        assert [change.path.read_bytes() for change in changes] == [AFTER, AFTER, BEFORE]
+
+    @pytest.mark.parametrize("trouble", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+    def test_a_file_half_written_is_removed(
+        self, trouble: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: Any) -> None:
+            raise trouble
+
+        monkeypatch.setattr(Path, "replace", fail)
+        change = change_of(tmp_path / "a.py")
+        with pytest.raises((GraphDoctorError, KeyboardInterrupt)) as caught:
+            write([change], force=False)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
+        assert change.path.read_bytes() == BEFORE
+        assert "Written before it" not in str(caught.value)
+
+    def test_a_file_that_changes_while_others_are_written_is_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
+        replace = Path.replace
+
+        def disturb(path: Path, target: Path) -> Path:
+            changes[1].path.write_bytes(b"typed by someone")
+            return replace(path, target)
+
+        monkeypatch.setattr(Path, "replace", disturb)
+        with pytest.raises(GraphDoctorError) as caught:
+            write(changes, force=True)
+        assert caught.value.message == (
+            f"{changes[1].path} has changed since it was read. Written before it: {changes[0].path}."
+        )
+        assert changes[1].path.read_bytes() == b"typed by someone"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "b.py"]
+
+
+@needs_git
+class TestGit:
+    def test_committed_files_are_written(self, tmp_path: Path) -> None:
+        write(committed(tmp_path, "a.py", "pkg/b.py"), force=False)
+        assert (tmp_path / "pkg" / "b.py").read_bytes() == AFTER
+
+    @pytest.mark.parametrize("is_staged", [False, True])
+    def test_a_file_with_uncommitted_changes_is_refused_unless_forced(self, is_staged: bool, tmp_path: Path) -> None:
+        changes = committed(tmp_path, "a.py", "b.py")
+        changes[1] = change_of(tmp_path / "b.py", BEFORE + b"\n")
+        if is_staged:
+            git(tmp_path, "add", "b.py")
+        error = refused(changes)
+        assert error.message == f"{tmp_path / 'b.py'} has uncommitted changes."
+        assert error.hint == "Commit or stash them first, or give --force."
+        write(changes, force=True)
+        assert changes[1].path.read_bytes() == AFTER + b"\n"
+
+    def test_all_files_with_uncommitted_changes_are_named(self, tmp_path: Path) -> None:
+        committed(tmp_path, "a.py", "b.py", "c.py")
+        changes = [change_of(tmp_path / name, BEFORE + b"\n") for name in ("a.py", "b.py", "c.py")]
+        a, b, c = (str(change.path) for change in changes)
+        assert refused(changes).message == f"{a}, {b} and {c} have uncommitted changes."
+
+    @pytest.mark.parametrize("name", ["new.py", "new/folder/a.py"])
+    def test_a_file_that_git_does_not_know_yet_is_refused_unless_forced(self, name: str, tmp_path: Path) -> None:
+        committed(tmp_path, "a.py")
+        # Which files status shows is a matter of taste, not of safety.
+        git(tmp_path, "config", "status.showUntrackedFiles", "no")
+        change = change_of(tmp_path / name)
+        error = refused([change])
+        assert error.message == f"{change.path} is not in git yet."
+        assert error.hint == "Add and commit first, or give --force."
+        write([change], force=True)
+
+    def test_a_repository_without_a_commit_has_nothing_to_go_back_to(self, tmp_path: Path) -> None:
+        git(tmp_path, "init")
+        assert "is not in git yet" in refused([change_of(tmp_path / "a.py")]).message
+
+    def test_an_ignored_file_is_written(self, tmp_path: Path) -> None:
+        (tmp_path / ".gitignore").write_text("build/\n", encoding="utf-8")
+        committed(tmp_path, "a.py")
+        write([change_of(tmp_path / "build" / "b.py")], force=False)
+
+    def test_other_files_may_have_changes(self, tmp_path: Path) -> None:
+        changes = committed(tmp_path, "a.py", "b.py")
+        change_of(tmp_path / "b.py", BEFORE + b"\n")
+        write(changes[:1], force=False)
+
+    @pytest.mark.parametrize("name", ["[ab].py", ":(top)a.py", "*.py", "-a.py", "a b.py", "é.py", "new\nline.py"])
+    def test_a_name_is_a_name_and_no_pattern(self, name: str, tmp_path: Path) -> None:
+        changes = committed(tmp_path, "a.py", "b.py", name)
+        change_of(tmp_path / "a.py", BEFORE + b"\n")
+        write(changes[2:], force=False)
+        again = change_of(tmp_path / name, BEFORE + b"\n")
+        assert "has uncommitted changes" in refused([again]).message
+
+    def test_a_linked_file_is_looked_up_where_it_lies(self, tmp_path: Path) -> None:
+        repository = tmp_path / "repository"
+        committed(repository, "a.py")
+        change_of(repository / "a.py", BEFORE + b"\n")
+        link = tmp_path / "a.py"
+        link.symlink_to(repository / "a.py")
+        assert "has uncommitted changes" in refused([FileChange(link, BEFORE + b"\n", AFTER)]).message
+
+    def test_a_hooks_environment_does_not_name_another_repository(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        committed(tmp_path / "hook", "a.py")
+        changes = committed(tmp_path / "file", "a.py")
+        monkeypatch.setenv("GIT_DIR", str(tmp_path / "hook" / ".git"))
+        monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
+        write(changes, force=False)
+
+    def test_no_program_of_the_repository_is_started_and_nothing_is_written_in_it(self, tmp_path: Path) -> None:
+        changes = committed(tmp_path, "a.py")
+        hook = tmp_path / "hook.sh"
+        hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")
+        hook.chmod(0o755)
+        git(tmp_path, "config", "core.fsmonitor", str(hook))
+        os.utime(changes[0].path, (1, 1))
+        index = (tmp_path / ".git" / "index").read_bytes()
+        write(changes, force=False)
+        assert not (tmp_path / "started").exists()
+        assert (tmp_path / ".git" / "index").read_bytes() == index
+
+    def test_a_repository_of_someone_else_is_refused_unless_forced(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        changes = committed(tmp_path, "a.py")
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+        error = refused(changes)
+        assert error.message.startswith(
+            f"Whether {tmp_path / 'a.py'} has uncommitted changes cannot be told: git says: detected dubious ownership"
+        )
+        assert error.hint == "Make `git status` work there, or give --force."
+        write(changes, force=True)
+
+    def test_a_broken_repository_is_refused_unless_forced(self, tmp_path: Path) -> None:
+        changes = committed(tmp_path, "a.py")
+        (tmp_path / ".git" / "index").write_bytes(b"broken")
+        assert "cannot be told: git says: " in refused(changes).message
+        write(changes, force=True)
+
+    def test_a_repository_whose_folder_is_gone_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n", encoding="utf-8")
+        message = refused([change_of(tmp_path / "a.py")]).message
+        assert message.endswith("git says: not a git repository: /nowhere/at/all.")
+
+
+class TestWithoutGit:
+    def test_no_git_has_no_objection(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        change = change_of(tmp_path / "a.py")
+        (tmp_path / ".git").mkdir()
+        monkeypatch.setenv("PATH", str(tmp_path))
+        write([change], force=False)
+        assert change.path.read_bytes() == AFTER
+
+    def test_a_git_that_hangs_is_refused_unless_forced(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake_git(tmp_path, monkeypatch, "exec sleep 60")
+        monkeypatch.setattr(writing, "_GIT_TIMEOUT_S", 0.1)
+        change = change_of(tmp_path / "a.py")
+        assert "cannot be told: git did not answer within 0.1 s." in refused([change]).message
+        write([change], force=True)
+
+    def test_a_git_that_fails_without_a_word_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake_git(tmp_path, monkeypatch, "exit 3")
+        assert refused([change_of(tmp_path / "a.py")]).message.endswith("cannot be told: git exited with status 3.")
+
+    def test_what_git_warns_of_first_is_not_its_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        words = "fatal: not a git repository (or any of the parent directories): .git"
+        fake_git(tmp_path, monkeypatch, f"echo 'warning: hm' >&2; echo '{words}' >&2; exit 128")
+        write([change_of(tmp_path / "a.py")], force=False)
+
+    def test_a_git_that_may_not_be_started_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(subprocess, "run", refuse)
+        message = refused([change_of(tmp_path / "a.py")]).message
+        assert message.endswith("cannot be told: git cannot be started (Permission denied).")
