@@ -8,6 +8,7 @@ import typer
 
 from graphdoctor import __version__
 from graphdoctor.cli.explain import explain
+from graphdoctor.cli.fix import fix
 from graphdoctor.cli.guards import guards
 from graphdoctor.cli.recompiles import recompiles
 from graphdoctor.cli.report import report
@@ -42,6 +43,7 @@ def graphdoctor(
 
 
 app.command()(explain)
+app.command()(fix)
 app.command()(recompiles)
 app.command()(guards)
 # Everything behind the script belongs to the script.

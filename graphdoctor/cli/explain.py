@@ -15,6 +15,7 @@ from graphdoctor.cli.options import (
     ShownOptions,
     TargetOptions,
     TimeoutOption,
+    TrialOptions,
     with_options,
 )
 
@@ -25,15 +26,19 @@ def explain(
     asked: TargetOptions,
     shown: ShownOptions,
     written: OutputOptions,
+    trials: TrialOptions,
     coverage: Annotated[
         bool, typer.Option("--coverage/--no-coverage", help="Repeat the last call to measure coverage.")
     ] = True,
+    is_tried: Annotated[
+        bool, typer.Option("--try", help="Try fixes, unsafe ones too, and say what each did; nothing is written.")
+    ] = False,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
     """Compile a target, make its calls, and say which graphs came out and why it broke."""
     from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.cli.running import exit_code, record_target, request_of
+    from graphdoctor.cli.running import exit_code, record_target, request_of, try_fixes
     from graphdoctor.cli.terminal import complain
     from graphdoctor.config import load_settings
 
@@ -42,6 +47,17 @@ def explain(
     chosen = Shown.choose(settings, shown)
     request = request_of(target, asked, coverage=coverage)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
+    if is_tried:
+        try_fixes(
+            request,
+            recording,
+            trials,
+            chosen.selection(),
+            python=python,
+            is_unsafe_tried=True,
+            is_tried=True,
+            is_quiet=written.quiet,
+        )
     diagnosis = diagnose_recording(recording, chosen)
     if diagnosis.calls or diagnosis.compiles or output.format is not Format.text:
         output.write(diagnosis)

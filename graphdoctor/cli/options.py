@@ -138,6 +138,35 @@ class OutputOptions:
     color: ColourOption = Colour.auto
 
 
+@dataclass(frozen=True)
+class TrialOptions:
+    """How fixes are tried."""
+
+    jobs: Annotated[int, typer.Option(help="How many trials run side by side.", min=1)] = 1
+    timing: Annotated[
+        bool,
+        typer.Option("--timing/--no-timing", help="Time steady calls with and without each fix, under inductor too."),
+    ] = True
+    trial_timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop a trial after so many seconds; by default six times what the program takes, at least 60.",
+            min=0.001,
+            show_default=False,
+            callback=_positive,
+        ),
+    ] = None
+    trial_memory: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop a trial above so many GiB (Linux); by default twice what the program takes and 2 more.",
+            min=0.001,
+            show_default=False,
+            callback=_positive,
+        ),
+    ] = None
+
+
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Spread the option groups among a command's parameters over its signature.
 

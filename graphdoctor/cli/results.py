@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphdoctor.cli.options import OutputOptions, ShownOptions
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.rules.diagnose import Selection
 
 _ENDINGS = {".json": Format.json, ".txt": Format.text, ".text": Format.text}
 _FILE_WIDTH = 120
@@ -192,15 +193,21 @@ class Shown:
             settings.own_code if asked.own_code is None else asked.own_code,
         )
 
+    def selection(self) -> Selection:
+        """As the rules take it."""
+        from graphdoctor.rules.diagnose import Selection
+
+        return Selection(select=self.select, ignore=self.ignore, is_own_code_only=self.is_own_code_only)
+
 
 def diagnose_recording(recording: Path, shown: Shown, *, guards: bool = False) -> Diagnosis:
     """Read a recording, with its guards when asked, and say what it means."""
     from graphdoctor import __version__
-    from graphdoctor.rules.diagnose import Selection, diagnose
+    from graphdoctor.rules.diagnose import diagnose
     from graphdoctor.trace.reader import read_recording
 
-    selection = Selection(select=shown.select, ignore=shown.ignore, is_own_code_only=shown.is_own_code_only)
-    return diagnose(read_recording(recording, guards=guards), root=Path.cwd(), version=__version__, selection=selection)
+    found = read_recording(recording, guards=guards)
+    return diagnose(found, root=Path.cwd(), version=__version__, selection=shown.selection())
 
 
 def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:

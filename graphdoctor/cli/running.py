@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
     from graphdoctor.capture.script import Script
-    from graphdoctor.cli.options import TargetOptions
+    from graphdoctor.cli.options import TargetOptions, TrialOptions
     from graphdoctor.config import Settings
+    from graphdoctor.fixes.treatment import Treated
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.rules.diagnose import Selection
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -146,6 +148,55 @@ def replay_under_remedies(
             python=interpreter(python),
             timeout_s=timeout_s if timeout_s is not None else settings.timeout,
             jobs=jobs,
+            on_phase=progress.watching.on_phase,
+        )
+
+
+def try_fixes(
+    request: Request,
+    recording: Path,
+    asked: TrialOptions,
+    selection: Selection,
+    *,
+    python: str | None,
+    is_unsafe_tried: bool,
+    is_tried: bool,
+    is_quiet: bool,
+) -> Treated:
+    """Try fixes for the findings of a recorded target; the recording holds the answer.
+
+    Args:
+        request: What the recorded run was asked to do.
+        recording: Its folder.
+        asked: The options of the command line.
+        selection: Findings to treat.
+        python: The interpreter asked for, or None for ours.
+        is_unsafe_tried: Try fixes that may change results for other inputs, too.
+        is_tried: Make trials at all.
+        is_quiet: Show no progress.
+    """
+    from graphdoctor.capture.child import interpreter
+    from graphdoctor.cli.progress import Progress
+    from graphdoctor.fixes.treatment import Wanted, treat
+    from graphdoctor.trace.reader import read_recording
+
+    wanted = Wanted(
+        selection,
+        is_unsafe_tried=is_unsafe_tried,
+        is_tried=is_tried,
+        is_timed=asked.timing,
+        jobs=asked.jobs,
+        timeout_s=asked.trial_timeout,
+        memory_bytes=None if asked.trial_memory is None else int(asked.trial_memory * 2**30),
+    )
+    with Progress(is_quiet=is_quiet) as progress:
+        return treat(
+            request,
+            recording,
+            read_recording(recording),
+            python=interpreter(python),
+            root=Path.cwd(),
+            wanted=wanted,
             on_phase=progress.watching.on_phase,
         )
 

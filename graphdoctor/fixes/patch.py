@@ -118,6 +118,13 @@ class LineMap:
         at = bisect_right(self._starts, line - 1)
         return at > 0 and line <= self._hunks[at - 1].end
 
+    def range_start(self, line: int) -> int:
+        """The first line of the changed range around a line before the edit, or the line where it is unchanged."""
+        at = bisect_right(self._starts, line - 1)
+        if at and line <= self._hunks[at - 1].end:
+            return self._hunks[at - 1].start + 1
+        return line
+
     def _hunk_after(self, line: int) -> _Hunk | None:
         """The last hunk that begins at a line afterwards or above it."""
         at = bisect_right(self._after_starts, line - 1)

@@ -157,9 +157,7 @@ def _distinct(proposals: Sequence[Proposal]) -> list[Proposal]:
     return kept
 
 
-def _edits(
-    finding: Finding, sources: Sources, changes: tuple[GuardChange, ...]
-) -> tuple[list[Proposal], list[str]]:
+def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...]) -> tuple[list[Proposal], list[str]]:
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
         return [], [f"the line belongs to {package}, whose files are not edited"]

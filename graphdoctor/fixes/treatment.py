@@ -17,7 +17,7 @@ from graphdoctor.fixes.patch import LineMap, merged, unified
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import EAGER, Limits, Program, Replays
 from graphdoctor.fixes.timing import time_pair
-from graphdoctor.fixes.verdicts import Judgement, Reference, Seen, judge, judge_results, unstable_kinds
+from graphdoctor.fixes.verdicts import Judgement, Reference, Seen, differing_kinds, judge, judge_results, loses_coverage
 from graphdoctor.fixes.writing import FileChange
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import LeftFinding, PairedTime, Treatment, TriedFix, Verdict
@@ -185,8 +185,8 @@ class _Doctor:
             return None
         compared = [found.replay.compared.get("eager") if found.replay else None for found in (again, untouched)]
         self._reference = Reference(
-            unstable=unstable_kinds(compared[:1]),
-            compiled_differs=unstable_kinds(compared[1:]),
+            unstable=differing_kinds(compared[:1]),
+            compiled_differs=differing_kinds(compared[1:]),
             is_known=eager.exit.reason == "finished",
         )
         if not self._reference.is_known:
@@ -267,7 +267,7 @@ class _Doctor:
     def _record(self, finding: Finding, proposal: Proposal, state: _State, after: Seen, number: int) -> Verdict:
         judged = self._judge(finding, proposal, state, after)
         self._settled.add((finding.fingerprint, proposal.title))
-        self._reasons[finding.fingerprint] = f"`{proposal.title}`: {_in_words(judged.verdict)}" + (
+        self._reasons[finding.fingerprint] = f"`{proposal.title}`: {judged.verdict}" + (
             f", {judged.reason}" if judged.reason else ""
         )
         self._note(finding, proposal, state, number, judged=judged, after=after)
@@ -322,7 +322,7 @@ class _Doctor:
         drops = any(proposal.drops_output for proposal in (*proposals, *state.applied))
         verdict, _ = judge_results(seen.recording, self._reference, drops_output=drops)
         was, now = state.seen.measures, seen.measures
-        is_worse = now.frames_over_limit > was.frames_over_limit or (now.coverage or 0) < (was.coverage or 0) - 0.005
+        is_worse = now.frames_over_limit > was.frames_over_limit or loses_coverage(was, now)
         return None if verdict != "verified" or is_worse else seen
 
     def _merged(self, program: Program, proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -340,12 +340,16 @@ class _Doctor:
         """Take fixes into the set; those of the round that are not in it may be tried again beside it."""
         before = state.program
         for position, proposal in enumerate(proposals, start=1):
-            self._mark(proposal, number, times=self._times(before, _with(before, (proposal,)), f"{number}-time{len(state.applied) + position}"))
+            self._mark(
+                proposal,
+                number,
+                times=self._times(before, _with(before, (proposal,)), f"{number}-time{len(state.applied) + position}"),
+            )
         state.program = _with(before, proposals)
         state.seen = seen
         state.applied += proposals
         for tried in self._tried:
-            is_again = tried.round == number and tried.verdict in ("verified", "no_effect") and not tried.is_applied
+            is_again = tried.round == number and tried.verdict in ("verified", "no effect") and not tried.is_applied
             if is_again and (again := {(mark, tried.title) for mark in tried.fingerprints}) - self._repeated:
                 self._settled -= again
                 self._repeated |= again
@@ -406,7 +410,7 @@ class _Doctor:
                 fingerprints=(finding.fingerprint,),
                 place=f"{finding.location.file}:{finding.location.line}",
                 round=number,
-                verdict=judged.verdict if judged else "not_tried",
+                verdict=judged.verdict if judged else "not tried",
                 reason=judged.reason if judged else reason,
                 before=state.seen.measures if after else None,
                 after=after.measures if after and is_finished else None,
@@ -418,7 +422,7 @@ class _Doctor:
 
     def _diff(self, before: Program, proposal: Proposal) -> str:
         return "".join(
-            unified(before.content.get(path, self._originals[path]), content, relative(str(path), self._root))
+            _diff(before.content.get(path, self._originals[path]), content, path, self._root)
             for path, content in proposal.content.items()
         )
 
@@ -432,9 +436,7 @@ class _Doctor:
             tried=tuple(self._tried),
             before=base.measures,
             after=state.seen.measures if state.applied else None,
-            diff="".join(
-                unified(change.before, change.after, relative(str(change.path), self._root)) for change in changes
-            ),
+            diff="".join(_diff(change.before, change.after, change.path, self._root) for change in changes),
             settings=tuple(p.snippet for p in state.applied if p.kind == "config" and p.snippet),
             calls=tuple(p.snippet for p in state.applied if p.kind == "call" and p.snippet),
             compared=compared,
@@ -454,6 +456,11 @@ class _Doctor:
                     message=finding.message,
                     reason=self._reasons.get(finding.fingerprint, "no fix is known for it"),
                 )
+
+
+def _diff(before: bytes, after: bytes, path: Path, root: Path) -> str:
+    """An edit for people and JSON, which cannot hold bytes that are no text."""
+    return unified(before, after, relative(str(path), root)).encode("utf-8", "replace").decode()
 
 
 def _with(program: Program, proposals: Sequence[Proposal]) -> Program:
@@ -483,7 +490,3 @@ def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
         else:
             found[at] = replace(found[at], targets=(*found[at].targets, *proposal.targets))
     return found
-
-
-def _in_words(verdict: Verdict) -> str:
-    return verdict.replace("_", " ")

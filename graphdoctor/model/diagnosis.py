@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.fixes import Treatment, Verdict
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import (
@@ -72,8 +73,12 @@ class Fix(Fact):
     """Code or configuration to write."""
     is_safe: bool = False
     """Keeps results as they are for every input, by the rule's documentation."""
-    verdict: Literal["not tried"] = "not tried"
+    verdict: Verdict = "not tried"
     """What a trial showed."""
+    reason: str | None = None
+    """Why, in a clause; for a fix that was not tried why not, where that is known."""
+    diff: str | None = None
+    """The edit as a unified diff; None where there is none to try."""
     source: str | None = None
     """Where the remedy is recommended."""
 
@@ -89,6 +94,20 @@ class Effects(Fact):
     """Functions that run eagerly as a whole because of it."""
     rest_eager_frames: tuple[str, ...] = ()
     """Functions of which everything behind the site runs eagerly."""
+
+
+class Cost(Fact):
+    """What a finding costs, measured."""
+
+    call_us: float | None = None
+    """Microseconds of a steady call; below 0 where the call is slower without the finding. None when not known."""
+    call_from: Literal["fix", "gap"] | None = None
+    """``fix``: the call with a verified fix against the call without, in turns; ``gap``: from the end of the graph that
+    the break ends to the start of the next in a steady call, or the whole call where it runs no graph."""
+    share: float | None = None
+    """``call_us`` over the steady call's time."""
+    compile_s: float | None = None
+    """Seconds of the compiles that a recompile cause made, as torch measured them."""
 
 
 class Finding(Fact):
@@ -126,6 +145,8 @@ class Finding(Fact):
     """The longest call path to it, outermost first."""
     fixes: tuple[Fix, ...] = ()
     """Suggestions, best first."""
+    cost: Cost | None = None
+    """What it costs; None where nothing measured tells."""
     fingerprint: str
     """Survives lines moving; 16 hexadecimal digits."""
 
@@ -262,5 +283,7 @@ class Diagnosis(Fact):
     sensitivity: tuple[Variation, ...] | None = None
     """What changing one property of the first call at a time does, arguments first; None when that was not asked for,
     or the first call could not be repeated."""
+    treatment: Treatment | None = None
+    """Fixes that were tried, and what the verified ones do together; None when none were."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

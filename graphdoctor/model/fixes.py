@@ -10,7 +10,7 @@ from graphdoctor.model.trials import Comparison
 FixKind = Literal["code", "config", "call"]
 """An edit of source, of a torch config value, or of how the target is compiled and called."""
 
-Verdict = Literal["verified", "no_effect", "changes_results", "failed", "unproven", "not_tried"]
+Verdict = Literal["verified", "no effect", "changes results", "failed", "unproven", "not tried"]
 """``verified``: the finding is gone (or better contained, where ``reason`` says so) and all results are those of the
 untouched program; ``unproven``: gone, but the program's results differ from run to run or between eager and compiled
 mode before any fix, so nothing can be said about them."""

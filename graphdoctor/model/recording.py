@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.stack import Origin, StackEntry
@@ -339,6 +340,26 @@ class Coverage(Fact):
         return self.graph_ops / total if total else None
 
 
+class GraphRun(Fact):
+    """One run of a compiled graph within a steady call."""
+
+    graph: int
+    """The graph's ``index``."""
+    start_us: float
+    """Microseconds since the call began."""
+    end_us: float
+    """Microseconds since the call began; on a GPU the work may still be under way."""
+
+
+class SteadyCall(Fact):
+    """The steady call of median length, in the profiling pass."""
+
+    call_us: float
+    """Its length in microseconds."""
+    runs: tuple[GraphRun, ...]
+    """In order. What lies between them ran outside the graphs: guards, Python, eager operations."""
+
+
 class Enclosing(Fact):
     """A compound statement around a line, within the same function."""
 
@@ -419,6 +440,10 @@ class Recording(Fact):
     """What a replay under a remedy gave; None for a plain run."""
     what_if: WhatIf | None = None
     """What replays under remedies gave; None when none were made."""
+    treatment: Treatment | None = None
+    """Fixes that were tried; None when none were."""
+    steady_call: SteadyCall | None = None
+    """When each graph ran in a steady call; None when not measured."""
     guards: Guards | None = None
     """None when they were not asked for."""
     variations: tuple[Variation, ...] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,10 +21,13 @@ _MAX_ARGUMENT = 500
 
 
 class GraphRuns:
-    """Counts runs of compiled graphs while ``is_counting``; costs one attribute test a run otherwise."""
+    """Watches runs of compiled graphs while it is asked to; costs one attribute test a run otherwise."""
 
     def __init__(self) -> None:
-        self.is_counting = False
+        self.watched: Literal["count", "time"] | None = None
+        """``count`` them under ranges of their own, or note the ``time`` of each."""
+        self.timeline: list[tuple[int, float, float]] = []
+        """Index of the graph, start and end by ``time.perf_counter``, while timing."""
         self.tensor_ops: dict[str, int] = {}
         """Tensor operations of each graph, by its range name."""
         self.runs: dict[str, int] = {}
@@ -78,13 +81,18 @@ class InstrumentedBackend:
             return compiled
         range_name = f"graphdoctor_graph {index}"
         self._runs.tensor_ops[range_name] = record["tensor_op_count"]
-        return self._counted(compiled, range_name, self._runs)
+        return self._watched(compiled, index, range_name, self._runs)
 
     @staticmethod
-    def _counted(compiled: Callable[..., Any], range_name: str, runs: GraphRuns) -> Callable[..., Any]:
+    def _watched(compiled: Callable[..., Any], index: int, range_name: str, runs: GraphRuns) -> Callable[..., Any]:
         def run(*args: Any) -> Any:  # noqa: ANN401
-            if not runs.is_counting:
+            if runs.watched is None:
                 return compiled(*args)
+            if runs.watched == "time":
+                started = time.perf_counter()
+                output = compiled(*args)
+                runs.timeline.append((index, started, time.perf_counter()))
+                return output
             runs.runs[range_name] = runs.runs.get(range_name, 0) + 1
             with torch.profiler.record_function(range_name):
                 return compiled(*args)

@@ -1,4 +1,4 @@
-"""Measures how much of one steady call runs in compiled graphs.
+"""Measures how much of one steady call runs in compiled graphs, and when each graph runs.
 
 ``torch.profiler`` sees every ``aten::`` operation; the instrumented backend puts a named range around each compiled
 graph while this pass runs. (A ``TorchDispatchMode`` is no way: while one is active Dynamo bypasses compiled code.)
@@ -6,6 +6,7 @@ graph while this pass runs. (A ``TorchDispatchMode`` is no way: while one is act
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ _CONVERSION_RANGE = "graphdoctor_conversion"
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 _NOT_EAGER = ("aten::", _RANGE_PREFIX, _CONVERSION_RANGE, _BACKWARD_PREFIX, *torch_api.PROFILED_OVERHEAD)
 _MAX_NAMES = 20
+_TIMED_CALLS = 15
+_TIMED_S = 0.3
 
 
 def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
         ``graph_ops``, ``eager_ops`` and ``eager_op_names`` of the recording's ``Coverage``.
     """
     runs.runs.clear()
-    runs.is_counting = True
+    runs.watched = "count"
     try:
         with (
             torch_api.marked_conversions(_CONVERSION_RANGE),
@@ -41,12 +44,41 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
         ):
             call()
     finally:
-        runs.is_counting = False
+        runs.watched = None
     eager = Counter(event.name for event in profiler.events() if event.name.startswith("aten::") and _is_eager(event))
     return {
         "graph_ops": sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
         "eager_ops": eager.total(),
         "eager_op_names": dict(eager.most_common(_MAX_NAMES)),
+    }
+
+
+def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
+    """When each graph runs in a call, in the call of median length among several.
+
+    Args:
+        call: Makes the call; no compile may happen in it.
+        runs: The backend's watch on graph runs.
+
+    Returns:
+        The fields of the recording's ``SteadyCall``.
+    """
+    timelines: list[tuple[float, list[tuple[int, float, float]]]] = []
+    ends = time.perf_counter() + _TIMED_S
+    runs.watched = "time"
+    try:
+        while not timelines or (time.perf_counter() < ends and len(timelines) < _TIMED_CALLS):
+            runs.timeline = []
+            began = time.perf_counter()
+            call()
+            took = time.perf_counter() - began
+            timelines.append((took, [(index, start - began, end - began) for index, start, end in runs.timeline]))
+    finally:
+        runs.watched = None
+    took, timeline = sorted(timelines, key=lambda item: item[0])[len(timelines) // 2]
+    return {
+        "call_us": took * 1e6,
+        "runs": [{"graph": index, "start_us": start * 1e6, "end_us": end * 1e6} for index, start, end in timeline],
     }
 
 

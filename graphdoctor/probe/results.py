@@ -158,7 +158,7 @@ def _text_difference(mine: str, other: str) -> str:
     lines, wanted = mine.splitlines(), other.splitlines()
     if len(lines) < len(wanted):
         missing = next((line for line in wanted if line not in lines), wanted[-1])
-        return f"{len(lines)} lines in place of {len(wanted)}; the first that is missing: {missing[:80]!r}"
+        return f"{len(lines)} of {len(wanted)} lines; the first that is missing: {missing[:80]!r}"
     changed = next((pair for pair in zip(lines, wanted, strict=False) if pair[0] != pair[1]), (lines[-1], ""))
     return f"{changed[0][:80]!r} in place of {changed[1][:80]!r}"
 

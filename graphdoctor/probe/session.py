@@ -218,6 +218,7 @@ def measure_coverage(workload: Workload, events: EventFile) -> None:
     try:
         with _silence():
             measured = workload.measure_coverage()
+            timed = None if isinstance(measured, str) else workload.time_graphs()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - coverage is an extra; its failure must not lose the report
         events.write("gap", message=f"Coverage was not measured: repeating the last call raised {_type_name(error)}.")
     else:
@@ -225,6 +226,8 @@ def measure_coverage(workload: Workload, events: EventFile) -> None:
             events.write("gap", message=f"Coverage was not measured: {measured}")
         else:
             events.write("coverage", **measured)
+            if timed is not None:
+                events.write("steady_call", **timed)
     workload.mark("end", None)
 
 

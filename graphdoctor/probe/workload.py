@@ -314,6 +314,15 @@ class Workload:
             extra_compiles += compiled
         return f"the last call still compiled something after {_MAX_WARM_UPS} repetitions."
 
+    def time_graphs(self) -> dict[str, Any] | None:
+        """When each graph runs in a steady call, the fields of ``SteadyCall``; None when something was compiled again.
+
+        Coverage has been measured, so that the last call is steady.
+        """
+        call, before = self._last_call, self._compiles_seen
+        timed = coverage.time_runs(lambda: self._forward(self._compiled, call), self._runs) if call else None
+        return timed if self._compiles_seen == before else None
+
     def measure_guards(self) -> tuple[dict[str, Any], list[str]] | str:
         """What the guard checks of the last call cost, once it no longer compiles anything.
 

@@ -15,12 +15,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, Location
+from graphdoctor.model.fixes import TriedFix, Verdict
 from graphdoctor.model.recording import CaptureGap
 from graphdoctor.model.stack import StackEntry
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
+_MAX_DIFF_LINES = 16
 _NOTHING_COMPILED = "GD905"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
 
@@ -107,9 +109,9 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
     if path is not None:
         rows.append(("path", path))
     rows += [("see also", _related(location)) for finding in cluster for location in finding.related]
-    fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
-    for number, fix in enumerate(fixes if is_verbose else fixes[:2]):
-        rows.append(("try" if number == 0 else "or", _fix(fix)))
+    if first.cost is not None or any(finding.cost for finding in cluster):
+        rows.append(("costs", _cost(next(finding.cost for finding in cluster if finding.cost))))
+    rows += _fix_rows(cluster, is_verbose=is_verbose)
     yield labelled_rows(rows)
 
 
@@ -204,11 +206,85 @@ def _related(location: Location) -> Text:
     return text
 
 
-def _fix(fix: Fix) -> Text:
-    text = clean(fix.title, "green")
-    if fix.snippet:
+def _cost(cost: Cost) -> Text:
+    parts = []
+    share = f" ({abs(cost.share):.0%})" if cost.share is not None else ""
+    if cost.call_us is not None and cost.call_from == "fix":
+        less = "less" if cost.call_us >= 0 else "more"
+        parts.append(f"a steady call takes {duration(abs(cost.call_us))} {less} with it fixed{share}")
+    elif cost.call_us is not None:
+        parts.append(f"{duration(cost.call_us)} of a steady call outside the graphs{share}")
+    if cost.compile_s is not None:
+        parts.append(f"{cost.compile_s:.2f} s of compiling")
+    return clean(", ".join(parts))
+
+
+def duration(us: float) -> str:
+    """A time in the unit that suits it."""
+    if us < 1000:
+        return f"{us:.0f} µs"
+    return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+
+
+def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple[str, Text]]:
+    """Suggestions: what was tried with its verdict, then what was not; a few of each unless verbose."""
+    fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
+    tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
+    rest = [fix for fix in fixes if fix not in tried]
+    if not is_verbose:
+        # Once something holds, what does not is of no interest.
+        verified = [fix for fix in tried if fix.verdict == "verified"]
+        tried = verified[:1] or tried
+        rest = [] if verified else rest[: max(2 - len(tried), 0)]
+    for fix in tried:
+        yield verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose)
+    for number, fix in enumerate(rest):
+        yield "try" if number == 0 and not tried else "or", fix_text(fix, is_verbose=is_verbose)
+
+
+_LABELS: dict[Verdict, str] = {"changes results": "changes", "not tried": "untried"}
+
+
+def verdict_label(verdict: Verdict) -> str:
+    """A verdict as the label of a row."""
+    return _LABELS.get(verdict, verdict)
+
+
+def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> Text:
+    """A suggestion with its verdict's reason, its edit or its lines.
+
+    Args:
+        fix: The suggestion.
+        is_verbose: Show the whole diff; else its changed lines, and these only where the fix may be of use.
+    """
+    text = clean(fix.title, "green" if fix.verdict in ("verified", "not tried") else "")
+    if fix.verdict == "changes results":
+        text.append("  (changes results)", "red")
+    if fix.reason:
+        text.append("\n").append_text(clean(fix.reason, "dim"))
+    is_useful = is_verbose or fix.verdict in ("verified", "not tried", "unproven")
+    if fix.diff and is_useful:
+        for line in _diff_lines(fix.diff, is_whole=is_verbose):
+            text.append("\n").append_text(clean(line, _diff_style(line)))
+    elif fix.snippet and is_useful:
         text.append("\n").append_text(clean(fix.snippet, "cyan"))
     return text
+
+
+def _diff_lines(diff: str, *, is_whole: bool) -> list[str]:
+    lines = diff.splitlines()
+    if is_whole:
+        return lines
+    changed = [line for line in lines if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
+    indent = min((len(line[1:]) - len(line[1:].lstrip()) for line in changed if line[1:].strip()), default=0)
+    shown = [line[0] + line[1 + indent :] for line in changed]
+    return (
+        shown if len(shown) <= _MAX_DIFF_LINES else [*shown[:_MAX_DIFF_LINES], f"… {len(shown) - _MAX_DIFF_LINES} more"]
+    )
+
+
+def _diff_style(line: str) -> str:
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
 
 
 def labelled_rows(rows: Iterable[tuple[str, Text]], *, style: str = "") -> Padding:

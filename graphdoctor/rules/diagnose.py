@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.model.diagnosis import (
+    Cost,
     Diagnosis,
     Finding,
     FrameReport,
@@ -24,9 +25,11 @@ from graphdoctor.model.recording import Compile, Frame, Recording
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakSite, RecordingView, Rule, RuleMatch
 from graphdoctor.rules.catalog import BREAK_RULES, RECOMPILE_RULES, RECORDING_RULES
+from graphdoctor.rules.costs import with_costs
 from graphdoctor.rules.frames import described, frame_entry, frame_name
 from graphdoctor.rules.recompiles import RecompileEvent, RecompileGroup, recompile_groups
 from graphdoctor.rules.sites import view_of
+from graphdoctor.rules.verdicts import with_verdicts
 
 _SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
@@ -67,7 +70,10 @@ def diagnose(recording: Recording, *, root: Path, version: str, selection: Selec
         The JSON document's model, findings worst first.
     """
     view = view_of(recording)
-    findings = _findings(view, root)
+    findings = with_verdicts(_findings(view, root), recording.treatment)
+    graphs = tuple(_graph_reports(view, findings, root))
+    recompiles = tuple(_recompile_reports(view, findings, root))
+    findings = sorted(with_costs(findings, recording, graphs, recompiles), key=_rank)
     shown = [finding for finding in findings if (selection or Selection()).keeps(finding)]
     return Diagnosis(
         graphdoctor_version=version,
@@ -83,11 +89,12 @@ def diagnose(recording: Recording, *, root: Path, version: str, selection: Selec
         ),
         frames=tuple(_frame_reports(recording)),
         compiles=recording.compiles,
-        graphs=tuple(_graph_reports(view, findings, root)),
-        recompiles=tuple(_recompile_reports(view, findings, root)),
+        graphs=graphs,
+        recompiles=recompiles,
         what_if=recording.what_if,
         guards=recording.guards,
         sensitivity=recording.variations,
+        treatment=recording.treatment,
         gaps=recording.gaps,
     )
 
@@ -195,6 +202,12 @@ def _recompile_reports(view: RecordingView, findings: Sequence[Finding], root: P
 def _site_severity(rule: Rule, site: BreakSite) -> Severity:
     """A break that leaves a function to eager mode, or that raises, is an error whatever its cause."""
     return rule.severity if set(site.break_effects) <= {"resumed"} else "error"
+
+
+def _rank(finding: Finding) -> tuple[int, float, float]:
+    """By severity, then by what was measured; what costs the same stays in the order of ``_order``."""
+    cost = finding.cost or Cost()
+    return (_SEVERITY_ORDER[finding.severity], -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
 
 
 def _order(finding: Finding) -> tuple[int, int, int, int]:

@@ -5,6 +5,7 @@ recording/
   probe.jsonl      what the probe said: environment, target, coverage, variations, errors
   trace/*.log      torch's structured trace with our records in it
   what-if.json     what replays under remedies gave, and their own recordings below what-if/
+  fixes.json       what trials of fixes gave, and their own recordings below fixes/
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import orjson
 from pydantic import ValidationError
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.recording import (
     CaptureGap,
@@ -25,6 +27,7 @@ from graphdoctor.model.recording import (
     Environment,
     ProbeExit,
     Recording,
+    SteadyCall,
     TargetInfo,
 )
 from graphdoctor.model.trials import Replay, WhatIf
@@ -64,7 +67,13 @@ def read_recording(path: Path, *, guards: bool = False) -> Recording:
     try:
         recording = _assemble(meta, list(_read_events(path / "probe.jsonl")), logs, has_guards=guards)
         tried = _read_json(path / "what-if.json")
-        return recording.model_copy(update={"what_if": WhatIf(**tried)}) if tried else recording
+        treatment = _read_json(path / "fixes.json")
+        return recording.model_copy(
+            update={
+                "what_if": WhatIf(**tried) if tried else None,
+                "treatment": Treatment(**treatment) if treatment else None,
+            }
+        )
     except ValidationError as error:
         raise GraphDoctorError(
             f"{path} was written by another version of graphdoctor, or changed since.",
@@ -134,7 +143,13 @@ def _assemble(
     ]
     if target.kind == "script":
         gaps += script_gaps(merged, is_hooked="process" in by_kind)
-    merged = merged.model_copy(update={"gaps": (*gaps, *merged.gaps), "variations": read_variations(events)})
+    merged = merged.model_copy(
+        update={
+            "gaps": (*gaps, *merged.gaps),
+            "variations": read_variations(events),
+            "steady_call": SteadyCall(**_fields(by_kind["steady_call"])) if "steady_call" in by_kind else None,
+        }
+    )
     if not has_guards:
         return merged
     from graphdoctor.trace.guard_sets import guards_of_parts

@@ -1,0 +1,146 @@
+"""The fixes that were tried: each finding with its edits and their verdicts, then all verified ones together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.fixes import Measures, Treatment
+from graphdoctor.render.cards import (
+    clean,
+    closing,
+    clusters,
+    counted,
+    duration,
+    finding_card,
+    fix_text,
+    labelled_rows,
+    not_known,
+    partial,
+    title_line,
+    verdict_label,
+    write,
+)
+
+
+def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
+    """Write what was tried to a terminal.
+
+    Args:
+        diagnosis: What to show; its ``treatment`` has been made.
+        console: Where to.
+        is_verbose: Show every fix that was tried, and torch's full words.
+    """
+    treatment = diagnosis.treatment
+    write(console, title_line(diagnosis))
+    write(console, Text())
+    for line in partial(diagnosis):
+        write(console, line)
+    findings = [finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2"))]
+    if treatment is None or not findings:
+        write(console, Text("Nothing to fix: no graph break and no recompile.", style="bold green"))
+        return
+    write(console, _headline(treatment))
+    for cluster in clusters(findings):
+        write(console, Text())
+        for renderable in finding_card(cluster, is_verbose=is_verbose):
+            write(console, renderable)
+    for renderable in _later(treatment, is_verbose=is_verbose):
+        write(console, renderable)
+    for renderable in _together(treatment):
+        write(console, renderable)
+    for renderable in _left(treatment):
+        write(console, renderable)
+    for renderable in not_known(diagnosis):
+        write(console, renderable)
+    for line in closing(diagnosis):
+        write(console, Text())
+        write(console, line)
+
+
+def _headline(treatment: Treatment) -> Text:
+    tried = [fix for fix in treatment.tried if fix.verdict != "not tried"]
+    verified = [fix for fix in tried if fix.verdict == "verified"]
+    if not tried:
+        reason = treatment.notes[0] if treatment.notes else "no trial was made"
+        return clean(f"Suggested, not tried: {reason}.", "bold yellow")
+    text = f"{counted(len(tried), 'fix') if len(tried) == 1 else f'{len(tried)} fixes'} tried, {len(verified)} verified"
+    return Text(f"{text}.", style="bold green" if verified else "bold yellow")
+
+
+def _later(treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
+    """Fixes for what showed only when others were applied."""
+    later = [fix for fix in treatment.tried if fix.round > 1 and (is_verbose or fix.is_applied)]
+    if not later:
+        return
+    yield Text()
+    yield Text("Uncovered by these", style="bold")
+    for fix in later:
+        yield Text("  ").append(f"{fix.code} ", "bold yellow").append_text(clean(fix.place))
+        yield labelled_rows([(verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose))])
+
+
+def _together(treatment: Treatment) -> Iterator[RenderableType]:
+    if treatment.after is None:
+        return
+    applied = [fix for fix in treatment.tried if fix.is_applied]
+    yield Text()
+    yield Text("The verified fix" if len(applied) == 1 else f"All {len(applied)} verified fixes together", style="bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("")
+    table.add_column("before", justify="right")
+    table.add_column("after", justify="right")
+    table.add_column("")
+    for label, before, after in _counts(treatment.before, treatment.after):
+        table.add_row(label, before, after, "")
+    for times in treatment.times:
+        spread = f"{times.ratio:.2f}x ({times.ratio_low:.2f} to {times.ratio_high:.2f})"
+        table.add_row(f"steady call, {times.backend}", duration(times.before_us), duration(times.after_us), spread)
+    yield Padding(table, (0, 0, 0, 2))
+    rows = [("set", clean(snippet, "cyan")) for snippet in treatment.settings]
+    rows += [("call", clean(snippet, "cyan")) for snippet in treatment.calls]
+    if rows:
+        yield labelled_rows(rows)
+    yield Text()
+    yield Text(_results(treatment), style="dim")
+
+
+def _results(treatment: Treatment) -> str:
+    kinds = list(treatment.compared.kinds) if treatment.compared else []
+    named = ["printed text" if kind == "stdout" else kind for kind in kinds]
+    edits = sum(fix.is_applied and fix.diff is not None for fix in treatment.tried)
+    write = f" --apply writes {counted(edits, 'edit')}." if edits else ""
+    return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}.{write}"
+
+
+def _counts(before: Measures, after: Measures) -> Iterator[tuple[str, str, str]]:
+    yield "break sites", str(before.break_sites), str(after.break_sites)
+    yield "skipped frames", str(before.skipped_frames), str(after.skipped_frames)
+    yield "graphs", str(before.graphs), str(after.graphs)
+    yield "compiles", str(before.compiles), str(after.compiles)
+    yield "recompiles", str(before.recompiles), str(after.recompiles)
+    if before.frames_over_limit or after.frames_over_limit:
+        yield "frames over the limit", str(before.frames_over_limit), str(after.frames_over_limit)
+    yield "coverage", _share(before.coverage), _share(after.coverage)
+
+
+def _share(share: float | None) -> str:
+    return "unknown" if share is None else f"{share:.0%}"
+
+
+def _left(treatment: Treatment) -> Iterator[RenderableType]:
+    if treatment.left:
+        yield Text()
+        yield Text("Still there", style="bold")
+        for left in treatment.left:
+            yield Text("  ").append(f"{left.code} ", "bold yellow").append_text(clean(f"{left.place}  {left.message}"))
+            yield labelled_rows([("because", clean(left.reason))])
+    if treatment.notes:
+        yield Text()
+        yield labelled_rows([("note", clean(note)) for note in treatment.notes], style="dim")

@@ -1,0 +1,95 @@
+"""What findings cost, from what was measured: trials of fixes, gaps between graphs, compile times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from graphdoctor.model.diagnosis import Cost, Finding, GraphReport, RecompileReport
+from graphdoctor.model.fixes import TriedFix
+from graphdoctor.model.recording import Recording
+
+
+def with_costs(
+    findings: Sequence[Finding],
+    recording: Recording,
+    graphs: Sequence[GraphReport],
+    recompiles: Sequence[RecompileReport],
+) -> list[Finding]:
+    """The findings with what each costs.
+
+    Args:
+        findings: All of a diagnosis.
+        recording: The run.
+        graphs: Its graphs, each with the finding that ended it.
+        recompiles: Its recompiles, each with its finding.
+    """
+    gaps = _gaps(recording, graphs, findings) or _whole_call(recording, findings)
+    steady_us = recording.steady_call.call_us if recording.steady_call else None
+    fixed = _fixed(recording.treatment.tried) if recording.treatment else {}
+    compiled = _compile_seconds(recompiles)
+    found = []
+    for finding in findings:
+        cost = fixed.get(finding.fingerprint)
+        if cost is None and finding.fingerprint in gaps and steady_us:
+            gap = gaps[finding.fingerprint]
+            cost = Cost(call_us=gap, call_from="gap", share=gap / steady_us)
+        seconds = compiled.get(finding.fingerprint)
+        if seconds is not None:
+            cost = (cost or Cost()).model_copy(update={"compile_s": seconds})
+        found.append(finding.model_copy(update={"cost": cost}) if cost else finding)
+    return found
+
+
+def _gaps(recording: Recording, graphs: Iterable[GraphReport], findings: Iterable[Finding]) -> Mapping[str, float]:
+    """Microseconds from the end of each graph that a break ends to the start of the next graph, by finding.
+
+    A graph that returns inside a function called from a broken one hands back to that function's break: what follows
+    it belongs to the break before.
+    """
+    if recording.steady_call is None:
+        return {}
+    ended_by = {graph.index: graph.ended_by_fingerprint for graph in graphs}
+    found: dict[str, float] = {}
+    current: str | None = None
+    runs = recording.steady_call.runs
+    for run, following in pairwise(runs):
+        current = ended_by.get(run.graph) or current
+        if current is not None:
+            found[current] = found.get(current, 0.0) + following.start_us - run.end_us
+    last = ended_by.get(runs[-1].graph) if runs else None
+    is_skipped = any(finding.effects.skipped_frames or finding.effects.rest_eager_frames for finding in findings)
+    if last is not None and not is_skipped:
+        # Nothing compiled follows, and no other break is to blame: the rest of the call.
+        found[last] = found.get(last, 0.0) + recording.steady_call.call_us - runs[-1].end_us
+    return found
+
+
+def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, float]:
+    """Where no graph runs in the steady call at all, and one line is to blame: the call is its gap."""
+    if recording.steady_call is None or recording.steady_call.runs:
+        return {}
+    blamed = [finding for finding in findings if finding.effects.skipped_frames]
+    if len({(finding.location.file, finding.location.line) for finding in blamed}) != 1:
+        return {}
+    return {finding.fingerprint: recording.steady_call.call_us for finding in blamed}
+
+
+def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost]:
+    """What verified fixes save, by finding of the untouched program."""
+    found: dict[str, Cost] = {}
+    for fix in tried:
+        if fix.verdict != "verified" or fix.round != 1 or not fix.times:
+            continue
+        times = fix.times[0]
+        cost = Cost(call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio)
+        found |= dict.fromkeys(fix.fingerprints, cost)
+    return found
+
+
+def _compile_seconds(recompiles: Iterable[RecompileReport]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for report in recompiles:
+        if report.fingerprint is not None and report.cost_s is not None:
+            found[report.fingerprint] = found.get(report.fingerprint, 0.0) + report.cost_s
+    return found
