@@ -24,7 +24,10 @@ from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.rules.recompiles import recompile_events
 
 _SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
-_TREATED = ("GD1", "GD2")
+TREATED = ("GD1", "GD2")
+"""Beginnings of the codes of findings that fixes are for."""
+
+_CONFIG = re.compile(r"^(torch(?:\.\w+)*\.config(?:\.\w+)+) = (True|False|None|-?\d+)$")
 _NESTED = "torch._dynamo.config.nested_graph_breaks = True"
 _FOR_SIZES = ("GD202", "GD206", "GD207")
 
@@ -133,7 +136,7 @@ def options_for(seen: Seen, sources: Sources) -> list[Options]:
         seen: The program as it is now.
         sources: Its files.
     """
-    findings = [finding for finding in seen.diagnosis.findings if finding.code.startswith(_TREATED)]
+    findings = [finding for finding in seen.diagnosis.findings if finding.code.startswith(TREATED)]
     calls = _call_proposals(seen, findings)
     changes = {
         report.fingerprint: report.cause for report in seen.diagnosis.recompiles if report.fingerprint is not None
@@ -195,12 +198,14 @@ def _is_setting(fix: Fix) -> bool:
 
 def _setting(finding: Finding, fix: Fix) -> Proposal:
     lines = _with_imports(fix.snippet or "")
+    value = _CONFIG.match(lines)
     return Proposal(
         title=fix.title,
         kind="config",
         is_safe=fix.is_safe,
         targets=(finding.fingerprint,),
-        setup=(lines,),
+        setup=() if value else (lines,),
+        change=Change(config=((value[1], ast.literal_eval(value[2])),)) if value else Change(),
         snippet=lines,
         drops_output="ignore_logging_functions" in lines,
     )
@@ -227,7 +232,7 @@ def _containing(finding: Finding) -> list[Proposal]:
                 kind="config",
                 is_safe=True,
                 targets=(finding.fingerprint,),
-                setup=(_NESTED,),
+                change=Change(config=((_NESTED.partition(" ")[0], True),)),
                 snippet=_NESTED,
                 contains=True,
             )
@@ -269,15 +274,11 @@ def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[P
         return {}
     has_limit = any(compile_.outcome == "limit" for compile_ in recording.compiles)
     remedies = candidates(events, parameters=recording.target.parameters, has_limit=has_limit)
-    causes: dict[str, set[str]] = {}
-    for report in seen.diagnosis.recompiles:
-        for change in report.cause:
-            causes.setdefault(change.expression, set()).add(report.fingerprint or "")
     found: dict[str, list[Proposal]] = {}
     for candidate in remedies.singles:
-        targets = {mark for expression in candidate.remedies[0].addresses for mark in causes.get(expression, ())}
         for finding in findings:
-            if finding.fingerprint in targets:
+            # The rule says which value it is about; a compile can have several causes, each a finding of its own.
+            if any(f"`{name}`" in finding.message for name in candidate.remedies[0].addresses):
                 found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))
     for finding in findings:
         for candidate in remedies.general:

@@ -71,12 +71,14 @@ class TriedFix(Fact):
     """Keeps results as they are for every input."""
     code: str
     """Rule code of the finding that it is meant for."""
-    fingerprints: tuple[str, ...]
-    """The findings that it is meant for, in the program that it was tried on."""
+    fingerprint: str
+    """That finding, in the program that the fix was tried on."""
     place: str
-    """``file:line`` of the first of these, in the lines of that program."""
+    """``file:line`` of it, in the lines of that program."""
     round: int
-    """1 for fixes tried on the untouched program; above it the verified ones of earlier rounds were applied."""
+    """From 1: each round builds on the verified fixes of those before."""
+    is_on_untouched: bool
+    """It was tried on the untouched program, no other fix applied."""
     verdict: Verdict
     """What the trial showed."""
     reason: str | None = None

@@ -23,6 +23,7 @@ from graphdoctor.model.stack import StackEntry
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
 _MAX_DIFF_LINES = 16
+_MAX_TRIED = 4
 _NOTHING_COMPILED = "GD905"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
 
@@ -232,10 +233,10 @@ def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple
     tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
     rest = [fix for fix in fixes if fix not in tried]
     if not is_verbose:
-        # Once something holds, what does not is of no interest.
-        verified = [fix for fix in tried if fix.verdict == "verified"]
-        tried = verified[:1] or tried
-        rest = [] if verified else rest[: max(2 - len(tried), 0)]
+        is_fixed = any(fix.verdict == "verified" for fix in tried)
+        rest = [] if is_fixed else rest[: max(2 - len(tried), 0)]
+        hidden, tried = tried[_MAX_TRIED:], tried[:_MAX_TRIED]
+        rest = rest if not hidden else []
     for fix in tried:
         yield verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose)
     for number, fix in enumerate(rest):

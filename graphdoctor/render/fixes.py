@@ -76,7 +76,7 @@ def _headline(treatment: Treatment) -> Text:
 
 def _later(treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
     """Fixes for what showed only when others were applied."""
-    later = [fix for fix in treatment.tried if fix.round > 1 and (is_verbose or fix.is_applied)]
+    later = [fix for fix in treatment.tried if not fix.is_on_untouched and (is_verbose or fix.is_applied)]
     if not later:
         return
     yield Text()

@@ -79,17 +79,17 @@ def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost]:
     """What verified fixes save, by finding of the untouched program."""
     found: dict[str, Cost] = {}
     for fix in tried:
-        if fix.verdict != "verified" or fix.round != 1 or not fix.times:
+        if fix.verdict != "verified" or not fix.is_on_untouched or not fix.times:
             continue
         times = fix.times[0]
         cost = Cost(call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio)
-        found |= dict.fromkeys(fix.fingerprints, cost)
+        found[fix.fingerprint] = cost
     return found
 
 
 def _compile_seconds(recompiles: Iterable[RecompileReport]) -> dict[str, float]:
     found: dict[str, float] = {}
     for report in recompiles:
-        if report.fingerprint is not None and report.cost_s is not None:
+        if report.fingerprint is not None and report.cost_s is not None and not report.is_over_limit:
             found[report.fingerprint] = found.get(report.fingerprint, 0.0) + report.cost_s
     return found

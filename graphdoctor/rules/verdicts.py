@@ -30,7 +30,7 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
 
 
 def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
-    own = [fix for fix in tried if fix.round == 1 and finding.fingerprint in fix.fingerprints]
+    own = [fix for fix in tried if fix.is_on_untouched and fix.fingerprint == finding.fingerprint]
     sources = {fix.snippet: fix.source for fix in finding.fixes}
     found = [
         Fix(

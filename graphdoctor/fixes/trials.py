@@ -1,0 +1,217 @@
+"""Tries programs: what the untouched one gives, what one with fixes gives, whether a fix holds, how quick it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from graphdoctor import __version__
+from graphdoctor.fixes.patch import LineMap, merged
+from graphdoctor.fixes.proposals import Proposal
+from graphdoctor.fixes.replays import EAGER, Program, Replays
+from graphdoctor.fixes.timing import time_pair
+from graphdoctor.fixes.verdicts import (
+    Judgement,
+    Reference,
+    Seen,
+    differing_kinds,
+    judge,
+    judge_results,
+    loses_coverage,
+)
+from graphdoctor.model.diagnosis import Finding
+from graphdoctor.model.fixes import PairedTime
+from graphdoctor.model.recording import Recording
+from graphdoctor.rules.diagnose import Selection, diagnose
+
+_UNTOUCHED = "untouched"
+_REFERENCES = {EAGER: EAGER, _UNTOUCHED: _UNTOUCHED}
+_INDUCTOR = "inductor"
+_MIN_TIMEOUT_S = 60.0
+_TIMEOUT_FACTOR = 6
+_MEMORY_FACTOR = 2
+_MEMORY_EXTRA = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class State:
+    """A program with verified fixes, and what its replay gave.
+
+    Args:
+        program: The program.
+        seen: Its replay.
+        applied: The fixes in it, in order, each with the program that it was added to.
+    """
+
+    program: Program
+    seen: Seen
+    applied: tuple[tuple[Proposal, Program], ...] = ()
+
+    def joined(self, proposals: Sequence[Proposal], seen: Seen) -> State:
+        """With more fixes, and what that replay gave."""
+        applied = tuple((proposal, self.program) for proposal in proposals)
+        return State(with_proposals(self.program, proposals), seen, (*self.applied, *applied))
+
+    @property
+    def drops_output(self) -> bool:
+        """One of its fixes means to print less."""
+        return any(proposal.drops_output for proposal, _ in self.applied)
+
+
+@dataclass
+class Trials:
+    """Makes trials of one target.
+
+    Args:
+        replays: Starts the probes.
+        root: What paths are relative to.
+        selection: Findings to look at.
+        jobs: How many run side by side.
+        backend: The backend asked for.
+        on_phase: Told what is being tried.
+        originals: Bytes of files as they were when first read; others fill it.
+        reference: What is known of the untouched program's results.
+        notes: What limits the verdicts, sentences without a full stop.
+    """
+
+    replays: Replays
+    root: Path
+    selection: Selection
+    jobs: int
+    backend: str
+    on_phase: Callable[[str], None]
+    originals: dict[Path, bytes] = field(default_factory=dict)
+    reference: Reference = field(default_factory=Reference)
+    notes: list[str] = field(default_factory=list)
+
+    def seen(self, recording: Recording) -> Seen:
+        """A recording with what it means."""
+        return Seen(recording, diagnose(recording, root=self.root, version=__version__, selection=self.selection))
+
+    def run_untouched(self) -> State | None:
+        """Run the program as it is: twice without torch.compile, once with; None when it cannot be repeated."""
+        self.on_phase("running without torch.compile")
+        eager = self.replays.replay(Program(), EAGER)
+        names = (f"{EAGER}-again", _UNTOUCHED)
+
+        def run(name: str) -> Recording:
+            return self.replays.replay(Program(), name, references={EAGER: EAGER}, coverage=True)
+
+        self.on_phase("running as it is")
+        again, untouched = self.replays.side_by_side(run, names, jobs=self.jobs)
+        if untouched.exit.reason != "finished":
+            self.notes.append(f"the run could not be repeated: {_clause(untouched.exit.message)}")
+            return None
+        compared = [found.replay.compared.get("eager") if found.replay else None for found in (again, untouched)]
+        self.reference = Reference(
+            unstable=differing_kinds(compared[:1]),
+            compiled_differs=differing_kinds(compared[1:]),
+            is_known=eager.exit.reason == "finished",
+        )
+        if not self.reference.is_known:
+            self.notes.append(f"the program fails without torch.compile: {_clause(eager.exit.message)}")
+        if self.reference.unstable:
+            kinds = ", ".join(sorted(self.reference.unstable))
+            self.notes.append(f"two runs without torch.compile differ in {kinds}: no fix can be proven")
+        self._limit(untouched)
+        return State(Program(), self.seen(untouched))
+
+    def _limit(self, untouched: Recording) -> None:
+        """Stop trials that take a multiple of what the untouched program takes."""
+        limits = self.replays.limits
+        took, peak = untouched.exit.duration_s, untouched.exit.peak_memory_bytes
+        if limits.timeout_s is None and took is not None:
+            limits = replace(limits, timeout_s=max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * took))
+        if limits.memory_bytes is None and peak is not None:
+            limits = replace(limits, memory_bytes=_MEMORY_FACTOR * peak + _MEMORY_EXTRA)
+        self.replays.limits = limits
+
+    def run_each(self, proposals: Sequence[Proposal], state: State, label: str) -> list[Seen]:
+        """Run the program of a state with each of several fixes alone, side by side."""
+
+        def run(number: int) -> Seen:
+            proposal = proposals[number]
+            self.on_phase(f"round {label}, trial {number + 1} of {len(proposals)}: {proposal.title}")
+            return self._run(with_proposals(state.program, (proposal,)), f"{label}-{number + 1}")
+
+        return self.replays.side_by_side(run, range(len(proposals)), jobs=self.jobs)
+
+    def run_together(self, proposals: Sequence[Proposal], state: State, name: str) -> State | None:
+        """Run the program of a state with several fixes; None when they do not hold together."""
+        self.on_phase(f"trying {len(proposals)} verified fixes together")
+        seen = self._run(with_proposals(state.program, proposals), name)
+        if seen.recording.exit.reason != "finished":
+            return None
+        joined = state.joined(proposals, seen)
+        verdict, _ = judge_results(seen.recording, self.reference, drops_output=joined.drops_output)
+        was, now = state.seen.measures, seen.measures
+        is_worse = now.frames_over_limit > was.frames_over_limit or loses_coverage(was, now)
+        return None if verdict != "verified" or is_worse else joined
+
+    def _run(self, program: Program, name: str) -> Seen:
+        return self.seen(self.replays.replay(program, name, references=_REFERENCES, coverage=True))
+
+    def judge(self, finding: Finding, proposal: Proposal, state: State, after: Seen) -> Judgement:
+        """What a fix did to a finding of a state's program."""
+        program = with_proposals(state.program, (proposal,))
+        maps = {path: LineMap(self.content(state.program, path), content) for path, content in program.content.items()}
+        return judge(
+            finding,
+            state.seen,
+            after,
+            self.reference,
+            maps=maps,
+            root=self.root,
+            contains=proposal.contains,
+            drops_output=proposal.drops_output or state.drops_output,
+        )
+
+    def content(self, program: Program, path: Path) -> bytes:
+        """A file's bytes in a program."""
+        return program.content[path] if path in program.content else self.originals[path]
+
+    def compatible(self, program: Program, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """The proposals whose edits of one file do not meet, first come first."""
+        kept = list(proposals)
+        for path in {path for proposal in proposals for path in proposal.content}:
+            editing = [proposal for proposal in kept if path in proposal.content]
+            _, chosen = merged(self.content(program, path), [proposal.content[path] for proposal in editing])
+            left_out = [proposal for at, proposal in enumerate(editing) if at not in chosen]
+            kept = [proposal for proposal in kept if not any(proposal is other for other in left_out)]
+        return kept
+
+    def time(self, before: Program, after: Program, name: str) -> tuple[PairedTime, ...]:
+        """Steady calls of two programs under the backend asked for and under inductor, in turns."""
+        found: list[PairedTime] = []
+        for backend in dict.fromkeys((self.backend, _INDUCTOR)):
+            self.on_phase(f"timing steady calls under {backend}")
+            times = time_pair(self.replays, before, after, name, backend=backend)
+            if isinstance(times, str):
+                self.notes.append(f"not timed under {backend}: {times}")
+            else:
+                found.append(times)
+        return tuple(found)
+
+
+def with_proposals(program: Program, proposals: Sequence[Proposal]) -> Program:
+    """A program with fixes; their edits of one file are known to go together.
+
+    Each proposal's content is the whole file as it is in ``program`` with its own edit.
+    """
+    content = dict(program.content)
+    for path in dict.fromkeys(path for proposal in proposals for path in proposal.content):
+        versions = [proposal.content[path] for proposal in proposals if path in proposal.content]
+        content[path] = versions[0]
+        if len(versions) > 1:
+            base = program.content[path] if path in program.content else path.read_bytes()
+            content[path], _ = merged(base, versions)
+    change = program.change
+    for proposal in proposals:
+        change = change.joined(proposal.change)
+    setup = (*program.setup, *(line for proposal in proposals for line in proposal.setup))
+    return Program(content, tuple(dict.fromkeys(setup)), change)
+
+
+def _clause(message: str | None) -> str:
+    return (message or "it did not finish").rstrip(".")
