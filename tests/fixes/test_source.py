@@ -314,6 +314,7 @@ class TestUnreadable:
             ("x = 'é'\n".encode("utf-16"), "has a null byte"),
             (b"x = '\xff'\n", "cannot be parsed"),
             (b"x = '\0'\n", "has a null byte"),
+            (b"x = 1\r", "would not be written back as it is"),
             (b"(" * 3000 + b")" * 3000, "is nested too deeply"),
             (b"-" * 30000 + b"1", "is nested too deeply"),
             (b"x = 1" + b" + 1" * 400, "is nested too deeply"),
