@@ -6,7 +6,9 @@ whose source does not parse, raises ``UnreadableError`` with the reason in words
 
 from __future__ import annotations
 
+import ast
 import codecs
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +23,9 @@ Change = tuple[cst.CSTNode, "cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]"]
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 """A statement that stands in a body of its own; ``a; b`` is one of two small statements."""
+
+_DEEPEST = 100
+"""Levels of Python's own tree. libcst's visitors need up to nine frames for each, and the stack may hold 1000."""
 
 
 class UnreadableError(Exception):
@@ -71,6 +76,10 @@ class SourceFile:
         Raises:
             UnreadableError: They are no Python that libcst can parse.
         """
+        if _is_too_deep(content):
+            raise UnreadableError(f"{path.name} is nested too deeply")
+        if b"\0" in content:
+            raise UnreadableError(f"{path.name} has a null byte")
         try:
             tree = cst.parse_module(content)
         except (cst.ParserSyntaxError, UnicodeDecodeError, LookupError, SyntaxError, ValueError, RecursionError):
@@ -93,13 +102,15 @@ class SourceFile:
             changes: Pairs of a node of ``tree`` and what takes its place; none lies in another. What takes its place
                 is new or a ``deep_clone()``: one node must not stand in a tree twice.
             imports: Top-level modules that the new text names; ``import`` lines for those that the file does not
-                import under their own names are added behind its last import.
+                import under their own names are added behind the last import above the first change.
 
         Raises:
             UnicodeEncodeError: The new text has a character that the file's encoding lacks.
         """
         missing = [name for name in imports if not self.imports(name)]
-        anchor = next((line for line in reversed(self.tree.body) if _is_import(line)), None)
+        first = min((self.position(old).start.line for old, _ in changes), default=None)
+        above = [line for line in self.tree.body if first is None or self.position(line).end.line < first]
+        anchor = next((line for line in reversed(above) if _is_import(line)), None)
         added = [cst.SimpleStatementLine([cst.Import([cst.ImportAlias(cst.Name(name))])]) for name in missing]
         tree = self.tree.visit(_Replacement(changes, anchor if added else None, added))
         if added and anchor is None:
@@ -153,16 +164,20 @@ class SourceFile:
     def statement_at(self, line: int) -> Statement | None:
         """The innermost statement that a line belongs to: for a line of its body a compound statement gives way.
 
+        A decorator's line belongs to what it decorates.
+
         Args:
             line: 1-based.
         """
         found: Statement | None = None
         smallest: tuple[int, int] | None = None
         for node, place in self._positions.items():
-            if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement) and (
-                place.start.line <= line <= place.end.line
-            ):
-                size = (place.end.line - place.start.line, -place.start.column)
+            if not isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+                continue
+            decorators = node.decorators if isinstance(node, cst.FunctionDef | cst.ClassDef) else ()
+            start = self.position(decorators[0]).start if decorators else place.start
+            if start.line <= line <= place.end.line:
+                size = (place.end.line - start.line, -start.column)
                 if smallest is None or size < smallest:
                     found, smallest = node, size
         return found
@@ -185,6 +200,24 @@ class SourceFile:
                 found.append(((place.end.line, place.end.column), node))
         # The first of equals is the outermost: metadata has parents before their children.
         return max(found, key=lambda item: item[0])[1] if found else None
+
+
+def _is_too_deep(content: bytes) -> bool:
+    """The text is nested as no person writes it: libcst would run out of stack, or end the process."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            nodes: list[ast.AST] = [ast.parse(content)]
+    except (RecursionError, MemoryError):
+        return True
+    except SyntaxError as error:
+        # Other text may be Python of a later version than ours.
+        return "too many nested" in error.msg
+    except ValueError:
+        return False
+    for _ in range(_DEEPEST):
+        nodes = [child for node in nodes for child in ast.iter_child_nodes(node)]
+    return bool(nodes)
 
 
 def _is_import(line: cst.CSTNode) -> bool:
