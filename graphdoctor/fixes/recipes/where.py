@@ -1,0 +1,343 @@
+"""A branch on a tensor's value: compute both ways and choose between them with ``torch.where``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import ClassVar
+
+import libcst as cst
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipes.branches import (
+    RETURNED,
+    Comments,
+    Step,
+    Way,
+    line_of,
+    put_for,
+    refuse_lost_comments,
+    way_of_body,
+    way_of_lines,
+)
+from graphdoctor.fixes.recipes.conditions import (
+    as_boolean_tensor,
+    asks_for_finite,
+    is_answered_alike,
+    is_one_number,
+    torch_call,
+    without_parentheses,
+)
+from graphdoctor.fixes.recipes.names import Names, names_in, walk
+from graphdoctor.fixes.recipes.operations import is_harmless, operands, refuse_unless_tensor
+from graphdoctor.fixes.source import Change, SourceFile
+
+_WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
+"""What may hold an expression with no word before it that would need a space."""
+
+
+class Where(Recipe):
+    """``if c: x = f(x)`` becomes ``x = torch.where(c, f(x), x)``.
+
+    Also ``if`` with ``elif`` and ``else``, ``return`` in every way, and ``a if c else b``. Safe where one number
+    decides and both ways compute every element from the same floating-point tensors by operations that are defined,
+    with finite gradients, for every number. Unsafe otherwise: both ways are computed, so a way not taken may fail, do
+    something, have another shape, or put NaN into gradients.
+    """
+
+    name: ClassVar = "branch-where"
+    codes: ClassVar = frozenset({"GD102"})
+
+    def edit(self, place: Place) -> Edit:
+        """Both ways, and the choice.
+
+        Raises:
+            DeclinedError: The ways are no tensors for the same names, or do more than compute them.
+        """
+        choice = tested_at(place)
+        function = place.source.function_of(choice)
+        if function is None:
+            raise DeclinedError("the branch stands outside any function")
+        names = Names(place.source, function)
+        if isinstance(choice, cst.IfExp):
+            return _choose_expression(place.source, choice, names)
+        if isinstance(choice, cst.If):
+            return _Choice.of(place.source, choice, names).edit()
+        raise DeclinedError("an assertion chooses nothing")
+
+
+def tested_at(place: Place) -> cst.If | cst.IfExp | cst.Assert:
+    """What asks for the tensor's truth value at a place.
+
+    Raises:
+        DeclinedError: A loop, a filter, or nothing that can be told from the text.
+    """
+    child: cst.CSTNode | None = place.expression
+    if child is None:
+        return _tested_in(place.statement)
+    for parent in place.source.parents(child):
+        match parent:
+            case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if test is child:
+                return parent
+            case cst.While(test=test) if test is child:
+                raise DeclinedError("a loop goes on as long as a tensor says")
+            case cst.CompIf():
+                raise DeclinedError("the condition decides which elements are kept")
+            case cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
+                child = parent
+            case cst.Expr():
+                # For a bare name as the condition torch points to the whole statement.
+                return _tested_in(place.statement)
+            case _:
+                break
+    raise DeclinedError("torch points to no condition of an `if`")
+
+
+def _tested_in(statement: cst.CSTNode) -> cst.If | cst.IfExp | cst.Assert:
+    """Where torch tells the line alone: the only test of its statement."""
+    if isinstance(statement, cst.If):
+        return statement
+    found: list[cst.IfExp | cst.Assert] = []
+    if isinstance(statement, cst.SimpleStatementLine):
+        found = [node for node in walk(statement) if isinstance(node, cst.IfExp | cst.Assert)]
+    if len(found) != 1:
+        raise DeclinedError("the line does not tell which condition is meant")
+    return found[0]
+
+
+def _choose_expression(source: SourceFile, choice: cst.IfExp, names: Names) -> Edit:
+    """``a if c else b`` in any expression."""
+    for value in (choice.body, choice.orelse):
+        refuse_unless_tensor(value)
+    condition = as_boolean_tensor(choice.test, names)
+    sides = [without_parentheses(value.deep_clone()) for value in (choice.body, choice.orelse)]
+    call = torch_call("where", [without_parentheses(condition), *sides])
+    refuse_lost_comments([choice], [call])
+    # `return(a)if c else b`: a word needs a space where a parenthesis needed none.
+    if source.code(choice).startswith("(") and not isinstance(next(source.parents(choice)), _WITHOUT_WORDS):
+        call = call.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    values = [[choice.body, choice.orelse]]
+    return Edit(
+        title="Choose with `torch.where` in place of `… if … else …`",
+        content=source.replaced((choice, call), imports=("torch",)),
+        is_safe=_is_safe(source, names, [choice.test], values, alone=()),
+    )
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """An ``if`` with all its ways.
+
+    Args:
+        source: The file.
+        statement: The ``if``.
+        names: The names of its function.
+        tests: One for each way but the last.
+        ways: What is done in each; the last where no test holds.
+        rest: The lines behind the ``if`` that are its last way.
+    """
+
+    source: SourceFile
+    statement: cst.If
+    names: Names
+    tests: tuple[cst.BaseExpression, ...]
+    ways: tuple[Way, ...]
+    rest: tuple[cst.BaseStatement, ...]
+
+    @classmethod
+    def of(cls, source: SourceFile, statement: cst.If, names: Names) -> _Choice:
+        tests: list[cst.BaseExpression] = []
+        ways: list[Way] = []
+        comments: tuple[str, ...] = ()
+        node: cst.If | cst.Else | None = statement
+        while isinstance(node, cst.If):
+            tests.append(node.test)
+            ways.append(_commented(way_of_body(node.body), comments))
+            node = node.orelse
+            comments = tuple(line.comment.value for line in node.leading_lines if line.comment) if node else ()
+        rest: tuple[cst.BaseStatement, ...] = ()
+        if node is not None:
+            ways.append(_commented(way_of_body(node.body), comments))
+        elif all(way.is_returning for way in ways):
+            rest = _lines_behind(source, statement)
+            ways.append(way_of_lines(rest))
+        else:
+            ways.append(Way((), ()))
+        return cls(source, statement, names, tuple(tests), tuple(ways), rest)
+
+    def edit(self) -> Edit:
+        """The lines in its place."""
+        if len({way.is_returning for way in self.ways}) > 1:
+            raise DeclinedError("one way returns and another goes on")
+        rows = self._rows()
+        lines, conditions = self._conditions(rows)
+        kept: list[list[cst.BaseExpression]] = []
+        for row in rows:
+            target = _target(row)
+            if self.names.is_declared(target):
+                raise DeclinedError(f"`{target}` is no local name")
+            comments = Comments()
+            for step in row:
+                comments = comments.joined(step.comments) if step is not None else comments
+            values = [step.value if step is not None else cst.Name(target) for step in row]
+            for value in values:
+                refuse_unless_tensor(value)
+            kept.append(values)
+            if len(row) > 1:
+                small = _given(target, _nested(conditions, values))
+            else:
+                small = _given(target, values[0].deep_clone())
+            lines.append(line_of(small, comments))
+        gone: list[Change] = [(line, cst.FlattenSentinel(())) for line in self.rest]
+        targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
+        return Edit(
+            title=_title(targets),
+            content=put_for(self.source, self.statement, lines, and_also=gone),
+            is_safe=_is_safe(
+                self.source,
+                self.names,
+                self.tests,
+                [values for values in kept if len(values) > 1],
+                alone=[values[0] for values in kept if len(values) == 1],
+            ),
+        )
+
+    def _rows(self) -> list[list[Step | None]]:
+        """The steps by line: one of each way where they are chosen from, one alone where it can go before.
+
+        A way's steps see what its earlier steps did: a name that was chosen has that way's value whenever that way is
+        the one that counts.
+        """
+        columns = [self._sections(way) for way in self.ways]
+        chosen = [[target for _, step in column if step and (target := step.target)] for column in columns]
+        longest = max(chosen, key=len)
+        if not longest:
+            raise DeclinedError("no way gives a name a value that lasts")
+        if any(targets not in ([], longest) for targets in chosen):
+            raise DeclinedError("the ways assign different names, or in another order")
+        rows: list[list[Step | None]] = []
+        seen: set[str] = set()
+        for sections in zip_longest(*columns, fillvalue=((), None)):
+            rows.extend([step] for before, _ in sections for step in before)
+            row: list[Step | None] = [step for _, step in sections]
+            if not any(row):
+                continue
+            target = _target(row)
+            if None in row and target not in seen:
+                self._refuse_unbound(target, row)
+            seen.add(target)
+            rows.append(row)
+        return rows
+
+    def _sections(self, way: Way) -> list[tuple[tuple[Step, ...], Step | None]]:
+        """Each lasting step with those before it whose names nobody else uses; at the end such alone."""
+        sections: list[tuple[tuple[Step, ...], Step | None]] = []
+        before: list[Step] = []
+        for step in way.steps:
+            if step.target != RETURNED and self.names.is_only_in(step.target, way.nodes):
+                before.append(step)
+            else:
+                sections.append((tuple(before), step))
+                before = []
+        if before:
+            sections.append((tuple(before), None))
+        return sections
+
+    def _refuse_unbound(self, target: str, row: Sequence[Step | None]) -> None:
+        is_reading = any(found.value == target for step in row if step for found in names_in(step.value))
+        if not is_reading and not self.names.is_bound_before(target, self.statement):
+            raise DeclinedError(f"`{target}` has no value where the branch is not taken")
+
+    def _conditions(
+        self, rows: Sequence[Sequence[Step | None]]
+    ) -> tuple[list[cst.SimpleStatementLine], list[cst.BaseExpression]]:
+        """The conditions as tensors, in names of their own where more than one line needs them."""
+        tensors = [as_boolean_tensor(test, self.names) for test in self.tests]
+        if len(rows) == 1:
+            return [], [without_parentheses(tensor) for tensor in tensors]
+        lines: list[cst.SimpleStatementLine] = []
+        conditions: list[cst.BaseExpression] = []
+        for tensor in tensors:
+            if isinstance(tensor, cst.Name) and all(_target(row) != tensor.value for row in rows):
+                conditions.append(tensor)
+                continue
+            name = self.names.fresh("condition")
+            lines.append(line_of(_given(name, tensor), Comments()))
+            conditions.append(cst.Name(name))
+        return lines, conditions
+
+
+def _target(row: Sequence[Step | None]) -> str:
+    return next(step.target for step in row if step is not None)
+
+
+def _commented(way: Way, above: tuple[str, ...]) -> Way:
+    """A way with the comments that stood over its ``elif`` or ``else``."""
+    if not above or not way.steps:
+        return way
+    first = way.steps[0]
+    moved = Step(first.target, first.value, Comments(above).joined(first.comments))
+    return Way((moved, *way.steps[1:]), way.nodes)
+
+
+def _lines_behind(source: SourceFile, statement: cst.If) -> tuple[cst.BaseStatement, ...]:
+    """The rest of the block, up to its ``return``."""
+    block = next(source.parents(statement))
+    if not isinstance(block, cst.IndentedBlock):
+        raise DeclinedError("one way returns and another goes on")
+    at = next(number for number, line in enumerate(block.body) if line is statement)
+    rest: list[cst.BaseStatement] = []
+    for line in block.body[at + 1 :]:
+        rest.append(line)
+        if isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[-1], cst.Return):
+            return tuple(rest)
+    raise DeclinedError("one way returns and another goes on")
+
+
+def _nested(conditions: Sequence[cst.BaseExpression], values: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
+    chosen = without_parentheses(values[-1].deep_clone())
+    for condition, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
+        chosen = torch_call("where", [condition.deep_clone(), without_parentheses(value.deep_clone()), chosen])
+    return chosen
+
+
+def _given(target: str, value: cst.BaseExpression) -> cst.BaseSmallStatement:
+    if target == RETURNED:
+        return cst.Return(value)
+    return cst.Assign([cst.AssignTarget(cst.Name(target))], value)
+
+
+def _title(targets: Sequence[str]) -> str:
+    if targets == [RETURNED]:
+        return "Choose what is returned with `torch.where`"
+    names = ", ".join("the result" if target == RETURNED else f"`{target}`" for target in targets)
+    return f"Choose {names} with `torch.where`"
+
+
+def _is_safe(
+    source: SourceFile,
+    names: Names,
+    tests: Sequence[cst.BaseExpression],
+    rows: Sequence[Sequence[cst.BaseExpression]],
+    *,
+    alone: Sequence[cst.BaseExpression],
+) -> bool:
+    """Whatever the inputs are, the results are the same.
+
+    Args:
+        source: The file.
+        names: The names of the function.
+        tests: The conditions.
+        rows: For each choice the values of its ways.
+        alone: Values that are now computed in every case.
+    """
+    values = [value for row in rows for value in row] + list(alone)
+    return (
+        all(is_one_number(test, names) and not asks_for_finite(test) for test in tests)
+        and is_answered_alike(tests)
+        and not names.is_changing_tensors
+        and all(is_harmless(value, source) for value in values)
+        # Broadcasting over the same tensors gives the same shape; a lone number would get a shape that it had not.
+        and all(len({operands(value) for value in row}) == 1 and operands(row[0]) for row in rows)
+    )

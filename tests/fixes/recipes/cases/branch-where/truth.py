@@ -1,0 +1,14 @@
+"""GD102 8:5-"""
+
+import torch
+
+
+def forward(x):
+    y = x.sin()
+    if y.sum():
+        y = y * 2
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

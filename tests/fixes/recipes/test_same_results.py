@@ -1,0 +1,81 @@
+"""The programs that recipes edit for their control flow give the same results and gradients, whichever way they go."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+import torch
+
+from graphdoctor.fixes.recipes import RECIPES
+from tests.fixes.recipes.places import cases, place_of
+
+_NAMES = ("branch-where",)
+PAIRS = [
+    pytest.param(recipe, path, id=f"{recipe.name}-{path.stem}")
+    for recipe in RECIPES
+    if recipe.name in _NAMES
+    for path in cases(recipe.name)
+]
+
+
+def _program(path: Path) -> Callable[..., Any]:
+    """The target as graphdoctor would take it, with the same weights each time."""
+    torch.manual_seed(0)
+    names = runpy.run_path(str(path))
+    return names["Net"]() if "Net" in names else names["forward"]
+
+
+def _inputs(*, is_safe: bool) -> Iterator[torch.Tensor]:
+    yield torch.ones(4, 8)
+    yield -torch.ones(4, 8)
+    yield torch.full((4, 8), 0.01)
+    yield torch.full((4, 8), -0.01)
+    for seed in range(4):
+        yield torch.randn(4, 8, generator=torch.Generator().manual_seed(seed))
+    if is_safe:
+        # The edges of what is defined: only a fix that is called safe must stand them.
+        yield torch.zeros(4, 8)
+        yield torch.full((4, 8), 1e30)
+
+
+def _lines_of(code: CodeType) -> Iterator[int]:
+    yield from (line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _lines_of(constant)
+
+
+def _run(program: Callable[..., Any], x: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
+    x = x.clone().requires_grad_()
+    out = program(x)
+    out.sum().backward()
+    return out, x.grad
+
+
+@pytest.mark.parametrize(("recipe", "path"), PAIRS)
+def test_results_and_gradients_stay_whichever_way_is_taken(recipe: Any, path: Path) -> None:
+    is_safe = recipe.edit(place_of(path)).is_safe
+    bad, fixed = _program(path), _program(path.with_suffix(".fixed.py"))
+    seen: set[int] = set()
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        if frame.f_code.co_filename != str(path):
+            return None
+        seen.add(frame.f_lineno)
+        return trace
+
+    for x in _inputs(is_safe=is_safe):
+        sys.settrace(trace)
+        try:
+            expected = _run(bad, x)
+        finally:
+            sys.settrace(None)
+        torch.testing.assert_close(_run(fixed, x), expected)
+    function = type(bad).forward if isinstance(bad, torch.nn.Module) else bad
+    assert seen >= set(_lines_of(function.__code__)), "some way was never taken"
