@@ -114,6 +114,8 @@ class Recipe(ABC):
     """Kebab-case, unique: ``guard-output``."""
     codes: ClassVar[frozenset[str]]
     """Codes of the rules whose findings it may take away."""
+    removes: ClassVar[bool] = True
+    """The finding is gone afterwards; False where it stays, and less runs eagerly because of it."""
 
     @abstractmethod
     def edit(self, place: Place) -> Edit:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.own_function import OwnFunction
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(),)
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), OwnFunction())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
