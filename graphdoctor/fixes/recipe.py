@@ -115,7 +115,7 @@ class Recipe(ABC):
     codes: ClassVar[frozenset[str]]
     """Codes of the rules whose findings it may take away."""
     removes: ClassVar[bool] = True
-    """The break goes away; False for a recipe that contains it, so that less runs eagerly because of it."""
+    """The finding is gone afterwards; False where it stays, and less runs eagerly because of it."""
 
     @abstractmethod
     def edit(self, place: Place) -> Edit:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
+from graphdoctor.fixes.recipes.own_function import OwnFunction
 from graphdoctor.fixes.recipes.where import Where
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), Where())
+RECIPES: tuple[Recipe, ...] = (
+    GuardOutput(),
+    Where(),
+    NarrowLock(),
+    OwnFunction(),
+)
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:

@@ -1,0 +1,269 @@
+"""Which local names statements read and bind, and in what order: what a move of them into another function must keep.
+
+Comes in: statements of a concrete syntax tree. Goes out: sets of names. Nothing is run; where the order cannot be
+told, a name counts as read, and as perhaps not bound.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass
+class Flow:
+    """What a run of statements does with names.
+
+    Args:
+        read_first: Names that may be read before the run binds them.
+        bound: Names that are bound wherever the run ends normally; None when it never does.
+        assigned: Names that are bound anywhere in it.
+    """
+
+    read_first: set[str] = field(default_factory=set)
+    bound: set[str] | None = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)
+
+    @property
+    def ends(self) -> bool:
+        """The statement behind the run can be reached."""
+        return self.bound is not None
+
+    def has(self, name: str) -> bool:
+        """The name is bound behind the run."""
+        return self.bound is None or name in self.bound
+
+    def then(self, other: Flow) -> Flow:
+        """This run, and behind it the other."""
+        if self.bound is None:
+            return Flow(self.read_first, None, self.assigned | other.assigned)
+        return Flow(
+            self.read_first | (other.read_first - self.bound),
+            None if other.bound is None else self.bound | other.bound,
+            self.assigned | other.assigned,
+        )
+
+    def either(self, other: Flow) -> Flow:
+        """This run or the other."""
+        if self.bound is None or other.bound is None:
+            bound = other.bound if self.bound is None else self.bound
+        else:
+            bound = self.bound & other.bound
+        return Flow(self.read_first | other.read_first, bound, self.assigned | other.assigned)
+
+    def perhaps(self) -> Flow:
+        """This run or nothing."""
+        return self.either(Flow())
+
+
+def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> list[ast.stmt]:
+    """Statements as Python's own syntax tree.
+
+    Raises:
+        SyntaxError: The running Python does not know the syntax.
+    """
+    lines = [
+        node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node.with_changes(semicolon=_NONE)])
+        for node in statements
+    ]
+    if not lines:
+        return []
+    return ast.parse(cst.Module([]).code_for_node(cst.If(cst.Name("_"), cst.IndentedBlock(lines)))).body[0].body  # type: ignore[attr-defined, no-any-return]
+
+
+_NONE = cst.MaybeSentinel.DEFAULT
+
+
+def flow(statements: Sequence[ast.stmt]) -> Flow:
+    """What a run of statements does with names."""
+    whole = Flow()
+    for statement in statements:
+        whole = whole.then(_statement(statement))
+    return whole
+
+
+def flow_of(node: ast.expr | None) -> Flow:
+    """What an expression does with names."""
+    return _reading(node) if node is not None else Flow()
+
+
+def captured(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that functions, classes and generator expressions inside may read later than they stand."""
+    found: set[str] = set()
+    for node in nodes:
+        for inner in ast.walk(node):
+            if isinstance(inner, (*_SCOPES, ast.GeneratorExp)) and not _is_used_up(inner, node):
+                found |= names(inner) - _own_parameters(inner)
+    return found
+
+
+def names(node: ast.AST) -> set[str]:
+    """Every name in it, read or bound."""
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def targets(node: ast.AST) -> set[str]:
+    """Names that an assignment's target, an import or a pattern binds."""
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Name(ctx=ast.Store()):
+                found.add(inner.id)
+            case ast.alias():
+                found.add((inner.asname or inner.name).partition(".")[0])
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                found.add(name)
+    return found
+
+
+def parameter_names(parameters: ast.arguments) -> set[str]:
+    """Names of a function's parameters."""
+    every = [*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs, parameters.vararg, parameters.kwarg]
+    return {parameter.arg for parameter in every if parameter is not None}
+
+
+def jumps(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """Returns, yields, awaits, and the breaks and continues of loops around the statements."""
+    for statement in statements:
+        yield from _jumps(statement, in_loop=False)
+
+
+def _jumps(node: ast.AST, *, in_loop: bool) -> Iterator[ast.AST]:
+    if isinstance(node, _SCOPES):
+        return
+    if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
+        yield node
+    if isinstance(node, ast.Break | ast.Continue) and not in_loop:
+        yield node
+    is_loop = isinstance(node, ast.For | ast.While)
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else (value,):
+            if isinstance(child, ast.AST):
+                yield from _jumps(child, in_loop=in_loop or (is_loop and name == "body"))
+
+
+def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:
+    """A generator expression that is a call's only argument: ``sum(f(x) for x in xs)`` reads it at once."""
+    return isinstance(scope, ast.GeneratorExp) and any(
+        isinstance(call, ast.Call) and call.args == [scope] and isinstance(call.func, ast.Name)
+        for call in ast.walk(around)
+    )
+
+
+def _own_parameters(scope: ast.AST) -> set[str]:
+    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return parameter_names(scope.args)
+    if isinstance(scope, ast.GeneratorExp):
+        return set().union(*(targets(generator.target) for generator in scope.generators))
+    return set()
+
+
+def _reading(node: ast.AST) -> Flow:
+    """An expression: all that it reads counts as read first, what a ``:=`` in it binds as perhaps unbound."""
+    read: set[str] = set()
+    assigned: set[str] = set()
+    _read(node, frozenset(), read, assigned)
+    return Flow(read, set(), assigned)
+
+
+def _read(node: ast.AST, hidden: frozenset[str], read: set[str], assigned: set[str]) -> None:
+    if isinstance(node, _COMPREHENSIONS):
+        hidden = hidden.union(*(targets(generator.target) for generator in node.generators))
+    elif isinstance(node, ast.Lambda):
+        hidden = hidden | parameter_names(node.args)
+    elif isinstance(node, ast.NamedExpr):
+        assigned.add(node.target.id)
+        _read(node.value, hidden, read, assigned)
+        return
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in hidden:
+        read.add(node.id)
+    for child in ast.iter_child_nodes(node):
+        _read(child, hidden, read, assigned)
+
+
+def _binding(node: ast.AST) -> Flow:
+    """A target: ``a, b[i]`` binds ``a`` and reads ``b`` and ``i``."""
+    bound = targets(node)
+    return Flow(_reading(node).read_first, set(bound), set(bound))
+
+
+def _statement(node: ast.stmt) -> Flow:
+    match node:
+        case ast.Assign():
+            whole = _reading(node.value)
+            for target in node.targets:
+                whole = whole.then(_binding(target))
+            return whole
+        case ast.AugAssign():
+            binding = _binding(node.target)
+            return Flow(set(binding.assigned)).then(_reading(node.value)).then(binding)
+        case ast.AnnAssign():
+            value = flow_of(node.value)
+            return value.then(_binding(node.target)) if node.value is not None else value
+        case ast.Import() | ast.ImportFrom():
+            return _binding(node)
+        case ast.Return() | ast.Raise():
+            return Flow(_reading(node).read_first, None, _reading(node).assigned)
+        case ast.Break() | ast.Continue():
+            return Flow(set(), None, set())
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return Flow(names(node), {node.name}, {node.name})
+        case ast.If():
+            return _reading(node.test).then(flow(node.body).either(flow(node.orelse)))
+        case ast.For() | ast.AsyncFor():
+            body = _binding(node.target).then(_without_end(node.body))
+            return _reading(node.iter).then(body.perhaps()).then(flow(node.orelse).perhaps())
+        case ast.While():
+            forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+            has_break = any(isinstance(jump, ast.Break) for jump in jumps(node.body))
+            body = _reading(node.test).then(_without_end(node.body).perhaps())
+            return (
+                Flow(body.read_first, None, body.assigned)
+                if forever and not has_break
+                else body.then(flow(node.orelse).perhaps())
+            )
+        case ast.With() | ast.AsyncWith():
+            whole = Flow()
+            for item in node.items:
+                whole = whole.then(_reading(item.context_expr))
+                whole = whole.then(_binding(item.optional_vars)) if item.optional_vars is not None else whole
+            return whole.then(flow(node.body))
+        case ast.Try() | ast.TryStar():
+            return _try(node)
+        case ast.Match():
+            whole = _reading(node.subject)
+            cases = Flow()
+            for case in node.cases:
+                cases = cases.either(_binding(case.pattern).then(flow_of(case.guard)).then(flow(case.body)))
+            return whole.then(cases)
+        case _:
+            return _reading(node)
+
+
+def _without_end(body: Sequence[ast.stmt]) -> Flow:
+    """A loop's body: where it breaks or goes on early, what stands behind is not bound."""
+    found = flow(body)
+    return Flow(found.read_first, set(), found.assigned)
+
+
+def _try(node: ast.Try | ast.TryStar) -> Flow:
+    body = flow(node.body)
+    ended = body.then(flow(node.orelse))
+    for handler in node.handlers:
+        begun = Flow(set(), set(), set(body.assigned)).then(flow_of(handler.type))
+        caught = flow(handler.body)
+        inside = Flow(caught.read_first - {handler.name or ""}, caught.bound, caught.assigned)
+        handled = begun.then(inside)
+        if handler.name is not None and handled.bound is not None:
+            handled = Flow(handled.read_first, handled.bound - {handler.name}, handled.assigned | {handler.name})
+        ended = ended.either(handled)
+    last = flow(node.finalbody)
+    # What the last part reads may be unbound: it also runs when the body broke off.
+    whole = ended.then(last)
+    return Flow(whole.read_first | last.read_first, whole.bound, whole.assigned)

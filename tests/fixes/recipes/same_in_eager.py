@@ -1,0 +1,81 @@
+"""Runs two programs in eager mode and compares what they compute; ends with a message where they differ.
+
+python same_in_eager.py model.py model.fixed.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+_NEVER = {"training", "_is_full_backward_hook", "call_super_init", "dump_patches"}
+
+
+def load(path: str) -> ModuleType:
+    module = ModuleType("program")
+    exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
+    return module
+
+
+def target(program: ModuleType) -> Any:
+    if hasattr(program, "build"):
+        return program.build()
+    if hasattr(program, "model"):
+        return program.model
+    own = [value for name, value in vars(program).items() if getattr(value, "__module__", None) == "program"]
+    classes = [value for value in own if isinstance(value, type) and issubclass(value, torch.nn.Module)]
+    return classes[0]() if classes else program.forward
+
+
+def calls(program: ModuleType) -> Any:
+    inputs = program.example_inputs()
+    if isinstance(inputs, tuple):
+        inputs = [inputs]
+    for call in inputs:
+        yield call if len(call) == 2 and isinstance(call[1], dict) else (call, {})
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for item in value for leaf in tensors(item)] if isinstance(value, list | tuple) else []
+
+
+def numbers(module: torch.nn.Module) -> dict[str, float]:
+    """Numbers of modules, whether Python's or in buffers of no dims."""
+    found = {}
+    for path, part in module.named_modules():
+        for name, value in [*vars(part).items(), *part.named_buffers(recurse=False)]:
+            is_number = isinstance(value, int | float) or (isinstance(value, torch.Tensor) and value.dim() == 0)
+            if name not in _NEVER and is_number:
+                found[f"{path}.{name}"] = float(value)
+    return found
+
+
+def results(path: str) -> list[Any]:
+    torch.manual_seed(0)
+    program = load(path)
+    model = target(program)
+    parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
+    found: list[Any] = []
+    for args, kwargs in calls(program):
+        output = model(*args, **kwargs)
+        leaves = [leaf for leaf in tensors((args, kwargs)) if leaf.is_leaf and leaf.requires_grad]
+        loss = [leaf.float().sum() for leaf in tensors(output) if leaf.requires_grad]
+        if loss:
+            torch.stack(loss).sum().backward()
+        found += [output, [leaf.grad for leaf in (*leaves, *parameters)], list(tensors((args, kwargs)))]
+    if isinstance(model, torch.nn.Module):
+        found += [dict(model.state_dict()), numbers(model)]
+    return found
+
+
+if __name__ == "__main__":
+    before, after = results(sys.argv[1]), results(sys.argv[2])
+    torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-6)
