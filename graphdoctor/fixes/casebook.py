@@ -31,6 +31,7 @@ class Casebook:
         self._settled: set[tuple[str, str]] = set()
         self._repeated: set[tuple[str, str]] = set()
         self._reasons: dict[str, str] = {}
+        self._declined: dict[str, str] = {}
 
     @property
     def tried(self) -> tuple[TriedFix, ...]:
@@ -40,8 +41,8 @@ class Casebook:
     def open(self, options: Options, state: State, number: int, *, is_unsafe_tried: bool) -> tuple[Proposal, ...]:
         """What is still to be tried for a finding; what is not wanted is noted once."""
         finding = options.finding
-        for reason in options.declined:
-            self._reasons.setdefault(finding.fingerprint, reason)
+        for reason in options.declined[:1]:
+            self._declined[finding.fingerprint] = reason
         found = []
         for proposal in options.proposals:
             mark = (finding.fingerprint, proposal.title)
@@ -150,8 +151,13 @@ class Casebook:
                     code=finding.code,
                     place=place_of(finding.location),
                     message=finding.message,
-                    reason=self._reasons.get(finding.fingerprint, _NO_FIX),
+                    reason=self._reason(finding.fingerprint),
                 )
+
+    def _reason(self, fingerprint: str) -> str:
+        declined, tried = self._declined.get(fingerprint), self._reasons.get(fingerprint)
+        told = [f"no edit: {declined}"] if declined else []
+        return "; ".join([*told, *([tried] if tried else [])]) or _NO_FIX
 
 
 def _is_of(case: TriedFix, proposal: Proposal) -> bool:

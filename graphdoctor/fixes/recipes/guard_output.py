@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import ClassVar
 
 import libcst as cst
@@ -52,14 +53,13 @@ def _guard_line(place: Place) -> tuple[cst.Call, bytes]:
     small, line = place.small_statement, place.statement
     assert isinstance(line, cst.SimpleStatementLine)  # small_statement says so
     call = _bare_call(place, small)
-    at = list(line.body).index(small)
-    before, behind = line.body[:at], line.body[at + 1 :]
+    first, last = _neighbours(place, line, small, call)
+    before, guarded, behind = line.body[:first], line.body[first:last], line.body[last:]
+    inner = [*guarded[:-1], _without_semicolon(guarded[-1])]
     lines: list[cst.BaseStatement] = [
         cst.If(
             test=_guard(),
-            body=cst.IndentedBlock(
-                [cst.SimpleStatementLine([_without_semicolon(small)], trailing_whitespace=line.trailing_whitespace)]
-            ),
+            body=cst.IndentedBlock([cst.SimpleStatementLine(inner, trailing_whitespace=line.trailing_whitespace)]),
             leading_lines=() if before else line.leading_lines,
         )
     ]
@@ -69,6 +69,24 @@ def _guard_line(place: Place) -> tuple[cst.Call, bytes]:
     if behind:
         lines.append(cst.SimpleStatementLine(behind))
     return call, place.source.replaced((line, cst.FlattenSentinel(lines)), imports=("torch",))
+
+
+def _neighbours(
+    place: Place, line: cst.SimpleStatementLine, small: cst.BaseSmallStatement, call: cst.Call
+) -> tuple[int, int]:
+    """Range of the calls of the same function side by side in the line: torch names each line once."""
+    name = place.source.code(call.func)
+
+    def speaks(other: cst.BaseSmallStatement) -> bool:
+        value = other.value if isinstance(other, cst.Expr) else None
+        return isinstance(value, cst.Call) and place.source.code(value.func) == name
+
+    first = last = list(line.body).index(small)
+    while first > 0 and speaks(line.body[first - 1]):
+        first -= 1
+    while last + 1 < len(line.body) and speaks(line.body[last + 1]):
+        last += 1
+    return first, last + 1
 
 
 def _guard_suite(place: Place, statement: cst.If) -> tuple[cst.Call, bytes]:
@@ -91,7 +109,16 @@ def _bare_call(place: Place, small: cst.CSTNode) -> cst.Call:
     # The break may lie in an argument, such as a hook that is being registered: then the call itself is needed.
     if place.expression is not None and place.expression is not small.value:
         raise DeclinedError("what breaks is a part of the call")
+    if next(_named(small.value), None) is not None:
+        raise DeclinedError("an argument of the call binds a name")
     return small.value
+
+
+def _named(node: cst.CSTNode) -> Iterator[cst.NamedExpr]:
+    for child in node.children:
+        if isinstance(child, cst.NamedExpr):
+            yield child
+        yield from _named(child)
 
 
 def _guard() -> cst.BaseExpression:

@@ -1,0 +1,14 @@
+"""GD101 9:19-29"""
+
+import torch
+
+
+def forward(x):
+    y = x.sin()
+    # Two of them.
+    y = y * 2.0;  print("a"); print("b", y.shape); y = y.cos()  # both
+    return y
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)
