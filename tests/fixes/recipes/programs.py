@@ -98,6 +98,8 @@ LONG = (
     "while x.sum() > 0: x = x - 1",
     "with torch.no_grad(): y = x.item()",
     "with torch.inference_mode():\n    y = self.layer(x)",
+    "with self.lock:  # mine\n    self.n += 1\n    y = x + self.n\n    # end\nz = y * 2",
+    "with self.lock, torch.no_grad(): self.n += 1; y = x.item()",
     "def inner(y): return y.item()",
     "@torch.compiler.disable\ndef inner(y, *, z: float = 1.0) -> 'x':\n    print(y)\n    return y",
     "@torch.no_grad()\n@decorate(\n    1,  # one\n)\ndef inner(y): print(y)",

@@ -9,19 +9,20 @@ import re
 import tokenize
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import libcst as cst
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source import SourceFile
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
-from tests.fixes.recipes.places import finding
+from tests.fixes.recipes.places import cases, finding, place_of
 from tests.fixes.recipes.programs import programs
 
 PATH = Path("model.py")
@@ -38,7 +39,11 @@ quick = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 
-contexts = st.sampled_from([None, "", "step", "self.step", "x", "y = x.item()", "call_method print", "WORD\nmore"])
+CASES = [(recipe, path) for recipe in RECIPES for path in cases(recipe.name)]
+# What torch says in the cases is what recipes look for.
+contexts = st.sampled_from(
+    sorted({"", "step", "self.step", "x", "WORD\nmore", *(place_of(path).context for _, path in CASES)})
+)
 changes = st.lists(
     st.builds(
         GuardChange,
@@ -109,7 +114,8 @@ def check(recipe: Recipe, place: Place, same: Place) -> bool:
         assert edit
         assert not edit.endswith(".")
     elif isinstance(edit, Edit):
-        note(f"{recipe.name} at {place.finding.location}:\n{edit.content.decode('latin-1')}")
+        if currently_in_test_context():
+            note(f"{recipe.name} at {place.finding.location}:\n{edit.content.decode('latin-1')}")
         assert edit == outcome(recipe, same) == outcome(recipe, place), "what was tried before must not matter"
         check_edit(place.source.content, edit)
     return isinstance(edit, Edit)
@@ -166,6 +172,35 @@ def comments(content: bytes) -> Counter[str]:
     text = content.decode(coding(content)[0]).replace("\r\n", "\n").replace("\r", "\n")
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return Counter(token.string.rstrip() for token in tokens if token.type == tokenize.COMMENT)
+
+
+def with_tabs(content: bytes) -> bytes:
+    return re.sub(rb"^(?: {4})+", lambda found: b"\t" * (len(found[0]) // 4), content, flags=re.MULTILINE)
+
+
+RESPELLINGS: dict[str, Callable[[bytes], bytes]] = {
+    "CRLF": lambda content: content.replace(b"\n", b"\r\n"),
+    "mark": lambda content: codecs.BOM_UTF8 + content,
+    "no last newline": lambda content: content.rstrip(b"\n"),
+    "tabs": with_tabs,
+}
+
+
+@pytest.mark.parametrize("respell", RESPELLINGS.values(), ids=RESPELLINGS)
+@pytest.mark.parametrize(("recipe", "path"), CASES, ids=[f"{recipe.name}-{path.stem}" for recipe, path in CASES])
+def test_a_case_in_another_spelling_is_mended_too(
+    recipe: Recipe, path: Path, respell: Callable[[bytes], bytes]
+) -> None:
+    place = place_of(path)
+    found, content = place.finding, respell(place.source.content)
+    if respell is with_tabs and found.location.column is not None:
+        line = content.split(b"\n")[found.location.line - 1]
+        moved = 3 * (len(line) - len(line.lstrip(b"\t")))
+        end = found.location.end_column
+        columns = (found.location.column - moved, None if end is None else end - moved)
+        found = finding(found.code, found.location.line, columns, context=place.context)
+    source = SourceFile.parse(PATH, content)
+    assert check(recipe, Place(source, found), Place(SourceFile.parse(PATH, content), found))
 
 
 @settings(quick, max_examples=60)
