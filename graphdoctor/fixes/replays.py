@@ -164,7 +164,7 @@ class Replays:
     def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> dict[str, object]:
         # The program said what it has to say in the recorded run.
         watching = Watching(on_phase=_ignore, on_output=_ignore, is_cancelled=self._is_cancelled.is_set)
-        return record(
+        ended = record(
             request,
             folder,
             python=self._python,
@@ -173,6 +173,10 @@ class Replays:
             watching=watching,
             descriptor=descriptor,
         )
+        if ended["reason"] == "interrupted":
+            # One Ctrl-C is meant for everything that is still to be tried.
+            raise KeyboardInterrupt
+        return ended
 
 
 def _ignore(_what: object) -> None:

@@ -1,0 +1,118 @@
+"""What a trial means: sites followed through an edit, results against the untouched program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.fixes.patch import LineMap
+from graphdoctor.fixes.verdicts import Judgement, Reference, Seen, judge
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.trials import Comparison, Difference, Replay
+from graphdoctor.rules.diagnose import diagnose
+from tests.factories import FILE, entry, record, recording
+
+ROOT = Path("/project")
+BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
+AFTER = BEFORE.replace(b"    print(y)\n", b"    if not torch.compiler.is_compiling():\n        print(y)\n")
+SAME = Comparison(kinds=("outputs", "stdout"), differences=())
+
+
+def difference(kind: Any, **values: Any) -> Difference:
+    return Difference(kind=kind, where="call 1, output", **values)
+
+
+def seen(*lines: int, compared: Comparison = SAME, **changes: Any) -> Seen:
+    """A replay with a break at each line, all of one cause."""
+    facts: Recording = recording(breaks=tuple(record(entry(line)) for line in lines), **changes)
+    facts = facts.model_copy(update={"replay": Replay(compared={"eager": compared})})
+    return Seen(facts, diagnose(facts, root=ROOT, version="0"))
+
+
+def judged(
+    before: Seen, after: Seen, reference: Reference | None = None, *, drops_output: bool = False, contains: bool = False
+) -> Judgement:
+    target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
+    maps = {Path(FILE): LineMap(BEFORE, AFTER)}
+    return judge(
+        target, before, after, reference or Reference(), maps=maps, root=ROOT, contains=contains,
+        drops_output=drops_output,
+    )  # fmt: skip
+
+
+def test_a_site_that_is_gone_is_verified() -> None:
+    found = judged(seen(3), seen())
+    assert (found.verdict, found.reason) == ("verified", None)
+    assert found.gone == ("model.py:3 (GB0059)",)
+    assert found.new == ()
+
+
+def test_a_site_in_the_edited_lines_is_the_same_site() -> None:
+    found = judged(seen(3), seen(4))
+    assert (found.verdict, found.reason) == ("no effect", "the break is still there")
+    assert (found.gone, found.new) == ((), ())
+
+
+def test_a_site_that_only_moved_is_not_new() -> None:
+    found = judged(seen(3, 4), seen(5))
+    assert found.verdict == "verified"
+    assert found.new == ()
+
+
+def test_a_site_that_shows_behind_the_edit_is_new_and_no_fault_of_it() -> None:
+    found = judged(seen(3), seen(6))
+    assert found.verdict == "verified"
+    assert found.new == ("model.py:6 (GB0059)",)
+
+
+def test_other_results_come_before_everything() -> None:
+    other = Comparison(kinds=("gradients",), differences=(difference("gradients", largest=0.25),))
+    found = judged(seen(3), seen(compared=other))
+    assert (found.verdict, found.reason) == ("changes results", "call 1, output differs by 0.25")
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (Reference(unstable=frozenset({"outputs"})), "differ from run to run"),
+        (Reference(is_known=False), "gave no results"),
+    ],
+)
+def test_nothing_is_proven_without_a_reference(reference: Reference, words: str) -> None:
+    found = judged(seen(3), seen(), reference)
+    assert found.verdict == "unproven"
+    assert words in (found.reason or "")
+
+
+def test_what_torch_compile_changes_by_itself_is_not_the_fix_s_fault() -> None:
+    other = Comparison(kinds=("outputs",), differences=(difference("outputs", largest=1.0),))
+    reference = Reference(compiled_differs=frozenset({"outputs"}))
+    untouched = seen(3, compared=other)
+    after = seen(compared=other)
+    assert judged(untouched, after, reference).verdict == "verified"
+    both = Replay(compared={"eager": other, "untouched": other})
+    apart = Seen(after.recording.model_copy(update={"replay": both}), after.diagnosis)
+    found = judged(untouched, apart, reference)
+    assert found.verdict == "unproven"
+    assert "torch.compile alone changes outputs already" in (found.reason or "")
+
+
+def test_printing_less_is_what_a_guard_means_to_do() -> None:
+    silent = Comparison(kinds=("stdout",), differences=(difference("stdout", detail="0 of 1 lines"),))
+    assert judged(seen(3), seen(compared=silent), drops_output=True).verdict == "verified"
+    assert judged(seen(3), seen(compared=silent)).verdict == "changes results"
+
+
+def test_a_trial_that_does_not_finish_failed() -> None:
+    from graphdoctor.model.recording import ProbeExit
+
+    ended = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
+    found = judged(seen(3), seen(ended=ended))
+    assert (found.verdict, found.reason) == ("failed", "The program failed in call 1: NameError: y")
+
+
+def test_a_break_that_is_contained_must_make_something_better() -> None:
+    found = judged(seen(3), seen(4), contains=True)
+    assert (found.verdict, found.reason) == ("no effect", "the break stays, and nothing else gets better")
