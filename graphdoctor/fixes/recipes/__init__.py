@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
+from graphdoctor.fixes.recipes.check import Check
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.where import Where
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), Where())
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), Where(), Check())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
