@@ -5,9 +5,10 @@ from __future__ import annotations
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.check import Check
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.remove_break import RemoveBreak
 from graphdoctor.fixes.recipes.where import Where
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), Where(), Check())
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), Where(), Check(), RemoveBreak())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
