@@ -15,7 +15,7 @@ import torch
 from graphdoctor.fixes.recipes import RECIPES
 from tests.fixes.recipes.places import cases, place_of
 
-_NAMES = ("branch-where", "remove-graph-break")
+_NAMES = ("branch-where", "remove-disable", "remove-graph-break")
 PAIRS = [
     pytest.param(recipe, path, id=f"{recipe.name}-{path.stem}")
     for recipe in RECIPES
