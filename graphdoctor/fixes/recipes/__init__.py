@@ -5,11 +5,12 @@ from __future__ import annotations
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.check import Check
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.no_grad import NoGrad
 from graphdoctor.fixes.recipes.remove_break import RemoveBreak
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
 from graphdoctor.fixes.recipes.where import Where
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), Where(), Check(), RemoveBreak(), RemoveDisable())
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), Where(), Check(), RemoveBreak(), RemoveDisable(), NoGrad())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
