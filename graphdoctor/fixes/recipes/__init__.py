@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
+from graphdoctor.fixes.recipes.check import Check
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
+from graphdoctor.fixes.recipes.no_grad import NoGrad
 from graphdoctor.fixes.recipes.own_function import OwnFunction
+from graphdoctor.fixes.recipes.remove_break import RemoveBreak
+from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
 from graphdoctor.fixes.recipes.where import Where
 
 RECIPES: tuple[Recipe, ...] = (
     GuardOutput(),
     Where(),
+    Check(),
     NarrowLock(),
+    NoGrad(),
     OwnFunction(),
+    RemoveBreak(),
+    RemoveDisable(),
 )
 
 

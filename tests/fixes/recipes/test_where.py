@@ -84,7 +84,7 @@ def test_a_condition_that_is_assigned_itself_is_kept_first() -> None:
     assert body("c = x > 0\nif c:\n    c = y\n    x = y * 2\nreturn c + x") == dedent(
         """\
         c = x > 0
-        condition = c
+        condition = c != 0
         c = torch.where(condition, y, c)
         x = torch.where(condition, y * 2, x)
         return c + x"""

@@ -1,0 +1,127 @@
+"""Inference mode, which makes tensors of another kind: no_grad, which only stops gradients, in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import libcst as cst
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipes.names import called, dotted, walk
+from graphdoctor.fixes.source import Change, SourceFile
+
+_MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
+_CHECKS = frozenset({"is_inference", "is_inference_mode_enabled"})
+_TITLE = "Use `torch.no_grad()` in place of `torch.inference_mode()`"
+
+
+class NoGrad(Recipe):
+    """``torch.inference_mode()`` becomes ``torch.no_grad()`` all over the file.
+
+    Where torch was asked for inference mode, the question goes too, with what hangs on it: Dynamo breaks at
+    ``is_inference()`` and at ``is_inference_mode_enabled()`` in any mode (seen on 2.13). Unsafe: tensors made under
+    inference mode differ in more than gradients, and some may come from another file.
+    """
+
+    name: ClassVar = "no-grad-for-inference-mode"
+    codes: ClassVar = frozenset({"GD118", "GD212"})
+
+    def edit(self, place: Place) -> Edit:
+        """The file without inference mode.
+
+        Raises:
+            DeclinedError: Inference mode is not what makes the finding, or is used in another way.
+        """
+        source = place.source
+        changes = list(_modes(source))
+        if place.finding.code == "GD118":
+            change, title = _without_question(place)
+            title = f"{title} and use `torch.no_grad()`" if changes else title
+            if any(old is node for node in walk(change[0]) for old, _ in changes):
+                raise DeclinedError("inference mode is entered where the answer is yes")
+            content = source.replaced(change, *changes, imports=("torch",) if changes else ())
+            return Edit(title=title, content=content, is_safe=False)
+        if not any(change.kind == "inference_mode" for change in place.changes):
+            raise DeclinedError("inference mode is not what changed")
+        if not changes:
+            raise DeclinedError("inference mode is entered in another file")
+        return Edit(title=_TITLE, content=source.replaced(*changes, imports=("torch",)), is_safe=False)
+
+
+def _modes(source: SourceFile) -> Iterator[Change]:
+    """Each use of inference mode, and no_grad for it."""
+    for node in walk(source.tree):
+        if not isinstance(node, cst.Name | cst.Attribute) or dotted(node) not in _MODES:
+            continue
+        parent = next(source.parents(node))
+        if isinstance(parent, cst.ImportAlias) or (isinstance(parent, cst.Attribute) and parent.attr is node):
+            continue
+        no_grad = cst.Attribute(cst.Name("torch"), cst.Name("no_grad"))
+        if isinstance(parent, cst.Call) and parent.func is node:
+            if parent.args and not (len(parent.args) == 1 and source.code(parent.args[0].value) == "True"):
+                raise DeclinedError("inference mode is switched by a value")
+            yield parent, parent.with_changes(func=no_grad, args=[], whitespace_before_args=cst.SimpleWhitespace(""))
+        elif isinstance(parent, cst.Decorator):
+            yield node, no_grad
+        else:
+            raise DeclinedError("inference mode is passed around")
+
+
+def _without_question(place: Place) -> tuple[Change, str]:
+    """The question whether a tensor is one of inference mode: without the mode the answer is no."""
+    source = place.source
+    asked = place.expression if place.expression is not None else _only_question(place)
+    if not isinstance(asked, cst.Call) or called(asked) not in _CHECKS:
+        raise DeclinedError("torch points to no question for inference mode")
+    title = f"Leave out the check `{source.code(asked)}`"
+    node: cst.BaseExpression = asked
+    is_no = True
+    for parent in source.parents(asked):
+        if isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not):
+            node, is_no = parent, not is_no
+            continue
+        if isinstance(parent, cst.IfExp) and parent.test is node:
+            return (parent, _alone(parent, parent.orelse if is_no else parent.body)), title
+        if isinstance(parent, cst.If) and parent.test is node:
+            lines = _lines_left(source, parent, is_no=is_no)
+            if lines is not None:
+                return (parent, cst.FlattenSentinel(lines)), title
+        break
+    return (node, cst.Name("False" if is_no else "True", node.lpar, node.rpar)), title
+
+
+def _only_question(place: Place) -> cst.BaseExpression | None:
+    found = [node for node in walk(place.statement) if isinstance(node, cst.Call) and called(node) in _CHECKS]
+    return found[0] if len(found) == 1 else None
+
+
+def _alone(choice: cst.IfExp, way: cst.BaseExpression) -> cst.BaseExpression:
+    """One side of ``a if c else b`` where all of it stood."""
+    if way.lpar or not choice.lpar:
+        return way.deep_clone()
+    return way.deep_clone().with_changes(
+        lpar=[paren.deep_clone() for paren in choice.lpar], rpar=[paren.deep_clone() for paren in choice.rpar]
+    )
+
+
+def _lines_left(source: SourceFile, statement: cst.If, *, is_no: bool) -> list[cst.BaseStatement] | None:
+    """What is left of an ``if``; None for one that is a part of a chain."""
+    parent = next(source.parents(statement))
+    if isinstance(parent, cst.If) or isinstance(statement.orelse, cst.If):
+        return None
+    body = statement.body if not is_no else statement.orelse.body if statement.orelse is not None else None
+    if body is None:
+        is_only = isinstance(parent, cst.IndentedBlock) and len(parent.body) == 1
+        return [cst.SimpleStatementLine([cst.Pass()])] if is_only else []
+    if isinstance(body, cst.SimpleStatementSuite):
+        return [
+            cst.SimpleStatementLine(
+                body.body, leading_lines=statement.leading_lines, trailing_whitespace=body.trailing_whitespace
+            )
+        ]
+    assert isinstance(body, cst.IndentedBlock)  # libcst knows two kinds of suites
+    lines = list(body.body)
+    first = lines[0]
+    assert isinstance(first, cst.SimpleStatementLine | cst.BaseCompoundStatement)  # a line of a block
+    return [first.with_changes(leading_lines=[*statement.leading_lines, *first.leading_lines]), *lines[1:]]

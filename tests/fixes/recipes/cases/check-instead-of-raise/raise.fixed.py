@@ -1,0 +1,14 @@
+"""GD102 9:5-"""
+
+import torch
+
+
+def forward(x):
+    y = x.exp()
+    # Later lines need finite numbers.
+    torch._assert_async(torch.isfinite(y).all(), "not finite")  # tell early
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

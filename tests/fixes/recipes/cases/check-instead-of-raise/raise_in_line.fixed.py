@@ -1,0 +1,14 @@
+"""GD102 9:5-34"""
+
+import torch
+
+
+def forward(x):
+    y = x.exp()
+    is_bad = y.sum() > 1e6
+    torch._assert_async(~is_bad, "RuntimeError: is_bad")
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

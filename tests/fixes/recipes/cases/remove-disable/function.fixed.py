@@ -1,0 +1,18 @@
+"""GD106 15:16-32"""
+
+import torch
+from torch import nn
+
+
+# Doubles.
+def doubled(x):
+    return x * 2
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return doubled(x.sin()).cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

@@ -1,0 +1,15 @@
+"""GD106 11:12-28"""
+
+import torch
+
+
+def forward(x):
+    @torch.compiler.disable(reason="it was slow")
+    def doubled(x):
+        return x * 2
+
+    return doubled(x.sin()).cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

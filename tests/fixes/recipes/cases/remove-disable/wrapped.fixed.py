@@ -1,0 +1,20 @@
+"""GD106 16:16-30"""
+
+import torch
+from torch import nn
+
+
+def doubled(x):
+    return x * 2
+
+
+eager = doubled
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return eager(x.sin()).cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

@@ -1,0 +1,16 @@
+"""GD107 11:5-32"""
+
+import torch
+import torch._dynamo
+
+
+def forward(x):
+    y = x.sin()
+
+    # Two graphs.
+    y = y * 2
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

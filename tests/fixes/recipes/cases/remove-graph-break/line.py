@@ -1,0 +1,17 @@
+"""GD107 11:5-32"""
+
+import torch
+import torch._dynamo
+
+
+def forward(x):
+    y = x.sin()
+
+    # Two graphs.
+    torch._dynamo.graph_break()  # here
+    y = y * 2
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

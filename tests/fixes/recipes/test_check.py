@@ -1,0 +1,164 @@
+"""check-instead-of-raise: what it writes beyond its cases, what it declines, and that the checks do check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+
+import pytest
+import torch
+
+from graphdoctor.fixes.recipe import DeclinedError, Place
+from graphdoctor.fixes.recipes.check import Check
+from graphdoctor.fixes.source import SourceFile
+from tests.fixes.recipes.places import cases, finding, place_in
+
+
+def body(text: str) -> str:
+    """What becomes of a function's body where torch points to the line of its first test."""
+    whole = "import torch\ndef f(x, y):\n    z = x\n" + indent(dedent(text).strip("\n"), "    ") + "\n"
+    line = next(number for number, line in enumerate(whole.split("\n"), 1) if re.search(r"if |if\(|assert|while", line))
+    code = Check().edit(place_in(whole, "GD102", line)).content.decode()
+    ast.parse(code)
+    return dedent(code.removeprefix("import torch\ndef f(x, y):\n    z = x\n")).strip("\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if x > 0: raise E", 'torch._assert_async(~(x > 0), "E: x > 0")'),
+        ("if x: raise m.E()", 'torch._assert_async(torch.logical_not(x), "m.E: x")'),
+        ("if not x: raise E('why') from None", "torch._assert_async(x != 0, 'why')"),
+        ("if not x.any(): raise E('why', 3)", "torch._assert_async(x.any(), 'why')"),
+        ("if x > 0 or y: raise E(3)", 'torch._assert_async(~torch.logical_or(x > 0, y), "E: x > 0 or y")'),
+        ("if x > 0: raise E(*y)", 'torch._assert_async(~(x > 0), "E: x > 0")'),
+        ("if x > 0: raise E(b'why')", 'torch._assert_async(~(x > 0), "E: x > 0")'),
+        ("if x == y['#\"']: raise E", "torch._assert_async(~(x == y['#\"']), \"E: x == y['#\\\"']\")"),
+        ("assert x", 'torch._assert_async(x, "AssertionError: not (x)")'),
+        ("assert(x > 0)", 'torch._assert_async(x > 0, "AssertionError: not (x > 0)")'),
+        ("assert x > 0, 'a' 'b'", "torch._assert_async(x > 0, 'a' 'b')"),
+        ("assert x > 0, y", 'torch._assert_async(x > 0, "AssertionError: not (x > 0)")'),
+        ("assert x > 0; y = 3", 'torch._assert_async(x > 0, "AssertionError: not (x > 0)"); y = 3'),
+        ("a = 1; assert x > 0 # why", 'a = 1; torch._assert_async(x > 0, "AssertionError: not (x > 0)") # why'),
+    ],
+)  # fmt: skip
+def test_written(before: str, after: str) -> None:
+    assert body(before) == after
+
+
+def test_comments_stay() -> None:
+    text = """
+        # above
+        if (
+            x > 0  # one
+        ):  # head
+            # before
+            raise E("why")  # beside
+            # behind
+        # next
+        y = 3
+    """
+    assert body(text) == dedent(
+        """\
+        # above
+        # head
+        # before
+        # behind
+        torch._assert_async(~(
+            x > 0  # one
+        ), "why")  # beside
+        # next
+        y = 3"""
+    )
+
+
+def test_tabs_and_carriage_returns_stay() -> None:
+    text = "import torch\r\ndef f(x):\r\n\tif x > 0:\r\n\t\traise E('why')\r\n\treturn x\r\n"
+    place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD102", 3))
+    assert Check().edit(place).content.decode() == (
+        "import torch\r\ndef f(x):\r\n\ttorch._assert_async(~(x > 0), 'why')\r\n\treturn x\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("if x > 0: raise", "earlier exception again"),
+        ("if x > 0: raise make(x)()", "cannot be told"),
+        ("if x > 0:\n    print(x)\n    raise E", "more than an exception"),
+        ("if x > 0: print(x); raise E", "more than an exception"),
+        ("if x > 0:\n    y = 1\n", "more than an exception"),
+        ("if x > 0:\n    for z in x: raise E\n", "more than an exception"),
+        ("if x > 0: raise E\nelse: y = 1", "another way"),
+        ("if x > 0: raise E\nelif y: y = 1", "another way"),
+        ("if x is None or x > 0: raise E", "Python objects"),
+        ("assert isinstance(x, int)", "answered by Python"),
+        ("assert (z := x) > 0", "assigns a name"),
+        ("y = x if x > 0 else y", "nothing is raised"),
+        ("while x > 0: raise E", "which condition"),
+        ("assert x > 0, ( # why\n    y)", "comment"),
+        ("try:\n    assert x > 0\nexcept AssertionError: pass", "caught by the `try`"),
+    ],
+)
+def test_declined(text: str, reason: str) -> None:
+    with pytest.raises(DeclinedError, match=reason):
+        body(text)
+
+
+def test_a_raise_in_a_handler_is_not_caught_by_its_own_try() -> None:
+    text = "import torch\ndef f(x):\n    try: x = 1\n    except E:\n        if x > 0: raise E\n"
+    assert b"_assert_async" in Check().edit(place_in(text, "GD102", 5)).content
+
+
+def test_outside_a_function_it_is_declined() -> None:
+    with pytest.raises(DeclinedError, match="outside any function"):
+        Check().edit(place_in("assert x > 0\n", "GD102", 1))
+
+
+def test_it_is_never_safe() -> None:
+    assert not Check().edit(place_in("def f(x):\n    assert x > 0\n", "GD102", 2)).is_safe
+
+
+PROGRAMS = [pytest.param(path, id=path.stem) for path in cases(Check.name)]
+
+
+def _program(path: Path) -> Callable[..., Any]:
+    names = runpy.run_path(str(path))
+    return names["Net"]() if "Net" in names else names["forward"]
+
+
+def _run(program: Callable[..., Any], x: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
+    x = x.clone().requires_grad_()
+    out = program(x)
+    out.sum().backward()
+    return out, x.grad
+
+
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_good_input_gives_the_same_and_bad_input_raises_as_before(path: Path) -> None:
+    bad, fixed = _program(path), _program(path.with_suffix(".fixed.py"))
+    for x in (torch.ones(4, 8), -torch.ones(4, 8), torch.randn(4, 8)):
+        torch.testing.assert_close(_run(fixed, x), _run(bad, x))
+    too_large = torch.full((4, 8), 1e9)
+    with pytest.raises((ValueError, RuntimeError, AssertionError)):
+        bad(too_large)
+    with pytest.raises(RuntimeError):
+        fixed(too_large)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_the_check_is_in_the_one_graph_and_raises_there(path: Path, backend: str) -> None:
+    torch.compiler.reset()
+    fixed = _program(path.with_suffix(".fixed.py"))
+    compiled = torch.compile(fixed, backend=backend, fullgraph=True)
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(_run(compiled, x), _run(fixed, x))
+    with pytest.raises(RuntimeError):
+        compiled(torch.full((4, 8), 1e9))

@@ -1,0 +1,160 @@
+"""no-grad-for-inference-mode: what it writes beyond its cases, what it declines, and that the recompile goes."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import replace
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError, Place
+from graphdoctor.fixes.recipes.no_grad import NoGrad
+from graphdoctor.fixes.source import SourceFile
+from graphdoctor.model.recompiles import GuardChange
+from tests.fixes.recipes.places import finding, place_in
+
+FLIP = (GuardChange(kind="inference_mode", expression="x"),)
+
+
+def unflipped(text: str) -> str:
+    """The file where a mode flip in its first line is to go."""
+    code = NoGrad().edit(replace(place_in(text, "GD212", 1), changes=FLIP)).content.decode()
+    ast.parse(code)
+    return code
+
+
+def body(text: str) -> str:
+    """What becomes of a function's body where torch points to the line of its only question."""
+    whole = "def f(x, y):\n" + indent(text, "    ") + "\n"
+    line = next(number for number, line in enumerate(whole.split("\n"), 1) if "is_inference" in line)
+    code = NoGrad().edit(place_in(whole, "GD118", line)).content.decode()
+    ast.parse(code)
+    return "\n".join(line.removeprefix("    ") for line in code.removeprefix("def f(x, y):\n").splitlines())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("with torch.inference_mode(): pass", "with torch.no_grad(): pass"),
+        ("with torch.inference_mode( True ) as a, b: pass", "with torch.no_grad() as a, b: pass"),
+        ("@torch.inference_mode(mode=True)\ndef f(): pass", "@torch.no_grad()\ndef f(): pass"),
+        ("@torch.inference_mode\ndef f(): pass", "@torch.no_grad\ndef f(): pass"),
+        ("with a, torch.inference_mode(): f(torch.inference_mode())", "with a, torch.no_grad(): f(torch.no_grad())"),
+    ],
+)
+def test_every_use_of_the_mode_in_the_file_goes(before: str, after: str) -> None:
+    assert unflipped(f"import torch\n{before}\n") == f"import torch\n{after}\n"
+
+
+def test_a_mode_imported_by_its_own_name_goes() -> None:
+    head = "from torch import inference_mode\n"
+    assert unflipped(f"{head}with inference_mode(): pass\n") == f"{head}import torch\nwith torch.no_grad(): pass\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y = 1\nif x.is_inference(): y = 2\nreturn y", "y = 1\nreturn y"),
+        ("if x.is_inference():\n    y = 2", "pass"),
+        ("# a\nif not x.is_inference(): y = 2  # b\nreturn y", "# a\ny = 2  # b\nreturn y"),
+        ("if torch.is_inference(x): y = 1\nelse:\n    # a\n    with y: pass", "# a\nwith y: pass"),
+        ("if y: y = 1\nelif x.is_inference(): y = 2", "if y: y = 1\nelif False: y = 2"),
+        ("if x.is_inference(): y = 2\nelif x: y = 1", "if False: y = 2\nelif x: y = 1"),
+        ("return (x + 1 if not x.is_inference() else y)", "return (x + 1)"),
+        ("return (lambda a: a if a.is_inference() else y)(x)", "return (lambda a: y)(x)"),
+        ("a = 1; b = (x.is_inference()); c = 2", "a = 1; b = (False); c = 2"),
+        ("return not torch.is_inference_mode_enabled()", "return True"),
+    ],
+)
+def test_the_question_goes(before: str, after: str) -> None:
+    assert body(before) == after
+
+
+def test_tabs_and_carriage_returns_stay() -> None:
+    text = "def f(x):\r\n\tif not x.is_inference():\r\n\t\tif x:\r\n\t\t\tx = 1\r\n\treturn x\r\n"
+    place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD118", 2))
+    assert NoGrad().edit(place).content.decode() == "def f(x):\r\n\tif x:\r\n\t\tx = 1\r\n\treturn x\r\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import torch\n", "another file"),
+        ("import torch\nwith torch.inference_mode(a): pass\n", "switched by a value"),
+        ("import torch\nwith torch.inference_mode(mode=False): pass\n", "switched by a value"),
+        ("import torch\na = torch.inference_mode if b else torch.no_grad\n", "passed around"),
+    ],
+)
+def test_modes_that_are_declined(text: str, reason: str) -> None:
+    with pytest.raises(DeclinedError, match=reason):
+        unflipped(text)
+
+
+def test_other_flips_are_declined() -> None:
+    place = place_in("import torch\nwith torch.inference_mode(): pass\n", "GD212", 1)
+    with pytest.raises(DeclinedError, match="not what changed"):
+        NoGrad().edit(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("y = x.is_inference", "no question"),
+        ("y = x.is_inference() or y.is_inference()", "no question"),
+        ("if x.is_inference():\n    with torch.inference_mode(): y = x", "where the answer is yes"),
+    ],
+)
+def test_questions_that_are_declined(text: str, reason: str) -> None:
+    with pytest.raises(DeclinedError, match=reason):
+        body(text)
+
+
+def test_it_is_never_safe() -> None:
+    assert not NoGrad().edit(place_in("def f(x):\n    return x.is_inference()\n", "GD118", 2)).is_safe
+
+
+TENSOR = """\
+import torch
+
+
+@torch.compile(backend="eager")
+def step(x):
+    return x.sin()
+
+
+with torch.inference_mode():
+    made = torch.ones(4)
+with torch.no_grad():
+    step(torch.ones(4))
+    step(made)
+"""
+CALL = """\
+import torch
+
+
+@torch.compile(backend="eager")
+def step(x):
+    return x.sin()
+
+
+with torch.no_grad():
+    step(torch.ones(4))
+with torch.inference_mode():
+    step(torch.ones(4))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [TENSOR, CALL], ids=["a-tensor-made-in-the-mode", "a-call-in-the-mode"])
+def test_the_recompile_is_there_before_and_gone_after(text: str, tmp_path: Path, run_cli: Any) -> None:
+    (tmp_path / "before.py").write_text(text)
+    (tmp_path / "after.py").write_text(unflipped(text))
+    for name, expected in (("before", ["GD212"]), ("after", [])):
+        process = run_cli("run", "-q", "--report", f"{name}.json", f"{name}.py")
+        assert process.returncode == 0, process.stderr
+        document = json.loads((tmp_path / f"{name}.json").read_text())
+        assert [found["code"] for found in document["findings"]] == expected

@@ -1,0 +1,113 @@
+"""remove-disable: what it writes beyond its cases, and what it declines."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError, Place
+from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
+from graphdoctor.fixes.source import SourceFile
+from tests.fixes.recipes.places import finding, place_in
+
+
+def written(text: str, call: str = "g(x)", *, has_columns: bool = True) -> str:
+    """The file where torch points to the last such call."""
+    lines = text.split("\n")
+    number = max(number for number, line in enumerate(lines, 1) if call in line)
+    start = lines[number - 1].index(call) + 1
+    columns = (start, start + len(call)) if has_columns else None
+    code = RemoveDisable().edit(place_in(text, "GD106", number, columns)).content.decode()
+    ast.parse(code)
+    return code
+
+
+CALLER = "def f(x):\n    y = x + g(x)\n"
+
+
+@pytest.mark.parametrize("has_columns", [True, False])
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        "@torch.compiler.disable",
+        "@torch.compiler.disable()",
+        "@torch.compiler.disable(reason='slow', recursive=False)",
+        "@torch._dynamo.disable",
+        "@disable",
+    ],
+)
+def test_a_decorator_goes_whatever_it_says(decorator: str, has_columns: bool) -> None:
+    text = f"# above\n{decorator}  # why\n# below\ndef g(x): return x\n{CALLER}"
+    assert written(text, has_columns=has_columns) == f"# above\n# below\ndef g(x): return x\n{CALLER}"
+
+
+def test_other_decorators_and_their_comments_stay() -> None:
+    above = "@a  # a\n# of it\n@torch.compiler.disable\n# of b\n@b\n@torch._dynamo.disable()\n"
+    text = f"{above}def g(x): return x\n{CALLER}"
+    assert written(text) == f"@a  # a\n# of it\n# of b\n@b\ndef g(x): return x\n{CALLER}"
+
+
+def test_the_function_of_the_innermost_scope_is_meant() -> None:
+    outer = "@disable\ndef g(x): return x\n"
+    inner = "def f(x):\n    @disable\n    def g(x): return -x\n    return g(x)\n"
+    assert written(outer + inner) == outer + "def f(x):\n    def g(x): return -x\n    return g(x)\n"
+
+
+def test_a_lambda_that_is_disabled_keeps_working() -> None:
+    assert written("def f(x):\n    return disable(lambda a: a)(x)\n", "disable(lambda a: a)(x)") == (
+        "def f(x):\n    return (lambda a: a)(x)\n"
+    )
+    assert written(f"g = disable(fn=lambda a: a)\n{CALLER}") == f"g = (lambda a: a)\n{CALLER}"
+
+
+def test_a_call_in_a_lambda_and_several_in_a_line() -> None:
+    text = "@disable\ndef g(x): return x\ndef f(x):\n    h = lambda x: g(x); return h(x) + other(x)\n"
+    for has_columns in (True, False):
+        assert written(text, has_columns=has_columns) == text.removeprefix("@disable\n")
+
+
+def test_tabs_and_carriage_returns_stay() -> None:
+    text = "class A:\n\t@disable\n\tdef g(self, x):\n\t\treturn x\n\tdef f(self, x):\n\t\treturn self.g(x)\n"
+    text = text.replace("\n", "\r\n")
+    place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD106", 6))
+    assert RemoveDisable().edit(place).content.decode() == text.replace("\t@disable\r\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "call", "reason"),
+    [
+        (CALLER, "g(x)", "`g` is defined elsewhere"),
+        (f"from m import g\n{CALLER}", "g(x)", "not disabled where it is defined"),
+        (f"def g(x): return x\n{CALLER}", "g(x)", "not disabled where it is defined"),
+        (f"g = h\n{CALLER}", "g(x)", "not disabled where it is defined"),
+        (f"g = other(h)\n{CALLER}", "g(x)", "cannot be told"),
+        (f"g = disable(reason='why')\n{CALLER}", "g(x)", "given no function"),
+        (f"@disable\ndef g(x): return x\ng = cached(g)\n{CALLER}", "g(x)", "more than once"),
+        (f"if a:\n    @disable\n    def g(x): return x\nelse:\n    g = 1\n{CALLER}", "g(x)", "more than once"),
+        ("@disable\ndef g(x): return x\ndef f(x, g):\n    return g(x)\n", "g(x)", "not disabled where"),
+        ("@disable\ndef g(x): return x\ndef f(x):\n    for g in x: g(x)\n", "g(x)", "not disabled where"),
+        ("def f(x):\n    return m.g(x)\n", "m.g(x)", "`m.g` is defined elsewhere"),
+        ("def f(x):\n    return self.g(x)\n", "self.g(x)", "`self.g` is defined elsewhere"),
+        ("class A(B):\n    def f(self, x): return self.g(x)\n", "self.g(x)", "`self.g` is defined elsewhere"),
+        ("def f(x):\n    return h[0](x)\n", "h[0](x)", "cannot be told"),
+        ("def f(x):\n    return partial(g)(x)\n", "partial(g)(x)", "cannot be told"),
+        ("def f(x):\n    return g[x]\n", "g[x]", "no call"),
+    ],
+)
+def test_declined(text: str, call: str, reason: str) -> None:
+    with pytest.raises(DeclinedError, match=reason):
+        written(text, call)
+
+
+def test_two_disabled_calls_in_a_line_need_columns() -> None:
+    text = "@disable\ndef g(x): return x\n@disable\ndef h(x): return x\ndef f(x):\n    return g(x) + h(x)\n"
+    assert written(text).count("@disable") == 1
+    with pytest.raises(DeclinedError, match="which call is meant"):
+        written(text, has_columns=False)
+
+
+def test_it_is_never_safe() -> None:
+    text = f"@disable\ndef g(x): return x\n{CALLER}"
+    assert not RemoveDisable().edit(place_in(text, "GD106", 4)).is_safe
