@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
+from graphdoctor.fixes.recipes.backward_out import BackwardOut
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
 from graphdoctor.fixes.recipes.own_function import OwnFunction
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), NarrowLock(), OwnFunction())
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), NarrowLock(), OwnFunction(), BackwardOut())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
