@@ -5,10 +5,11 @@ from __future__ import annotations
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.backward_out import BackwardOut
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
 from graphdoctor.fixes.recipes.own_function import OwnFunction
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), NarrowLock(), OwnFunction(), BackwardOut())
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), NarrowLock(), OwnFunction(), BackwardOut(), ModuleBuffer())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
