@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
+from graphdoctor.fixes.recipes.backward_out import BackwardOut
 from graphdoctor.fixes.recipes.check import Check
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
 from graphdoctor.fixes.recipes.no_grad import NoGrad
 from graphdoctor.fixes.recipes.own_function import OwnFunction
@@ -15,7 +17,9 @@ from graphdoctor.fixes.recipes.where import Where
 RECIPES: tuple[Recipe, ...] = (
     GuardOutput(),
     Where(),
+    BackwardOut(),
     Check(),
+    ModuleBuffer(),
     NarrowLock(),
     NoGrad(),
     OwnFunction(),

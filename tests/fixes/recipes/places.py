@@ -8,10 +8,12 @@ from pathlib import Path
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.source import SourceFile
 from graphdoctor.model.diagnosis import Finding, Location
+from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import BreakReason
 
 CASES = Path(__file__).parent / "cases"
 _HEAD = re.compile(r'^"""(?P<code>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<context> .*)?"""$')
+_CHANGE = re.compile(r"^change: (?P<kind>\w+) (?P<expression>\S+) (?P<old>\S+) -> (?P<new>\S+)$")
 
 
 def cases(recipe: str) -> list[Path]:
@@ -49,14 +51,19 @@ def finding(
 
 
 def place_of(path: Path) -> Place:
-    """The place that a case's first line names: ``GD101 12:9-41 context``."""
+    """The place that a case's first line names: ``GD101 12:9-41 context``, or with what changed in the context's place.
+
+    ``GD205 13 change: module_number self.step 0 -> 1``
+    """
     match = _HEAD.match(path.read_text(encoding="utf-8").splitlines()[0])
     assert match, f"{path} begins with no place"
     columns = None
     if match["column"]:
         columns = (int(match["column"]), int(match["end"]) if match["end"] else None)
     context = match["context"].strip() if match["context"] else None
-    return Place(SourceFile.read(path), finding(match["code"], int(match["line"]), columns, context=context))
+    changed = _CHANGE.match(context or "")
+    changes = (GuardChange(**changed.groupdict()),) if changed else ()
+    return Place(SourceFile.read(path), finding(match["code"], int(match["line"]), columns, context=context), changes)
 
 
 def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: str) -> Place:

@@ -1,0 +1,108 @@
+"""A training step that is compiled as a whole: compile the forward and the loss only."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import libcst as cst
+from libcst import matchers
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipes.extraction import Run, free_name
+from graphdoctor.fixes.source import SourceFile
+
+_TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
+"""Methods of optimizers, schedulers, gradient scalers, losses and models that a training step calls between others."""
+
+_IS_TRAINING = matchers.Call(func=matchers.Attribute(attr=matchers.OneOf(*map(matchers.Name, _TRAINING))))
+_IS_STEP = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("step"))))
+_IS_BACKWARD = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("backward"))))
+
+
+class BackwardOut(Recipe):
+    """Moves what stands before ``loss.backward()`` into a function of its own and lets Dynamo skip the rest.
+
+    Dynamo then compiles the new function and AOTAutograd its backward pass; ``backward()`` and the optimizer's steps
+    run eagerly, without a break. ``torch.compile`` looks through ``torch.compiler.disable`` on the very function that
+    it is given (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.13), but not on a module's ``forward``; any
+    other function takes ``torch._dynamo.decorators.skip``. Unsafe: the optimizer's step is no longer compiled, and a
+    person must want that.
+    """
+
+    name: ClassVar = "backward-out-of-region"
+    codes: ClassVar = frozenset({"GD112"})
+
+    def edit(self, place: Place) -> Edit:
+        """The forward and the loss in a function, the step around it skipped.
+
+        Raises:
+            DeclinedError: The function has no such shape.
+        """
+        function = place.source.function_of(place.statement)
+        if not isinstance(function, cst.FunctionDef):
+            raise DeclinedError("the line is in no function")
+        if any("disable" in place.source.code(decorator) for decorator in function.decorators):
+            raise DeclinedError("Dynamo is disabled for the function already")
+        run = _forward(place.source, function)
+        name = free_name(place.source, f"_{function.name.value.strip('_')}_loss")
+        # The new function comes behind the old one: the old one keeps its number.
+        number = _functions(place.source).index(function)
+        moved = run.moved(name)
+        content = _skipped(moved, _functions(moved)[number])
+        return Edit(
+            title=f"Compile the forward and the loss of `{function.name.value}` only", content=content, is_safe=False
+        )
+
+
+def _functions(source: SourceFile) -> list[cst.CSTNode]:
+    return list(matchers.findall(source.tree, matchers.FunctionDef()))
+
+
+def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
+    """The statements before the first ``backward()`` up to the training calls before them."""
+    body = function.body.body
+    backward = next((at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD)), None)
+    if backward is None:
+        raise DeclinedError("the function's body has no `backward()` on a line of its own")
+    stop = backward
+    while stop and _is_between(body[stop - 1]):
+        stop -= 1
+    start = stop
+    while start and not _is_between(body[start - 1]):
+        start -= 1
+    if start == stop:
+        raise DeclinedError("no forward and loss stand before `backward()` on lines of their own")
+    run = Run(source, function, function.body, start, stop)
+    if any(matchers.findall(statement, _IS_TRAINING) for statement in run.statements):
+        raise DeclinedError("calls of the training step stand between the forward and the loss")
+    return run
+
+
+def _is_line_of(statement: cst.CSTNode, matcher: matchers.Expr) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and all(
+        matchers.matches(small, matcher) for small in statement.body
+    )
+
+
+def _is_between(statement: cst.CSTNode) -> bool:
+    """A docstring or a call of the training step around the forward and the loss."""
+    return _is_line_of(statement, matchers.Expr(_IS_TRAINING | matchers.SimpleString()))
+
+
+def _skipped(source: SourceFile, function: cst.CSTNode) -> bytes:
+    """The file with a function that Dynamo skips, and optimizers' steps in it that it does not trace."""
+    assert isinstance(function, cst.FunctionDef)  # the matcher says so
+    changed = function
+    for step in matchers.findall(function, _IS_STEP):
+        assert isinstance(step, cst.Expr) and isinstance(step.value, cst.Call)  # the matcher says so
+        # In a frame of its own the step would be compiled, and break at the break that torch put into it.
+        disabled = cst.Call(cst.parse_expression("torch.compiler.disable"), [cst.Arg(step.value.func)])
+        replaced = changed.deep_replace(step.value, step.value.with_changes(func=disabled))
+        assert isinstance(replaced, cst.FunctionDef)
+        changed = replaced
+    suite = next(source.parents(function))
+    is_method = isinstance(next(source.parents(suite), None), cst.ClassDef)
+    is_forward = is_method and function.name.value == "forward"
+    skip = "torch.compiler.disable(recursive=False)" if is_forward else "torch._dynamo.decorators.skip"
+    decorated = changed.with_changes(decorators=[*changed.decorators, cst.Decorator(cst.parse_expression(skip))])
+    return source.replaced((function, decorated), imports=("torch",))

@@ -1,0 +1,232 @@
+"""A number on a module that changes from call to call: keep it in a buffer."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import libcst as cst
+from libcst import matchers
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.source import Change, SourceFile
+
+_ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power)
+_IN_PLACE = (cst.AddAssign, cst.SubtractAssign, cst.MultiplyAssign)
+_FUNCTIONS = {f"torch.{name}" for name in ("add", "sub", "mul", "div", "pow", "where", "minimum", "maximum")}
+"""Functions of torch that take a tensor of no dims in a number's place."""
+
+_COUNTING = frozenset(
+    {
+        "arange", "chunk", "empty", "expand", "eye", "full", "linspace", "narrow", "new_full", "new_ones", "new_zeros",
+        "ones", "rand", "randn", "repeat", "reshape", "roll", "split", "tensor", "view", "zeros",
+    }
+)  # fmt: skip
+"""Functions and methods that take sizes and counts."""
+
+_Set = cst.Assign | cst.AnnAssign | cst.AugAssign
+
+
+class ModuleBuffer(Recipe):
+    """``self.step = 0`` in ``__init__`` becomes a buffer of no dims, and the file's writes write into it.
+
+    Every place of the file that names the attribute must do arithmetic with it, or write it. Unsafe: whoever reads it
+    in other files gets a tensor, and a float has no longer the precision of Python's.
+    """
+
+    name: ClassVar = "module-number-to-buffer"
+    codes: ClassVar = frozenset({"GD205"})
+
+    def edit(self, place: Place) -> Edit:
+        """The buffer, and all writes.
+
+        Raises:
+            DeclinedError: The number is not set in the file's only class that has it, or is needed as a number.
+        """
+        change = next((change for change in place.changes if change.kind == "module_number"), None)
+        if change is None or "." not in change.expression:
+            raise DeclinedError("it is not known which number changed")
+        attribute = _Attribute(place.source, change.expression.rpartition(".")[2])
+        if not attribute.name.isidentifier():
+            raise DeclinedError(f"`{change.expression}` is no attribute")
+        values = [value for value in (change.old, change.new) if value is not None]
+        content = place.source.replaced(*attribute.changes(values), imports=("torch",))
+        title = f"Keep `{change.expression}` in a buffer and write into it"
+        return Edit(title=title, content=content, is_safe=False)
+
+
+@dataclass(frozen=True)
+class _Attribute:
+    """A number that a class of the file sets in ``__init__``."""
+
+    source: SourceFile
+    name: str
+
+    def changes(self, values: Sequence[str]) -> list[Change]:
+        """The edits that make it a buffer.
+
+        Args:
+            values: What it was seen to be, as Python prints it.
+        """
+        definition = self._definition()
+        named = matchers.findall(self.source.tree, matchers.Attribute(attr=matchers.Name(self.name)))
+        if matchers.findall(self.source.tree, matchers.SimpleString(value=matchers.MatchIfTrue(self._is_quoted))):
+            raise DeclinedError(f'the file has "{self.name}" in quotes: it may be read or set by that name')
+        others = [node for node in named if not self._is_in(node, definition) and not self._is_called(node)]
+        writes = list(dict.fromkeys(write for node in others if (write := self._write(node)) is not None))
+        is_float = any("." in value or "e" in value for value in values) or any(
+            matchers.findall(write, matchers.Float() | matchers.Divide()) for write in [definition, *writes]
+        )
+        for node in others:
+            self._check_object(node, definition)
+            if self._write(node) is None:
+                self._check_read(node)
+        found: list[Change] = [(definition, self._buffer(definition, is_float=is_float))]
+        for write in writes:
+            if isinstance(write, cst.AugAssign):
+                if not isinstance(write.operator, _IN_PLACE):
+                    raise DeclinedError(f"`{self.source.code(write)}` has no counterpart that keeps the type")
+            else:
+                found.append((write, self._fill(write)))
+        return found
+
+    def _is_quoted(self, text: str) -> bool:
+        return text.strip("rbuRBU\"'") == self.name
+
+    def _definition(self) -> _Set:
+        """The first write in an ``__init__``."""
+        found: list[_Set] = []
+        for node in matchers.findall(self.source.tree, matchers.FunctionDef(name=matchers.Name("__init__"))):
+            assert isinstance(node, cst.FunctionDef)  # the matcher says so
+            has_super = False
+            for small in (small for line in node.body.body if (small := _only(line)) is not None):
+                has_super = has_super or "super().__init__(" in self.source.code(small)
+                if self._sets(small):
+                    assert isinstance(small, _Set)  # it sets the attribute
+                    if not has_super:
+                        raise DeclinedError(f"`{self.name}` is set before the module is initialised")
+                    found.append(small)
+                    break
+        if len(found) != 1:
+            number = "no class" if not found else "more than one class"
+            raise DeclinedError(f"{number} of the file sets `{self.name}` to a number in `__init__`")
+        owner = self.source.class_of(found[0])
+        assert owner is not None  # __init__ is a method
+        for line in owner.body.body:
+            small = _only(line)
+            if isinstance(small, cst.Assign) and any(
+                self.source.code(target.target) == self.name for target in small.targets
+            ):
+                raise DeclinedError(f"the class itself has a `{self.name}` too")
+        return found[0]
+
+    def _sets(self, node: cst.CSTNode) -> bool:
+        """``self.step = 0``, ``self.step: int = start``."""
+        target = _target(node)
+        value = node.value if isinstance(node, cst.Assign | cst.AnnAssign) else None
+        if isinstance(value, cst.UnaryOperation):
+            value = value.expression
+        return (
+            target is not None
+            and self.source.code(target) == f"self.{self.name}"
+            and isinstance(value, cst.Integer | cst.Float | cst.Name)
+        )
+
+    def _is_in(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        return any(parent is statement for parent in self.source.parents(node))
+
+    def _is_called(self, node: cst.CSTNode) -> bool:
+        """``optimizer.step()``: a number is not called."""
+        parent = next(self.source.parents(node))
+        return isinstance(parent, cst.Call) and parent.func is node
+
+    def _write(self, node: cst.CSTNode) -> _Set | None:
+        """The statement that writes the attribute that a node names; None where the node is read."""
+        around = [node, *self.source.parents(node)]
+        at = 1
+        while isinstance(around[at], cst.AssignTarget | cst.Tuple | cst.List | cst.BaseElement):
+            at += 1
+        inner, outer = around[at - 1], around[at]
+        if isinstance(outer, _Set) and _target(outer) is node:
+            return outer
+        is_target = isinstance(inner, cst.AssignTarget) or inner is getattr(outer, "target", None)
+        if is_target or isinstance(outer, cst.Del | cst.AsName):
+            raise DeclinedError(f"line {self.source.position(node).start.line} does more than to write `{self.name}`")
+        return None
+
+    def _check_object(self, node: cst.CSTNode, definition: cst.CSTNode) -> None:
+        assert isinstance(node, cst.Attribute)  # the matcher says so
+        is_self = isinstance(node.value, cst.Name) and node.value.value == "self"
+        if is_self and self.source.class_of(node) is not self.source.class_of(definition):
+            raise DeclinedError(f"another class uses `self.{self.name}` too")
+
+    def _check_read(self, node: cst.CSTNode) -> None:
+        """Arithmetic alone reads it, and nothing keeps the buffer itself: its value would change under it."""
+        is_computed = False
+        below = node
+        for outer in self.source.parents(node):
+            match outer:
+                case cst.BinaryOperation(operator=operator) if isinstance(operator, _ARITHMETIC):
+                    is_computed = True
+                case cst.UnaryOperation(operator=cst.Minus()):
+                    is_computed = True
+                case cst.Call(func=function) if below is not function and self.source.code(function) in _FUNCTIONS:
+                    is_computed = True
+                case cst.Call(func=function) if is_computed and (below is function or not self._counts(function)):
+                    pass
+                case cst.AugAssign():
+                    return
+                case cst.Assign() | cst.AnnAssign() | cst.Return() | cst.Expr() if is_computed:
+                    return
+                case (
+                    cst.Attribute() | cst.Tuple() | cst.List() | cst.Dict() | cst.BaseElement() | cst.DictElement()
+                ) if is_computed:
+                    pass
+                case cst.Arg():
+                    pass
+                case _:
+                    where = self.source.position(node).start.line
+                    raise DeclinedError(f"line {where} does more than arithmetic with `{self.name}`")
+            below = outer
+
+    def _counts(self, function: cst.BaseExpression) -> bool:
+        """A function that needs a number: Python's own, or one that makes or shapes tensors."""
+        name = self.source.code(function)
+        return hasattr(builtins, name) or name.startswith("math.") or name.rpartition(".")[2] in _COUNTING
+
+    def _buffer(self, definition: _Set, *, is_float: bool) -> cst.Expr:
+        value = self.source.code(definition.value) if definition.value is not None else "0"
+        if is_float and value.lstrip("-").isdigit():
+            value += ".0"
+        elif is_float and value.lstrip("-").isidentifier():
+            value = f"float({value})"
+        call = f'self.register_buffer("{self.name}", torch.tensor({value}), persistent=False)'
+        return cst.Expr(cst.parse_expression(call), semicolon=_semicolon(definition))
+
+    def _fill(self, write: cst.Assign | cst.AnnAssign) -> cst.Expr:
+        target = _target(write)
+        assert target is not None and write.value is not None  # a write of ours has both
+        fill = cst.Attribute(target.deep_clone(), cst.Name("fill_"))
+        return cst.Expr(cst.Call(fill, [cst.Arg(write.value.deep_clone())]), semicolon=_semicolon(write))
+
+
+def _only(line: cst.CSTNode) -> cst.BaseSmallStatement | None:
+    return line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+
+
+def _target(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """What a statement sets, where that is one thing."""
+    match node:
+        case cst.Assign(targets=[cst.AssignTarget(target=target)]):
+            return target
+        case cst.AugAssign(target=target):
+            return target
+        case cst.AnnAssign(target=target, value=value) if value is not None:
+            return target
+    return None
+
+
+def _semicolon(node: _Set) -> cst.Semicolon | cst.MaybeSentinel:
+    return node.semicolon

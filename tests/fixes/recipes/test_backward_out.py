@@ -1,0 +1,74 @@
+"""Training steps that backward-out-of-region leaves alone, and what it keeps of the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipes.backward_out import BackwardOut
+from tests.fixes.recipes.places import place_in
+
+
+def edit(text: str) -> Edit:
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if "backward" in line or "step" in line)
+    return BackwardOut().edit(place_in(text, "GD112", line))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("loss.backward()\n", "the line is in no function"),
+        ("f = lambda loss: loss.backward()\n", "the line is in no function"),
+        (
+            "@torch.compiler.disable\ndef f(x):\n    y = x.sum()\n    y.backward()\n",
+            "Dynamo is disabled for the function already",
+        ),
+        ("def f(x):\n    optimizer.step()\n", "the function's body has no `backward()` on a line of its own"),
+        (
+            "def f(x):\n    y = x.sum()\n    return torch.autograd.grad(y, x)  # backward\n",
+            "the function's body has no",
+        ),
+        ("def f(x):\n    for y in x:\n        z = y.sum()\n        z.backward()\n", "the function's body has no"),
+        ("def f(x):\n    y = x.sum(); y.backward()\n", "the function's body has no"),
+        ("def f(x):\n    x.sum().backward()\n", "no forward and loss stand before `backward()`"),
+        ("def f(x):\n    o.zero_grad()\n    x.sum().backward()\n", "no forward and loss stand before `backward()`"),
+        (
+            "def f(x):\n    for _ in x:\n        o.step()\n    y = x.sum()\n    y.backward()\n",
+            "calls of the training step stand between the forward and the loss",
+        ),
+        ("def f(x, n):\n    if n:\n        y = x.sum()\n    y.backward()\n", "`y` may be unbound behind it"),
+        (
+            "def f(x, n):\n    if n:\n        return x\n    y = x.sum()\n    y.backward()\n",
+            "it returns from the function",
+        ),
+    ],
+)
+def test_it_declines(text: str, reason: str) -> None:
+    with pytest.raises(DeclinedError) as caught:
+        edit(text)
+    assert caught.value.reason.startswith(reason)
+
+
+def test_torch_is_imported_where_it_was_not_and_decorators_stay() -> None:
+    text = "from my import o\n\n\n@timed\ndef train(x):\n\ty = x.sum()\n\ty.backward()\n\to.step()\n"
+    assert edit(text).content.decode() == (
+        "from my import o\nimport torch\n\n\n@timed\n@torch._dynamo.decorators.skip\ndef train(x):\n"
+        "\ty = _train_loss(x)\n\ty.backward()\n\ttorch.compiler.disable(o.step)()\n\n\n"
+        "def _train_loss(x):\n\ty = x.sum()\n\treturn y\n"
+    )
+
+
+def test_a_method_that_is_no_forward_is_skipped_like_a_function() -> None:
+    text = (
+        "import torch\n\n\nclass T:\n    def fit(self, x):\n        y = self.net(x)\n        y.backward()\n"
+        "        self.scaler.step(self.opt)\n"
+    )
+    result = edit(text.replace("\n", "\r\n")).content.decode()
+    assert "    @torch._dynamo.decorators.skip\r\n    def fit(self, x):\r\n        y = self._fit_loss(x)\r\n" in result
+    assert "torch.compiler.disable(self.scaler.step)(self.opt)\r\n" in result
+    assert result.count("\n") == result.count("\r\n")
+
+
+def test_it_needs_judgement() -> None:
+    found = edit("def f(x):\n    y = x.sum()\n    y.backward()\n")
+    assert (found.is_safe, found.title) == (False, "Compile the forward and the loss of `f` only")
