@@ -145,8 +145,8 @@ def check_edit(before: bytes, edit: Edit) -> None:
     assert coding(after) == coding(before)
     assert after.startswith(codecs.BOM_UTF8) == before.startswith(codecs.BOM_UTF8)
     assert newlines(after) <= newlines(before) or not newlines(before)
-    lost = comments(before) - comments(after)
-    assert not lost
+    for comment in comments(before) - comments(after):
+        assert statements_with(before, comment) - statements(after), f"{comment} is lost, and its statement is not"
 
 
 def parsed(content: bytes) -> ast.Module:
@@ -172,6 +172,27 @@ def comments(content: bytes) -> Counter[str]:
     text = content.decode(coding(content)[0]).replace("\r\n", "\n").replace("\r", "\n")
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return Counter(token.string.rstrip() for token in tokens if token.type == tokenize.COMMENT)
+
+
+def lines_of(content: bytes) -> list[str]:
+    return re.split(r"\r\n|\r|\n", content.decode(coding(content)[0]))
+
+
+def statements(content: bytes) -> Counter[str]:
+    """Each line's code, without indentation and comment."""
+    return Counter(line.partition("#")[0].strip() for line in lines_of(content))
+
+
+def statements_with(content: bytes, comment: str) -> Counter[str]:
+    """The code that a comment stands beside, or above: it may go with that code and no other way."""
+    lines = lines_of(content)
+    found: Counter[str] = Counter()
+    for number, line in enumerate(lines):
+        if comment in line:
+            code = (rest.partition("#")[0].strip() for rest in lines[number:])
+            text = next((text for text in code if text), "")
+            found[text] = statements(content)[text]
+    return found
 
 
 def with_tabs(content: bytes) -> bytes:
@@ -200,7 +221,8 @@ def test_a_case_in_another_spelling_is_mended_too(
         columns = (found.location.column - moved, None if end is None else end - moved)
         found = finding(found.code, found.location.line, columns, context=place.context)
     source = SourceFile.parse(PATH, content)
-    assert check(recipe, Place(source, found), Place(SourceFile.parse(PATH, content), found))
+    changes = place.changes
+    assert check(recipe, Place(source, found, changes), Place(SourceFile.parse(PATH, content), found, changes))
 
 
 @settings(quick, max_examples=60)
