@@ -1,10 +1,11 @@
-"""Runs two programs in eager mode and compares what they compute; ends with a message where they differ.
+"""Runs pairs of programs in eager mode and prints, as JSON by path, what differs in what they compute; None if nothing.
 
-python same_in_eager.py model.py model.fixed.py
+python same_in_eager.py model.py other.py    # each against model.fixed.py and so on beside it
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -76,6 +77,16 @@ def results(path: str) -> list[Any]:
     return found
 
 
+def difference(path: str) -> str | None:
+    try:
+        before, after = results(path), results(path.removesuffix(".py") + ".fixed.py")
+        torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-6)
+    except Exception as error:  # noqa: BLE001 - whatever a program raises is the answer
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
 if __name__ == "__main__":
-    before, after = results(sys.argv[1]), results(sys.argv[2])
-    torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-6)
+    # What the programs print is not the answer.
+    sys.stdout, answer = sys.stderr, sys.stdout
+    json.dump({path: difference(path) for path in sys.argv[1:]}, answer)

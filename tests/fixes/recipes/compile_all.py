@@ -1,0 +1,21 @@
+"""Compiles programs one after the other and makes their calls; for ``graphdoctor run``, which sees them all at once.
+
+python compile_all.py model.py model.fixed.py …
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from tests.fixes.recipes.same_in_eager import calls, load, target
+
+if __name__ == "__main__":
+    for path in sys.argv[1:]:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        program = load(path)
+        compiled = torch.compile(target(program), backend="eager")
+        for args, kwargs in calls(program):
+            compiled(*args, **kwargs)
