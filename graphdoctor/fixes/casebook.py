@@ -77,6 +77,7 @@ class Casebook:
                     "after": after.measures if after.recording.exit.reason == "finished" else None,
                     "sites_gone": judged.gone,
                     "sites_new": judged.new,
+                    "recording": after.name,
                     "compared": replay.compared.get("eager") if replay else None,
                 }
             )

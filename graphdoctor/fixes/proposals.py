@@ -46,6 +46,7 @@ class Proposal:
         change: What is changed about configuration and calls.
         snippet: What to write, for people; None for an edit of source.
         contains: It contains a break rather than taking it away.
+        moves_out: It takes code out of the compiled region on purpose.
         drops_output: The program prints less with it.
     """
 
@@ -58,6 +59,7 @@ class Proposal:
     change: Change = field(default_factory=Change)
     snippet: str | None = None
     contains: bool = False
+    moves_out: bool = False
     drops_output: bool = False
 
     def is_same(self, other: Proposal) -> bool:
@@ -186,6 +188,7 @@ def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...])
                 targets=(finding.fingerprint,),
                 content={source.path: edit.content},
                 contains=not recipe.removes,
+                moves_out=recipe.moves_out,
                 drops_output=edit.drops_output,
             )
         )

@@ -116,6 +116,8 @@ class Recipe(ABC):
     """Codes of the rules whose findings it may take away."""
     removes: ClassVar[bool] = True
     """The finding is gone afterwards; False where it stays, and less runs eagerly because of it."""
+    moves_out: ClassVar[bool] = False
+    """It takes code out of the compiled region on purpose, so that coverage may fall."""
 
     @abstractmethod
     def edit(self, place: Place) -> Edit:

@@ -71,7 +71,13 @@ class Replays:
         self._is_cancelled = threading.Event()
 
     def replay(
-        self, program: Program, name: str, *, references: Mapping[str, str] | None = None, coverage: bool = False
+        self,
+        program: Program,
+        name: str,
+        *,
+        references: Mapping[str, str] | None = None,
+        coverage: bool = False,
+        is_timed: bool = False,
     ) -> Recording:
         """Make the calls once.
 
@@ -80,11 +86,13 @@ class Replays:
             name: The replay's name; ``eager`` and names that begin so run without torch.compile.
             references: By ``eager`` and ``untouched`` the names of replays to compare the results with.
             coverage: Measure coverage after the calls.
+            is_timed: Time the last call once it compiles nothing.
         """
         folder = self._new_folder(name)
         plan = {
             **self._plan(program, folder),
             "is_eager": name.startswith(EAGER),
+            "steady": is_timed,
             "outputs": str(folder / _RESULTS),
             "references": {of: str(self._folder / other / _RESULTS) for of, other in (references or {}).items()},
         }

@@ -20,12 +20,13 @@ from graphdoctor.fixes.replays import Limits, Program, Replays
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.fixes.writing import FileChange
-from graphdoctor.model.fixes import Measures, Treatment
+from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.diagnose import Selection
 
 FOLDER = "fixes"
 FILE = "fixes.json"
+_SKIPPED = "GD111"
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
 _MAX_TIMED = 6
@@ -145,7 +146,7 @@ class _Rounds:
             states.append(following)
         else:
             self._trials.notes.append(f"stopped after {self._number} rounds and {self._trials.replays.count} replays")
-        at = min(range(len(states)), key=lambda index: (_score(states[index].seen.measures), -index))
+        at = min(range(len(states)), key=lambda index: (_score(states[index]), index))
         best = states[at]
         if at + 1 < len(states):
             self._take_back(best, states[at + 1], states[-1])
@@ -177,10 +178,11 @@ class _Rounds:
         wave = 0
         while waiting and self._trials.replays.count < _MAX_REPLAYS:
             wave += 1
-            trials = _shared([options.proposals[0] for options in waiting])
+            now = [options for options in waiting if not _is_deferred(options, waiting)]
+            trials = _shared([options.proposals[0] for options in now])
             seen = self._trials.run_each(trials, state, f"{self._number}.{wave}")
-            still: list[Options] = []
-            for options in waiting:
+            still = [options for options in waiting if options not in now]
+            for options in now:
                 at = next(i for i, found in enumerate(trials) if options.finding.fingerprint in found.targets)
                 judged = self._trials.judge(options.finding, trials[at], state, seen[at])
                 self._casebook.note(options.finding, trials[at], state, self._number, judged=judged, after=seen[at])
@@ -189,7 +191,8 @@ class _Rounds:
                         chosen.append((trials[at], seen[at]))
                 elif options.proposals[1:]:
                     still.append(replace(options, proposals=options.proposals[1:]))
-            waiting = still
+            mended = {target for proposal, _ in chosen for target in proposal.targets}
+            waiting = [options for options in still if not _is_mended(options, now, mended)]
         return self._join(state, chosen)
 
     def _join(self, state: State, chosen: Sequence[tuple[Proposal, Seen]]) -> State | None:
@@ -260,6 +263,24 @@ class _Rounds:
         return Treated(treatment, changes)
 
 
+def _place(options: Options) -> tuple[str, int]:
+    return options.finding.location.file, options.finding.location.line
+
+
+def _is_deferred(options: Options, waiting: Sequence[Options]) -> bool:
+    """A skipped frame waits for what is tried for the break that makes torch skip it."""
+    return options.finding.code == _SKIPPED and any(
+        other.finding.code != _SKIPPED and _place(other) == _place(options) for other in waiting
+    )
+
+
+def _is_mended(options: Options, tried: Sequence[Options], mended: set[str]) -> bool:
+    """The break that made torch skip the frame is gone already."""
+    return options.finding.code == _SKIPPED and any(
+        other.finding.fingerprint in mended and _place(other) == _place(options) for other in tried
+    )
+
+
 def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
     """The trials to make: proposals that do the same, for all their findings at once."""
     found: list[Proposal] = []
@@ -272,9 +293,11 @@ def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
     return found
 
 
-def _score(measures: Measures) -> tuple[int, int, int, int, int, int]:
+def _score(state: State) -> tuple[int, int, int, int, int, int]:
     """Lower is better: functions over their limit, percent outside graphs, then the other counts."""
-    coverage = 0.0 if measures.coverage is None else measures.coverage
+    measures = state.seen.measures
+    # What was taken out on purpose counts for nothing.
+    coverage = 1.0 if state.moves_out else measures.coverage or 0.0
     return (
         measures.frames_over_limit,
         round(100 * (1 - coverage)),

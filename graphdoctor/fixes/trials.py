@@ -54,6 +54,11 @@ class State:
         return State(with_proposals(self.program, proposals), seen, (*self.applied, *applied))
 
     @property
+    def moves_out(self) -> bool:
+        """One of its fixes means to take code out of the compiled region."""
+        return any(proposal.moves_out for proposal, _ in self.applied)
+
+    @property
     def drops_output(self) -> bool:
         """One of its fixes means to print less."""
         return any(proposal.drops_output for proposal, _ in self.applied)
@@ -85,9 +90,10 @@ class Trials:
     reference: Reference = field(default_factory=Reference)
     notes: list[str] = field(default_factory=list)
 
-    def seen(self, recording: Recording) -> Seen:
+    def seen(self, recording: Recording, name: str | None = None) -> Seen:
         """A recording with what it means."""
-        return Seen(recording, diagnose(recording, root=self.root, version=__version__, selection=self.selection))
+        found = diagnose(recording, root=self.root, version=__version__, selection=self.selection)
+        return Seen(recording, found, name)
 
     def run_untouched(self) -> State | None:
         """Run the program as it is: twice without torch.compile, once with; None when it cannot be repeated."""
@@ -115,7 +121,7 @@ class Trials:
             kinds = ", ".join(sorted(self.reference.unstable))
             self.notes.append(f"two runs without torch.compile differ in {kinds}: no fix can be proven")
         self._limit(untouched)
-        return State(Program(), self.seen(untouched))
+        return State(Program(), self.seen(untouched, _UNTOUCHED))
 
     def _limit(self, untouched: Recording) -> None:
         """Stop trials that take a multiple of what the untouched program takes."""
@@ -146,11 +152,11 @@ class Trials:
         joined = state.joined(proposals, seen)
         verdict, _ = judge_results(seen.recording, self.reference, drops_output=joined.drops_output)
         was, now = state.seen.measures, seen.measures
-        is_worse = now.frames_over_limit > was.frames_over_limit or loses_coverage(was, now)
+        is_worse = now.frames_over_limit > was.frames_over_limit or (loses_coverage(was, now) and not joined.moves_out)
         return None if verdict != "verified" or is_worse else joined
 
     def _run(self, program: Program, name: str) -> Seen:
-        return self.seen(self.replays.replay(program, name, references=_REFERENCES, coverage=True))
+        return self.seen(self.replays.replay(program, name, references=_REFERENCES, coverage=True), name)
 
     def judge(self, finding: Finding, proposal: Proposal, state: State, after: Seen) -> Judgement:
         """What a fix did to a finding of a state's program."""
@@ -164,6 +170,7 @@ class Trials:
             maps=maps,
             root=self.root,
             contains=proposal.contains,
+            moves_out=proposal.moves_out,
             drops_output=proposal.drops_output or state.drops_output,
         )
 

@@ -31,10 +31,12 @@ class Seen:
     Args:
         recording: Its facts.
         diagnosis: What they mean.
+        name: The replay's name; None for the recorded run.
     """
 
     recording: Recording
     diagnosis: Diagnosis
+    name: str | None = None
 
     @property
     def measures(self) -> Measures:
@@ -93,6 +95,7 @@ def judge(
     maps: Mapping[Path, LineMap],
     root: Path,
     contains: bool,
+    moves_out: bool,
     drops_output: bool,
 ) -> Judgement:
     """Say what a fix did to a finding.
@@ -105,6 +108,7 @@ def judge(
         maps: Lines of edited files, after to before.
         root: What relative paths are relative to.
         contains: The fix means to contain the break, not to take it away.
+        moves_out: The fix means to take code out of the compiled region.
         drops_output: The fix means to print less.
     """
     if after.recording.exit.reason != "finished":
@@ -114,7 +118,7 @@ def judge(
     verdict, reason = judge_results(after.recording, reference, drops_output=drops_output)
     if verdict == "changes results":
         return Judgement(verdict, reason, gone, new)
-    is_gone, left = _effect(target, before, after, sites, contains=contains)
+    is_gone, left = _effect(target, before, after, sites, contains=contains, moves_out=moves_out)
     if not is_gone:
         return Judgement("no effect", left, gone, new)
     reasons = [text for text in (left, reason) if text]
@@ -191,7 +195,7 @@ def _text(finding: Finding) -> str:
 
 
 def _effect(
-    target: Finding, before: Seen, after: Seen, sites: SiteChange, *, contains: bool
+    target: Finding, before: Seen, after: Seen, sites: SiteChange, *, contains: bool, moves_out: bool
 ) -> tuple[bool, str | None]:
     """Whether the finding is gone or better contained, and what must be said of it, a clause."""
     was, now = before.measures, after.measures
@@ -214,7 +218,7 @@ def _effect(
     if caused := sites.caused_text():
         return False, f"the new lines break too: {', '.join(caused)}"
     if loses_coverage(was, now):
-        return False, f"the break is gone, but {told}"
+        return moves_out, told if moves_out else f"the break is gone, but {told}"
     return True, None
 
 

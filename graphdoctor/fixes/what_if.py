@@ -58,7 +58,9 @@ def what_if(
     def run(number: int) -> TrialResult:
         trial = everything[number]
         on_phase(f"trial {number + 1} of {len(everything)}: {_name(trial)}")
-        return _result(trial, replays.replay(Program(change=trial.change), str(number), references={EAGER: EAGER}))
+        return _result(
+            trial, replays.replay(Program(change=trial.change), str(number), references={EAGER: EAGER}, is_timed=True)
+        )
 
     found_results = replays.side_by_side(run, range(len(everything)), jobs=jobs)
     results = list(zip(everything, found_results, strict=True))

@@ -98,7 +98,7 @@ class TriedFix(Fact):
     is_applied: bool = False
     """One of the set that was tried together at last."""
     recording: str | None = None
-    """The trial's recording, a folder below the first recording's."""
+    """The trial's recording, a folder below ``fixes/`` in the first one's."""
 
 
 class LeftFinding(Fact):

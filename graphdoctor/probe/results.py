@@ -7,7 +7,7 @@ Everything is kept under a name that a person understands (``call 2, output['log
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from .describe import value_text
 _MAX_BYTES = 2**29
 """Kept for comparing; the rest of the calls is not compared."""
 
+_MAX_FUNCTIONS = 200
 _MAX_COPIED = 2**26
 """Bytes of arguments that are copied before a call."""
 
@@ -224,18 +225,37 @@ def _state(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def modules_of(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
-    """The modules that a target works with, by the name it knows them under: itself, its object's, its closure's."""
+    """The modules that a target works with, by the name it knows them under.
+
+    Itself, its object's, those in its closure and among the globals that it names, and those of the functions that it
+    finds there: which function of a file holds a module is nothing that a program computes.
+    """
     if isinstance(function, torch.nn.Module):
         return {"": function}
-    found: dict[str, Any] = {}
+    found: dict[str, torch.nn.Module] = {}
     owner = getattr(function, "__self__", None)
-    if owner is not None:
-        found |= {"self": owner} if isinstance(owner, torch.nn.Module) else dict(getattr(owner, "__dict__", {}))
-    plain = inspect.unwrap(getattr(function, "__func__", function))
-    if inspect.isfunction(plain):
-        known = inspect.getclosurevars(plain)
-        found |= {**known.globals, **known.nonlocals}
-    return {name: value for name, value in found.items() if isinstance(value, torch.nn.Module)}
+    if isinstance(owner, torch.nn.Module):
+        found["self"] = owner
+    elif owner is not None:
+        _add_modules(found, getattr(owner, "__dict__", {}))
+    waiting, known = [function], set[int]()
+    while waiting:
+        plain = inspect.unwrap(waiting.pop(0))
+        plain = getattr(plain, "__func__", plain)
+        if not inspect.isfunction(plain) or id(plain) in known or len(known) > _MAX_FUNCTIONS:
+            continue
+        known.add(id(plain))
+        names = inspect.getclosurevars(plain)
+        around = {**names.globals, **names.nonlocals}
+        _add_modules(found, around)
+        waiting += [value for value in around.values() if callable(value) and not isinstance(value, type)]
+    return found
+
+
+def _add_modules(found: dict[str, torch.nn.Module], names: Mapping[str, Any]) -> None:
+    for name, value in names.items():
+        if isinstance(value, torch.nn.Module) and not any(value is other for other in found.values()):
+            found.setdefault(name, value)
 
 
 def parameters_of(modules: dict[str, torch.nn.Module]) -> dict[str, torch.Tensor]:

@@ -26,6 +26,7 @@ from .events import EventFile
 
 if TYPE_CHECKING:
     from .targets import Call
+    from .trial import Trial
     from .vary import Varying
     from .workload import Workload
 
@@ -91,12 +92,15 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     varying = Varying(workload, request, events) if request["vary"] else None
     with _kept_stdout(workload) as printed:
         is_complete = make_calls(workload, events, varying)
-    if is_complete and workload.trial is not None and workload.trial.timing is not None:
+    trial = workload.trial
+    if is_complete and trial is not None and trial.timing is not None:
         events.phase("timing the last call")
         with _silence():
-            workload.serve_times(workload.trial.timing)
+            workload.serve_times(trial.timing)
         events.write("finished", is_complete=True)
         return _EXIT_FINISHED
+    if is_complete and trial is not None:
+        _compare(workload, trial, events, printed())
     if is_complete and varying is not None:
         with _silence():
             varying.run()
@@ -104,8 +108,6 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         events.write("gap", message=untold)
     if is_complete and request["coverage"]:
         measure_coverage(workload, events)
-    if workload.trial is not None and is_complete:
-        _finish_trial(workload, events, printed())
     if is_complete and request["guard_cost"]:
         measure_guards(workload, events)
     for name, count in workload.listener.failures.items():
@@ -124,20 +126,19 @@ def _warm_up(workload: Workload, events: EventFile) -> None:
     workload.mark("end", None)
 
 
-def _finish_trial(workload: Workload, events: EventFile, printed: str | None) -> None:
-    """Compare what the calls gave back and printed, then time the last one."""
-    if workload.trial is None:
-        return
-    events.phase("comparing outputs")
-    found = workload.trial.finish(printed)
-    events.phase("timing the last call")
-    workload.mark("start", None)
-    try:
-        with _silence():
-            found["steady_us"] = workload.steady_us()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
-        events.write("gap", message=f"The last call was not timed: repeating it raised {_type_name(error)}.")
-    workload.mark("end", None)
+def _compare(workload: Workload, trial: Trial, events: EventFile, printed: str | None) -> None:
+    """Compare what the calls gave back and printed before any is repeated; then time the last one if asked to."""
+    events.phase("comparing results")
+    found = trial.finish(printed)
+    if trial.is_steady_timed:
+        events.phase("timing the last call")
+        workload.mark("start", None)
+        try:
+            with _silence():
+                found["steady_us"] = workload.steady_us()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
+            events.write("gap", message=f"The last call was not timed: repeating it raised {_type_name(error)}.")
+        workload.mark("end", None)
     events.write("trial", **found)
 
 

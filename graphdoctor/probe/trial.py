@@ -4,7 +4,7 @@ The request's ``trial`` says how; every key may be missing but the last two::
 
     {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
      "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
-     "timing": file descriptor, "outputs": path, "references": {"eager": path, …}}
+     "steady": …, "timing": file descriptor, "outputs": path, "references": {"eager": path, …}}
 
 Every call is made from the same seed, whatever remedy it runs under, so that random numbers do not tell two replays
 apart. What came out is kept on disk, and compared with what the references kept.
@@ -59,6 +59,11 @@ class Trial:
         """Lines that configure torch, run behind the target's import."""
         text = self._plan.get("setup")
         return str(text) if text else None
+
+    @property
+    def is_steady_timed(self) -> bool:
+        """The last call is timed once it compiles nothing."""
+        return bool(self._plan.get("steady"))
 
     @property
     def timing(self) -> int | None:

@@ -37,7 +37,7 @@ def judged(
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
     maps = {Path(FILE): LineMap(BEFORE, AFTER)}
     return judge(
-        target, before, after, reference or Reference(), maps=maps, root=ROOT, contains=contains,
+        target, before, after, reference or Reference(), maps=maps, root=ROOT, contains=contains, moves_out=False,
         drops_output=drops_output,
     )  # fmt: skip
 

@@ -30,6 +30,7 @@ class BackwardOut(Recipe):
     """
 
     name: ClassVar = "backward-out-of-region"
+    moves_out: ClassVar = True
     codes: ClassVar = frozenset({"GD112"})
 
     def edit(self, place: Place) -> Edit:
