@@ -17,14 +17,14 @@ from graphdoctor.fixes.recipes.where import Where
 RECIPES: tuple[Recipe, ...] = (
     GuardOutput(),
     Where(),
-    BackwardOut(),
     Check(),
-    ModuleBuffer(),
-    NarrowLock(),
-    NoGrad(),
-    OwnFunction(),
     RemoveBreak(),
     RemoveDisable(),
+    NoGrad(),
+    BackwardOut(),
+    ModuleBuffer(),
+    NarrowLock(),
+    OwnFunction(),
 )
 
 
