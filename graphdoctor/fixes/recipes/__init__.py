@@ -5,11 +5,23 @@ from __future__ import annotations
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.backward_out import BackwardOut
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
+from graphdoctor.fixes.recipes.local_parameter import LocalParameter
 from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
 from graphdoctor.fixes.recipes.own_function import OwnFunction
+from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), NarrowLock(), OwnFunction(), BackwardOut(), ModuleBuffer())
+RECIPES: tuple[Recipe, ...] = (
+    GuardOutput(),
+    BackwardOut(),
+    ModuleBuffer(),
+    LocalParameter(),
+    IterableToList(),
+    SortInGraph(),
+    NarrowLock(),
+    OwnFunction(),
+)
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
