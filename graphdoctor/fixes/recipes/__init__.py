@@ -6,12 +6,15 @@ from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.backward_out import BackwardOut
 from graphdoctor.fixes.recipes.check import Check
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
+from graphdoctor.fixes.recipes.local_parameter import LocalParameter
 from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
 from graphdoctor.fixes.recipes.no_grad import NoGrad
 from graphdoctor.fixes.recipes.own_function import OwnFunction
 from graphdoctor.fixes.recipes.remove_break import RemoveBreak
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
+from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
 from graphdoctor.fixes.recipes.where import Where
 
 RECIPES: tuple[Recipe, ...] = (
@@ -22,9 +25,12 @@ RECIPES: tuple[Recipe, ...] = (
     RemoveDisable(),
     NoGrad(),
     BackwardOut(),
+    IterableToList(),
+    LocalParameter(),
     ModuleBuffer(),
     NarrowLock(),
     OwnFunction(),
+    SortInGraph(),
 )
 
 

@@ -24,12 +24,12 @@ from graphdoctor.fixes.recipes.local_names import (
     names,
     parameter_names,
     parsed,
+    swallows,
     targets,
 )
 from graphdoctor.fixes.source import SourceFile, Statement, UnreadableError
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
-_SUPPRESSES = re.compile(r"suppress|raises")
 
 _Around = list[tuple[cst.CSTNode, cst.BaseSuite]]
 """The compound statements around a run, innermost first, each with the body of it in which the run stands."""
@@ -363,8 +363,10 @@ def _read_next(node: cst.CSTNode) -> set[str]:
 def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, behind: set[str]) -> set[str]:
     """Names that somebody may read after a body of a compound statement raised."""
     match node:
-        case cst.With() if any(_SUPPRESSES.search(cst.Module([]).code_for_node(item.item)) for item in node.items):
-            return behind
+        case cst.With():
+            tree = _tree_of(node)
+            assert isinstance(tree, ast.With | ast.AsyncWith)
+            return behind if any(map(swallows, tree.items)) else set()
         case cst.Try() | cst.TryStar() if suite is node.body:
             tree = _tree_of(node)
             assert isinstance(tree, ast.Try | ast.TryStar)

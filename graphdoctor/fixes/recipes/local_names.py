@@ -7,12 +7,14 @@ told, a name counts as read, and as perhaps not bound.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_SWALLOWS = re.compile(r"suppress|raises", re.IGNORECASE)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -128,6 +130,11 @@ def parameter_names(parameters: ast.arguments) -> set[str]:
     return {parameter.arg for parameter in every if parameter is not None}
 
 
+def swallows(item: ast.withitem) -> bool:
+    """The context manager lets the program go on behind an exception, by its name."""
+    return _SWALLOWS.search(ast.unparse(item.context_expr)) is not None
+
+
 def jumps(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:
     """Returns, yields, awaits, and the breaks and continues of loops around the statements."""
     for statement in statements:
@@ -233,7 +240,8 @@ def _statement(node: ast.stmt) -> Flow:
             for item in node.items:
                 whole = whole.then(_reading(item.context_expr))
                 whole = whole.then(_binding(item.optional_vars)) if item.optional_vars is not None else whole
-            return whole.then(flow(node.body))
+            body = flow(node.body)
+            return whole.then(body.perhaps() if any(map(swallows, node.items)) else body)
         case ast.Try() | ast.TryStar():
             return _try(node)
         case ast.Match():

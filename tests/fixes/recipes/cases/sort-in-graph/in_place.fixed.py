@@ -1,0 +1,13 @@
+"""GD123 8:5-17"""
+
+import torch
+
+
+def forward(x):
+    parts = [x.sum(), x.mean(), x.max()]
+    parts[:] = list(torch.stack(parts).sort().values)
+    return parts[0] - parts[1] * parts[2]
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

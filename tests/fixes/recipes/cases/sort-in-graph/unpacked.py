@@ -1,0 +1,12 @@
+"""GD123 7:17-44"""
+
+import torch
+
+
+def forward(x):
+    low, high = sorted([x.sum(), x.mean()])  # both of them
+    return low - high
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

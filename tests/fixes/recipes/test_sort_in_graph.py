@@ -1,0 +1,69 @@
+"""Sorts that sort-in-graph leaves alone, and what it writes for the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
+from tests.fixes.recipes.places import place_in
+
+
+def edit(line: str, columns: tuple[int, int] | None = None) -> Edit:
+    return SortInGraph().edit(place_in(f"import torch\n{line}\n", "GD123", 2, columns))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("y = max(x)", "the line calls no `sorted` or `sort`, or several"),
+        ("y = sorted(x) + sorted(z)", "the line calls no `sorted` or `sort`, or several"),
+        ("model.parts.sort()", "the line calls no `sorted` or `sort`, or several"),
+        ("if sorted(x): pass", "the line begins a compound statement"),
+        ("y = sorted()", "it does not say what it sorts"),
+        ("y = sorted(*x)", "it does not say what it sorts"),
+        ("y = sorted(x.values())", "what it sorts is no list"),
+        ("y = sorted(a for a in x)", "what it sorts is no list"),
+        ("y = sorted([])", "what it sorts is empty"),
+        ("y = sorted(x, key=abs)", "it sorts by a key"),
+        ("y = sorted(x, **options)", "it sorts by a key"),
+        ("x.sort(key=abs)", "it sorts by a key"),
+        ("y = x.sort()", "what it sorts is no variable"),
+    ],
+)
+def test_it_declines(line: str, reason: str) -> None:
+    with pytest.raises(DeclinedError) as caught:
+        edit(line)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("low, high = sorted((a, b))", "low, high = torch.stack((a, b)).sort().values"),
+        ("low = sorted([a, b])[0]  # the first", "low = torch.stack([a, b]).sort().values[0]  # the first"),
+        ("low = sorted([a, b])[:1]", "low = list(torch.stack([a, b]).sort().values)[:1]"),
+        ("y = sorted([i.sum() for i in x])", "y = list(torch.stack([i.sum() for i in x]).sort().values)"),
+        ("y = sorted(x, reverse=flag)", "y = list(torch.stack(x).sort(descending=flag).values)"),
+        ("x.sort(reverse=True); y = x", "x[:] = list(torch.stack(x).sort(descending=True).values); y = x"),
+    ],
+)
+def test_it_sorts_in_the_graph(line: str, written: str) -> None:
+    columns = (1, line.index(";") + 1) if ";" in line else None
+    assert edit(line, columns).content.decode() == f"import torch\n{written}\n"
+
+
+def test_torchs_columns_tell_which_sort_is_meant() -> None:
+    result = edit("y = sorted(x) + sorted(z)", (17, 26)).content.decode()
+    assert result == "import torch\ny = sorted(x) + list(torch.stack(z).sort().values)\n"
+
+
+def test_newlines_and_tabs_stay_and_torch_is_imported() -> None:
+    place = place_in("def f(x):\r\n\ta, b = sorted(x)\r\n\treturn a\r\n", "GD123", 2)
+    assert SortInGraph().edit(place).content.decode() == (
+        "import torch\r\ndef f(x):\r\n\ta, b = torch.stack(x).sort().values\r\n\treturn a\r\n"
+    )
+
+
+def test_it_needs_judgement() -> None:
+    assert not edit("y = sorted(x)").is_safe
