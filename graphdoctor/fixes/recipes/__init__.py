@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(),)
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), KeepTensor(), DropItem())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
