@@ -7,6 +7,7 @@ from graphdoctor.fixes.recipes.backward_out import BackwardOut
 from graphdoctor.fixes.recipes.check import Check
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
+from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
 from graphdoctor.fixes.recipes.local_parameter import LocalParameter
 from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
@@ -24,6 +25,8 @@ RECIPES: tuple[Recipe, ...] = (
     RemoveBreak(),
     RemoveDisable(),
     NoGrad(),
+    KeepTensor(),
+    DropItem(),
     BackwardOut(),
     IterableToList(),
     LocalParameter(),
