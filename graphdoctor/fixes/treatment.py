@@ -26,6 +26,7 @@ from graphdoctor.rules.diagnose import Selection
 
 FOLDER = "fixes"
 FILE = "fixes.json"
+_BREAK = "GD1"
 _SKIPPED = "GD111"
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
@@ -169,18 +170,33 @@ class _Rounds:
     def _round(self, state: State) -> State | None:
         """Try what can be tried on a state's program; the state with what holds, None when nothing does."""
         is_unsafe_tried = self._wanted.is_unsafe_tried
-        waiting = [
+        found = [
             replace(options, proposals=proposals)
             for options in self._options_of(state)
             if (proposals := self._casebook.open(options, state, self._number, is_unsafe_tried=is_unsafe_tried))
         ]
+        # A break makes resume functions, and these recompile: breaks first.
+        breaks = [options for options in found if options.finding.code.startswith(_BREAK)]
+        rest = [options for options in found if options not in breaks]
+        for number, waiting in enumerate((breaks, rest), start=1):
+            chosen = self._waves(waiting, state, f"{self._number}.{number}")
+            if chosen:
+                return self._join(state, chosen)
+        return None
+
+    def _waves(self, waiting: list[Options], state: State, label: str) -> list[tuple[Proposal, Seen]]:
+        """Try each finding's first suggestion, then the next of those whose first did not hold, and so on.
+
+        Returns:
+            The verified fixes, each with its replay.
+        """
         chosen: list[tuple[Proposal, Seen]] = []
         wave = 0
         while waiting and self._trials.replays.count < _MAX_REPLAYS:
             wave += 1
             now = [options for options in waiting if not _is_deferred(options, waiting)]
             trials = _shared([options.proposals[0] for options in now])
-            seen = self._trials.run_each(trials, state, f"{self._number}.{wave}")
+            seen = self._trials.run_each(trials, state, f"{label}.{wave}")
             still = [options for options in waiting if options not in now]
             for options in now:
                 at = next(i for i, found in enumerate(trials) if options.finding.fingerprint in found.targets)
@@ -193,12 +209,10 @@ class _Rounds:
                     still.append(replace(options, proposals=options.proposals[1:]))
             mended = {target for proposal, _ in chosen for target in proposal.targets}
             waiting = [options for options in still if not _is_mended(options, now, mended)]
-        return self._join(state, chosen)
+        return chosen
 
-    def _join(self, state: State, chosen: Sequence[tuple[Proposal, Seen]]) -> State | None:
+    def _join(self, state: State, chosen: Sequence[tuple[Proposal, Seen]]) -> State:
         """The state with the verified fixes of a round; those that do not go together wait for the next round."""
-        if not chosen:
-            return None
         proposals = [proposal for proposal, _ in chosen]
         together = self._trials.compatible(state.program, proposals)
         joined = None
@@ -245,6 +259,8 @@ class _Rounds:
         if len(applied) == 1:
             self._casebook.add_times(applied[0], times)
         replay = best.seen.recording.replay
+        still = {finding.fingerprint for finding in best.seen.diagnosis.findings}
+        gone = [f.fingerprint for f in untouched.seen.diagnosis.findings if applied and f.fingerprint not in still]
         settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
         calls = [proposal.snippet for proposal in applied if proposal.kind == "call" and proposal.snippet]
         treatment = Treatment(
@@ -256,6 +272,7 @@ class _Rounds:
             calls=tuple(dict.fromkeys(calls)),
             compared=replay.compared.get("eager") if replay and applied else None,
             times=times,
+            gone=tuple(gone),
             left=tuple(self._casebook.left(best.seen.diagnosis)),
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),

@@ -149,6 +149,8 @@ class Finding(Fact):
     """What it costs; None where nothing measured tells."""
     fingerprint: str
     """Survives lines moving; 16 hexadecimal digits."""
+    is_mended: bool = False
+    """It is gone once all verified fixes are applied, those of other findings included."""
 
 
 FrameState = Literal["compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"]

@@ -133,6 +133,8 @@ class Treatment(Fact):
     """Results with all of them against the untouched program without torch.compile."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with all of them and with none."""
+    gone: tuple[str, ...] = ()
+    """Fingerprints of findings of the untouched program that are gone with all verified fixes."""
     left: tuple[LeftFinding, ...] = ()
     """Findings that are still there."""
     trial_count: int = 0

@@ -231,6 +231,10 @@ def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple
     """Suggestions: what was tried with its verdict, then what was not; a few of each unless verbose."""
     fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
     tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
+    if not any(fix.verdict == "verified" for fix in tried) and all(finding.is_mended for finding in cluster):
+        yield "gone", Text("with the verified fixes of other findings", style="green")
+        if not is_verbose:
+            return
     rest = [fix for fix in fixes if fix not in tried]
     if not is_verbose:
         is_fixed = any(fix.verdict == "verified" for fix in tried)

@@ -26,7 +26,15 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
     """
     if treatment is None:
         return list(findings)
-    return [finding.model_copy(update={"fixes": _fixes(finding, treatment.tried)}) for finding in findings]
+    return [
+        finding.model_copy(
+            update={
+                "fixes": _fixes(finding, treatment.tried),
+                "is_mended": finding.fingerprint in treatment.gone,
+            }
+        )
+        for finding in findings
+    ]
 
 
 def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
