@@ -5,8 +5,9 @@ from __future__ import annotations
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
+from graphdoctor.fixes.recipes.one_hot import OneHot
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), KeepTensor(), DropItem())
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), KeepTensor(), DropItem(), OneHot())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
