@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
+from graphdoctor.fixes.recipes.clone import Clone
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
 from graphdoctor.fixes.recipes.one_hot import OneHot
 
-RECIPES: tuple[Recipe, ...] = (GuardOutput(), KeepTensor(), DropItem(), OneHot())
+RECIPES: tuple[Recipe, ...] = (GuardOutput(), KeepTensor(), DropItem(), OneHot(), Clone())
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
