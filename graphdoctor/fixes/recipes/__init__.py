@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.backward_out import BackwardOut
 from graphdoctor.fixes.recipes.check import Check
+from graphdoctor.fixes.recipes.clone import Clone
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
 from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
@@ -12,6 +13,7 @@ from graphdoctor.fixes.recipes.local_parameter import LocalParameter
 from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
 from graphdoctor.fixes.recipes.no_grad import NoGrad
+from graphdoctor.fixes.recipes.one_hot import OneHot
 from graphdoctor.fixes.recipes.own_function import OwnFunction
 from graphdoctor.fixes.recipes.remove_break import RemoveBreak
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
@@ -27,6 +29,8 @@ RECIPES: tuple[Recipe, ...] = (
     NoGrad(),
     KeepTensor(),
     DropItem(),
+    Clone(),
+    OneHot(),
     BackwardOut(),
     IterableToList(),
     LocalParameter(),

@@ -99,6 +99,47 @@ def parameter(source: SourceFile, name: cst.Name) -> cst.Param | None:
     return node if isinstance(node, cst.Param) else None
 
 
+def is_in_reach(source: SourceFile, node: cst.CSTNode, name: str) -> bool:
+    """A name can be read where a node stands: a parameter, or a variable that was set to one value before."""
+    scope = _scopes(source).get(node)
+    found = scope[name] if scope is not None else ()
+    return bool(found) and all(_is_set_before(source, assignment, node) for assignment in found)
+
+
+def _is_set_before(source: SourceFile, assignment: BaseAssignment, node: cst.CSTNode) -> bool:
+    target = assignment.node if isinstance(assignment, Assignment) else None
+    if isinstance(target, cst.Param):
+        return not (isinstance(target.default, cst.Name) and target.default.value == "None")
+    holder = next(source.parents(target), None) if isinstance(target, cst.Name) else None
+    if isinstance(holder, cst.AssignTarget):
+        holder = next(source.parents(holder), None)
+    if not isinstance(holder, cst.Assign | cst.AnnAssign) or holder.value is None or not _is_one(holder.value):
+        return False
+    is_elsewhere = assignment.scope is not _scopes(source).get(node)
+    return is_elsewhere or source.position(holder).end.line < source.position(node).start.line
+
+
+def _is_one(value: cst.BaseExpression) -> bool:
+    """It is no display of several values, and not None."""
+    several = cst.List | cst.Tuple | cst.Dict | cst.Set | cst.BaseComp | cst.BaseString | cst.Lambda
+    return not isinstance(value, several) and not (isinstance(value, cst.Name) and value.value == "None")
+
+
+def own_attributes(source: SourceFile, node: cst.CSTNode) -> set[str]:
+    """Attributes of ``self`` that the class around a node sets to one value each, where ``self`` can be read."""
+    owner = source.class_of(node)
+    if owner is None or not is_in_reach(source, node, "self"):
+        return set()
+    names = {found.attr.value for found in descendants(owner) if isinstance(found, cst.Attribute)}
+    names |= {
+        found.target.value
+        for found in descendants(owner.body)
+        if isinstance(found, cst.AssignTarget) and isinstance(found.target, cst.Name)
+    }
+    found = {name: _set_in(owner, name) for name in names}
+    return {name for name, values in found.items() if values and all(_is_one(value) for value in values)}
+
+
 def is_target(source: SourceFile, name: cst.CSTNode) -> bool:
     """The name is being set, by ``=`` or by ``+=``, not read."""
     parent = next(source.parents(name))
@@ -113,12 +154,16 @@ def attribute_values(source: SourceFile, node: cst.Attribute) -> list[cst.BaseEx
     owner = source.class_of(node)
     if owner is None or not isinstance(node.value, cst.Name) or node.value.value != "self":
         return []
-    found = _AttributeValues(node.attr.value)
+    return _set_in(owner, node.attr.value)
+
+
+def _set_in(owner: cst.ClassDef, name: str) -> list[cst.BaseExpression]:
+    found = _AttributeValues(name)
     owner.visit(found)
     for line in owner.body.body:
         for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
             for target in small.targets if isinstance(small, cst.Assign) else ():
-                if isinstance(small, cst.Assign) and target.target.deep_equals(cst.Name(node.attr.value)):
+                if isinstance(small, cst.Assign) and target.target.deep_equals(cst.Name(name)):
                     found.values.append(small.value)
     return found.values
 
@@ -152,6 +197,35 @@ class _AttributeValues(cst.CSTVisitor):
             and isinstance(target.value, cst.Name)
             and target.value.value == "self"
         )
+
+
+_MAKERS = frozenset(
+    {"zeros", "ones", "full", "empty", "rand", "randn", "randint", "arange", "linspace", "eye", "tensor", "as_tensor"}
+    | {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "from_numpy", "randperm"}
+    | {"stack", "cat", "where", "sin", "cos", "exp", "tanh", "sigmoid", "relu", "matmul"}
+)
+"""Functions of torch that yield one tensor."""
+
+_METHODS = frozenset(
+    {"detach", "clone", "abs", "sum", "mean", "sqrt", "exp", "sin", "cos", "tanh", "sigmoid", "relu", "softmax", "view"}
+    | {"reshape", "expand", "unsqueeze", "squeeze", "flatten", "transpose", "permute", "contiguous", "float", "double"}
+    | {"half", "long", "bool", "new_zeros", "new_ones", "matmul", "requires_grad_", "argmax", "argmin", "cumsum"}
+)
+"""Methods of a tensor that yield one tensor."""
+
+
+def is_tensor(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """It is one tensor beyond doubt, or a parameter of a module."""
+    match node:
+        case cst.Call():
+            module, _, name = dotted_name(source, node.func).rpartition(".")
+            if module == "torch" or name == "Parameter":
+                return name in _MAKERS or name == "Parameter"
+            return isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS
+        case cst.Name() | cst.Attribute() if depth < 4:
+            bound = attribute_values(source, node) if isinstance(node, cst.Attribute) else values(source, node)
+            return bool(bound) and all(value is not None and is_tensor(source, value, depth + 1) for value in bound)
+    return False
 
 
 def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what: str) -> cst.BaseExpression:

@@ -1,0 +1,104 @@
+"""``one_hot`` without a number of classes: name it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import libcst as cst
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipes.bindings import descendants, dotted_name, is_in_reach, own_attributes, pointed
+from graphdoctor.fixes.source import SourceFile
+
+_NAMES = frozenset(
+    {"num_classes", "n_classes", "nb_classes", "classes", "num_class", "n_class", "num_labels", "n_labels"}
+    | {"num_categories", "n_categories", "num_experts", "n_experts", "vocab_size", "num_embeddings", "num_tokens"}
+)
+"""What people call the number of classes."""
+
+
+class OneHot(Recipe):
+    """``F.one_hot(labels)`` becomes ``F.one_hot(labels, num_classes=self.num_classes)``.
+
+    Unsafe: without the number the result is as wide as the largest label of this call, with it always as wide as
+    there are classes.
+    """
+
+    name: ClassVar = "one-hot-classes"
+    codes: ClassVar = frozenset({"GD104", "GD103"})
+
+    def edit(self, place: Place) -> Edit:
+        """The call with the number of classes.
+
+        Raises:
+            DeclinedError: No number of classes is in reach, or more than one.
+        """
+        source = place.source
+        call = pointed(place, lambda node: _is_one_hot(source, node), "call of `one_hot`")
+        assert isinstance(call, cst.Call)  # _is_one_hot says so
+        if any(argument.star for argument in call.args):
+            raise DeclinedError("its arguments are unpacked from something")
+        given = _given(call)
+        if given is not None and source.code(given.value).replace(" ", "") != "-1":
+            raise DeclinedError("it has a number of classes")
+        names = _classes(source, call)
+        if len(names) != 1:
+            raise DeclinedError(f"{'several numbers' if names else 'no number'} of classes can be read there")
+        number = cst.parse_expression(names[0])
+        if given is not None:
+            content = source.replaced((given.value, number))
+        else:
+            content = source.replaced((call, _with_classes(call, number)))
+        return Edit(title=f"Pass `num_classes={names[0]}` to `one_hot`", content=content, is_safe=False)
+
+
+def _is_one_hot(source: SourceFile, node: cst.BaseExpression) -> bool:
+    return (
+        isinstance(node, cst.Call)
+        and bool(node.args)
+        and dotted_name(source, node.func) == "torch.nn.functional.one_hot"
+    )
+
+
+def _given(call: cst.Call) -> cst.Arg | None:
+    """The argument that is the number of classes."""
+    named = [argument for argument in call.args if argument.keyword and argument.keyword.value == "num_classes"]
+    positional = [argument for argument in call.args if argument.keyword is None]
+    return named[0] if named else positional[1] if len(positional) > 1 else None
+
+
+def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
+    """The call with one more argument; what stood behind the last one, a comma or a newline, stays behind it."""
+    copy = call.deep_clone()
+    added = cst.Arg(
+        number,
+        keyword=cst.Name("num_classes"),
+        equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
+    )
+    last, start = copy.args[-1], copy.whitespace_before_args
+    has_comma = isinstance(last.comma, cst.Comma)
+    behind = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
+    between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
+    if isinstance(behind, cst.ParenthesizedWhitespace):
+        # The bracket has a line of its own, so the argument gets one as well.
+        if isinstance(start, cst.ParenthesizedWhitespace):
+            between = behind.with_changes(indent=start.indent, last_line=start.last_line)
+        behind = cst.ParenthesizedWhitespace(indent=behind.indent, last_line=behind.last_line)
+    elif isinstance(start, cst.ParenthesizedWhitespace):
+        between = cst.ParenthesizedWhitespace(indent=start.indent, last_line=start.last_line)
+    before = last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace(""))
+    added = (
+        added.with_changes(comma=cst.Comma(whitespace_after=behind))
+        if has_comma
+        else added.with_changes(whitespace_after_arg=behind)
+    )
+    return copy.with_changes(args=[*copy.args[:-1], before, added])
+
+
+def _classes(source: SourceFile, call: cst.Call) -> list[str]:
+    """Names that stand for a number of classes where a call is made."""
+    names = {name for name in _NAMES if is_in_reach(source, call, name)}
+    names |= {name.upper() for name in _NAMES if is_in_reach(source, call, name.upper())}
+    names |= {f"self.{name}" for name in own_attributes(source, call) if name in _NAMES}
+    own = {node.value for node in descendants(call) if isinstance(node, cst.Name)}
+    return sorted(names - own)

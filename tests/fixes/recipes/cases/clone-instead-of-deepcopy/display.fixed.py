@@ -1,0 +1,15 @@
+"""GD108 10:12-42"""
+
+import copy
+
+import torch
+
+
+def forward(x):
+    y = x.sin()
+    pair = [y.detach().clone(), 2]
+    return y * pair[0] * pair[1]
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

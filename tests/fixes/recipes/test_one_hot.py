@@ -1,0 +1,111 @@
+"""What one-hot-classes leaves alone, and how it writes the number."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipes.one_hot import OneHot
+from tests.fixes.recipes.behaviour import same_in_eager
+from tests.fixes.recipes.places import cases, place_in
+
+HEAD = "import torch.nn.functional as F\nfrom torch import nn\n"
+
+
+def edit(text: str) -> Edit:
+    """The edit of the line that calls ``one_hot``."""
+    text = HEAD + text
+    line = next(number for number, found in enumerate(text.splitlines(), 1) if "one_hot" in found)
+    return OneHot().edit(place_in(text, "GD104", line))
+
+
+def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self, labels") -> str:
+    return (
+        f"class Net(nn.Module):\n    def __init__(self, num_classes):\n        {init}\n"
+        f"    def forward({parameters}):\n        return {call}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def forward(labels):\n    return F.one_hot(labels)\n", "no number of classes can be read there"),
+        (in_class("self.size = num_classes"), "no number of classes can be read there"),
+        (in_class("self.classes = ['cat', 'dog']"), "no number of classes can be read there"),
+        (in_class("self.num_classes = None"), "no number of classes can be read there"),
+        (
+            in_class("self.num_classes = num_classes; self.num_labels = 2"),
+            "several numbers of classes can be read there",
+        ),
+        (
+            in_class("self.num_classes = num_classes", parameters="self, labels, num_classes"),
+            "several numbers of classes can be read there",
+        ),
+        (
+            in_class("self.num_classes = num_classes", parameters="labels"),
+            "no number of classes can be read there",
+        ),
+        (in_class("self.num_classes = 2", "F.one_hot(labels, 3)"), "it has a number of classes"),
+        (in_class("self.num_classes = 2", "F.one_hot(labels, num_classes=n)"), "it has a number of classes"),
+        (in_class("self.num_classes = 2", "F.one_hot(*labels)"), "its arguments are unpacked from something"),
+        (
+            "def forward(labels):\n    y = F.one_hot(labels)\n    num_classes = 3\n    return y\n",
+            "no number of classes can be read there",
+        ),
+        (
+            "def forward(labels, num_classes=None):\n    return F.one_hot(labels)\n",
+            "no number of classes can be read there",
+        ),
+        (
+            "from mine import num_classes\ndef f(x):\n    return F.one_hot(x)\n",
+            "no number of classes can be read there",
+        ),
+        ("def f(num_classes):\n    return F.one_hot(num_classes)\n", "no number of classes can be read there"),
+        ("def f(x, num_classes):\n    return x.one_hot(x)\n", "the line has no call of `one_hot`"),
+        (
+            "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n",
+            "the line has several such expressions and torch does not say which one it means",
+        ),
+    ],
+)
+def test_without_one_number_of_classes_the_call_is_left(text: str, reason: str) -> None:
+    with pytest.raises(DeclinedError) as declined:
+        edit(text)
+    assert declined.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("def f(x, num_classes):\n    return F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),
+        ("def f(x, num_classes):\n    return F.one_hot(x, )\n", "F.one_hot(x, num_classes=num_classes, )"),
+        ("def f(x, num_classes):\n    return F.one_hot(tensor=x)\n", "F.one_hot(tensor=x, num_classes=num_classes)"),
+        (
+            "def f(x, num_classes):\n    F.one_hot(\n        x  # a\n    )\n",
+            "(\n        x,  # a\n        num_classes=num_classes\n    )",
+        ),
+        ("def f(x, num_classes):\n    F.one_hot(\n        x)\n", "(\n        x,\n        num_classes=num_classes)"),
+        ("def f(x, n_classes):\n    return F.one_hot(x, - 1)\n", "F.one_hot(x, n_classes)"),
+        ("f = lambda x, num_classes: F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),
+        ("def f(x, num_classes):\n    def g(): return F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),
+        (in_class("self.num_classes = num_classes"), "F.one_hot(labels, num_classes=self.num_classes)"),
+        ("class A:\n    num_labels = 3\n    def f(self, x): return F.one_hot(x)\n", "num_classes=self.num_labels)"),
+        ("def f(x):\r\n\tnum_classes = 3\r\n\ty = F.one_hot(x)\t# why\r\n", "(x, num_classes=num_classes)\t# why\r\n"),
+    ],
+)
+def test_the_only_number_of_classes_is_passed(text: str, call: str) -> None:
+    found = edit(text)
+    assert call in found.content.decode()
+    assert not found.is_safe
+
+
+def test_of_several_calls_on_a_line_the_one_that_torch_points_to_is_meant() -> None:
+    text = HEAD + "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n"
+    edited = OneHot().edit(place_in(text, "GD104", 4, (27, 43))).content.decode()
+    assert "F.one_hot(x) + F.one_hot(x + 1, num_classes=num_classes)" in edited
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", cases("one-hot-classes"), ids=lambda path: path.stem)
+def test_with_every_class_among_the_labels_results_stay(path) -> None:
+    assert same_in_eager(path, path.with_suffix(".fixed.py"))
