@@ -29,8 +29,10 @@ def dotted_name(source: SourceFile, node: cst.CSTNode) -> str:
     With ``import torch.nn.functional as F`` the expression ``F.one_hot`` is ``torch.nn.functional.one_hot``;
     ``float`` is ``builtins.float``.
     """
-    scope = _scopes(source).get(node)
-    if scope is None or not isinstance(node, cst.Name | cst.Attribute):
+    scope, root = _scopes(source).get(node), node
+    while isinstance(root, cst.Attribute):
+        root = root.value
+    if scope is None or not isinstance(root, cst.Name):
         return ""
     names = list(scope.get_qualified_names_for(node))
     if len(names) != 1 or names[0].source is QualifiedNameSource.LOCAL:
@@ -39,11 +41,12 @@ def dotted_name(source: SourceFile, node: cst.CSTNode) -> str:
 
 
 def method_name(source: SourceFile, call: cst.BaseExpression) -> str:
-    """``max`` for ``x.abs().max()`` and for ``torch.max(x)``; an empty string for what is no such call."""
+    """``max`` for ``x.abs().max()`` and for ``torch.max(x)``; an empty string for others, and for ``self.max(x)``."""
     if not isinstance(call, cst.Call):
         return ""
     if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value
+        is_own = isinstance(call.func.value, cst.Name) and call.func.value.value == "self"
+        return "" if is_own else call.func.attr.value
     return dotted_name(source, call.func).rpartition(".")[2]
 
 
@@ -221,7 +224,7 @@ def is_tensor(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> b
             module, _, name = dotted_name(source, node.func).rpartition(".")
             if module == "torch" or name == "Parameter":
                 return name in _MAKERS or name == "Parameter"
-            return isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS
+            return isinstance(node.func, cst.Attribute) and method_name(source, node) in _METHODS
         case cst.Name() | cst.Attribute() if depth < 4:
             bound = attribute_values(source, node) if isinstance(node, cst.Attribute) else values(source, node)
             return bool(bound) and all(value is not None and is_tensor(source, value, depth + 1) for value in bound)
@@ -240,9 +243,16 @@ def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what:
         DeclinedError: There is none, or more than one.
     """
     if place.expression is not None:
-        if is_wanted(place.expression):
-            return place.expression
-        raise DeclinedError(f"torch points to no {what}")
+        found = [place.expression]
+        if place.finding.location.end_column is None:
+            # It ends on a line of its own, so it may be any of those that begin there.
+            start = _start(place.source, place.expression)
+            nodes = [node for node in descendants(place.expression) if isinstance(node, cst.BaseExpression)]
+            found = [node for node in nodes if _start(place.source, node) == start]
+        found = [node for node in found if is_wanted(node)]
+        if len(found) != 1:
+            raise DeclinedError(f"torch points to no {what}")
+        return found[0]
     line = place.finding.location.line
     found = [
         node

@@ -1,0 +1,14 @@
+"""GD105 10:20-34"""
+
+import os
+
+import torch
+
+
+def forward(x):
+    y = x.sin()
+    return y * min(os.cpu_count(), 2)
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

@@ -1,0 +1,18 @@
+"""GD105 10:8-41"""
+
+import os.path
+
+import torch
+
+_EXISTS = os.path.exists("/nowhere/at/all")
+
+
+def forward(x):
+    y = x.sin()
+    if _EXISTS:
+        y = -y
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

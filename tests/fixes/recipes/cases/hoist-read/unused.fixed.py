@@ -1,0 +1,16 @@
+"""GD109 10:11-25"""
+
+from datetime import datetime
+
+import torch
+
+
+def forward(x):
+    y = x.sin()
+    if not torch.compiler.is_compiling():
+        now = datetime.now()
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

@@ -1,0 +1,13 @@
+"""GD104 8:5-13"""
+
+import torch
+
+
+def forward(x):
+    y = x.sin()
+    y = torch.where(y > 0, y * 2, y)  # leaky the other way round
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

@@ -1,0 +1,136 @@
+"""What hoist-read leaves alone, and how it writes what it moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipes.hoist import Hoist
+from tests.fixes.recipes.behaviour import same_in_eager
+from tests.fixes.recipes.places import cases, place_in
+
+HEAD = "import os, random, time\nimport torch\nfrom datetime import datetime\n\n\ndef forward(self, x, log):\n"
+MATTERS = "more than output depends on what is read"
+GUARD = "if not torch.compiler.is_compiling():"
+
+
+def edit(body: str, head: str = HEAD) -> Edit:
+    """The edit of the call that a body has between two marks."""
+    text = head + body
+    line = next(number for number, found in enumerate(text.splitlines(), 1) if "«" in found)
+    marked = text.splitlines()[line - 1]
+    columns = (marked.index("«") + 1, marked.index("»") if "»" in marked else None)
+    return Hoist().edit(place_in(text.replace("«", "").replace("»", ""), "GD105", line, columns))
+
+
+def written(body: str) -> str:
+    text = edit(body).content.decode()
+    assert text.startswith(HEAD)
+    return text.removeprefix(HEAD)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("    return x * «time.time()»\n", MATTERS),
+        ("    t = «time.time()»\n    return x * t\n", MATTERS),
+        (
+            "    t = «time.time()»\n    if t > 5:\n        x = -x\n    return x\n",
+            "a line that holds more than that uses",
+        ),
+        ("    t = «time.time()»\n    if t > 5: print(t)\n    return x\n", "a line that holds more than that uses"),
+        ("    t = «time.time()»\n    d = self.save(t)\n    return x\n", MATTERS),
+        ("    t = «time.time()»\n    self.save(t)\n    return x\n", MATTERS),
+        ("    t = «time.time()»\n    catalog.add(t)\n    return x\n", MATTERS),
+        ("    self.t = «time.time()»\n    return x\n", MATTERS),
+        ("    a, t = 1, «time.time()»\n    return x\n", MATTERS),
+        ("    global t\n    t = «time.time()»\n    return x\n", MATTERS),
+        ("    t = «time.time()»\n    print(u := t)\n    return x * u\n", MATTERS),
+        ("    t = 1\n    t += «time.time()»\n    return x * t\n", MATTERS),
+        ("    t = «time.time()»; print(t)\n    return x\n", "a line that holds more than that uses"),
+        ("    t = x = «time.time()»\n    return x\n", MATTERS),
+        (
+            "    t = «time.time()»\n    def inner():\n        print(t)\n    inner()\n    return x\n",
+            "another function uses what is read",
+        ),
+        ("    f = lambda: «time.time()»\n    return x * f()\n", MATTERS),
+        ("    return x * «random.choice([1, 2])»\n", "no other place is known for `random.choice()`"),
+        ("    return x * «random.gauss(0, 1)»\n", "no other place is known for `random.gauss()`"),
+        ("    return x * len(«os.listdir('/')»)\n", "no other place is known for `os.listdir()`"),
+        ("    return x * «self.count()»\n", "no other place is known for `self.count()`"),
+        ("    return x * «os.path.exists(self.path)»\n", "what it is asked about is known inside only"),
+        ("    _PID = 2\n    return x * «os.getpid()»\n", "the name `_PID` is taken"),
+        ("    import os\n    return x * «os.getpid()»\n", "its module is imported inside only"),
+        ("    return x * «os.path.exists(  # why\n        'a')\n", "a comment stands in the middle of it"),
+    ],
+)
+def test_what_matters_for_results_is_left(body: str, reason: str) -> None:
+    with pytest.raises(DeclinedError) as declined:
+        edit(body)
+    assert declined.value.reason.startswith(reason)
+
+
+def test_what_is_in_no_function_is_left() -> None:
+    with pytest.raises(DeclinedError, match="it is in no function of the module"):
+        edit("f = lambda x: x * «os.getpid()»\n", head="import os\n")
+
+
+def test_a_clock_that_only_feeds_output_is_skipped_with_it() -> None:
+    found = edit(
+        "    started = «time.time()»  # now\n    y = x.sin()\n\n    # Said.\n    took = time.time() - started\n"
+        "    took *= 1000\n    log.info('%s', round(took))\n    y = y + 1\n    print(took)\n    return y\n"
+    )
+    assert found.drops_output
+    assert not found.is_safe
+    assert found.content.decode().removeprefix(HEAD) == (
+        f"    {GUARD}\n        started = time.time()  # now\n    y = x.sin()\n\n    # Said.\n    {GUARD}\n"
+        "        took = time.time() - started\n        took *= 1000\n        log.info('%s', round(took))\n"
+        f"    y = y + 1\n    {GUARD}\n        print(took)\n    return y\n"
+    )
+
+
+def test_a_clock_takes_what_else_sets_its_variable_with_it() -> None:
+    text = written("    t = time.time()\n    print(«time.time()» - t)\n    return x\n")
+    assert text == f"    t = time.time()\n    {GUARD}\n        print(time.time() - t)\n    return x\n"
+    text = written("    t = time.time()\n    t = «time.time()» - t\n    print(t)\n    return x\n")
+    assert text == (
+        f"    {GUARD}\n        t = time.time()\n        t = time.time() - t\n        print(t)\n    return x\n"
+    )
+
+
+def test_a_clock_that_nobody_uses_drops_no_output() -> None:
+    assert not edit("    t = «datetime.now()»\n    return x\n").drops_output
+
+
+def test_random_is_drawn_as_torch_traces_it() -> None:
+    found = edit("    return x * «random.random()» + random.random()  # two\n")
+    assert found.is_safe
+    assert "    return x * random.uniform(0.0, 1.0) + random.random()  # two\n" in found.content.decode()
+    text = "from random import random as draw\ndef f(x):\n    return x * draw()\n"
+    edited = Hoist().edit(place_in(text, "GD105", 3)).content.decode()
+    assert edited == (
+        "from random import random as draw\nimport random\ndef f(x):\n    return x * random.uniform(0.0, 1.0)\n"
+    )
+
+
+def test_a_fact_is_read_above_the_class() -> None:
+    text = "import os\n# Kept.\n@final\nclass A:\n    def f(self, x):\n"
+    text += "        def g(): return x * «os.getpid()»\n        return g()\n"
+    assert edit(text, head="").content.decode() == (
+        "import os\n_PID = os.getpid()\n\n\n# Kept.\n@final\nclass A:\n    def f(self, x):\n"
+        "        def g(): return x * _PID\n        return g()\n"
+    )
+
+
+def test_tabs_and_crlf_stay() -> None:
+    text = "import time, torch\r\ndef f(x):\r\n\tt = time.time()\t# why\r\n\tprint(t)\r\n\treturn x\r\n"
+    edited = Hoist().edit(place_in(text, "GD105", 3, (6, 17))).content.decode()
+    assert edited == (
+        f"import time, torch\r\ndef f(x):\r\n\t{GUARD}\r\n\t\tt = time.time()\t# why\r\n\t\tprint(t)\r\n\treturn x\r\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", cases("hoist-read"), ids=lambda path: path.stem)
+def test_outputs_and_gradients_stay(path) -> None:
+    assert same_in_eager(path, path.with_suffix(".fixed.py"))

@@ -1,0 +1,137 @@
+"""What numpy-to-torch leaves alone, and how it writes what it translates."""
+
+from __future__ import annotations
+
+import runpy
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipes.numpy_to_torch import NumpyToTorch
+from tests.fixes.recipes.behaviour import same_in_eager
+from tests.fixes.recipes.places import cases, place_in
+
+HEAD = "import numpy as np\nimport torch\n\n\n"
+
+
+def edit(call: str, body: str = "def forward(v, t):\n    return {}\n") -> Edit:
+    """The edit of a call of NumPy within a function."""
+    text = HEAD + body.format(call)
+    line = next(number for number, found in enumerate(text.splitlines(), 1) if "np." in found)
+    column = text.splitlines()[line - 1].index("np.") + 1
+    end = None if "\n" in call else column + len(call)
+    return NumpyToTorch().edit(place_in(text, "GD109", line, (column, end)))
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("np.unwrap(v)", "no torch version of `np.unwrap` is known"),
+        ("np.maximum.accumulate(v)", "no torch version of `np.maximum.accumulate` is known"),
+        ("np.cov(v)", "no torch version of `np.cov` is known"),
+        ("np.interp(v, t, t, 0.0)", "its arguments are not understood"),
+        ("np.interp(v, t, t, period=1)", "its arguments are not understood"),
+        ("np.interp(v, t)", "its arguments are not understood"),
+        ("np.interp(*v)", "its arguments are not understood"),
+        ("np.interp(0.5, t, t)", "it looks up one number only"),
+        ("np.digitize(v, t, True)", "its arguments are not understood"),
+        ("np.nanmean(v, 0, None)", "its arguments are not understood"),
+        ("np.nanmean(v, keepdims=True)", "its arguments are not understood"),
+        ("np.nanmean(axis=0)", "its arguments are not understood"),
+        ("np.nanmax(v, where=t)", "its arguments are not understood"),
+        ("np.nanmedian(v, axis=(0, 1))", "its arguments are not understood"),
+        ("np.nanquantile(v, t)", "its quantile is not written out"),
+        ("np.trapezoid(v, t, 2.0)", "its arguments are not understood"),
+        ("np.select(t, [v])", "its conditions are not written out"),
+        ("np.select([*t], [v])", "its conditions are not written out"),
+        ("np.select([t], [v, v])", "its conditions are not written out"),
+        ("np.nanmean(  # why\n        v)", "a comment stands in the middle of it"),
+    ],
+)
+def test_unknown_functions_and_arguments_are_left(call: str, reason: str) -> None:
+    with pytest.raises(DeclinedError) as declined:
+        edit(call)
+    assert declined.value.reason == reason
+
+
+def test_what_is_no_call_of_numpy_is_left() -> None:
+    text = "from mine import np\ndef f(v):\n    return np.interp(v, v, v)\n"
+    with pytest.raises(DeclinedError, match="torch points to no call of a NumPy function"):
+        NumpyToTorch().edit(place_in(text, "GD109", 3, (12, 30)))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("np.digitize(bins=t, x=v)", "np.searchsorted(t, v, side='right')"),
+        ("np.nanmax(v)", "np.nan_to_num(v, nan=-np.inf, posinf=np.inf, neginf=-np.inf).max()"),
+        ("np.nanmin(v, 1)", "np.nan_to_num(v, nan=np.inf, posinf=np.inf, neginf=-np.inf).min(axis=1)"),
+        ("np.nanmean(v, axis=None)", "torch.nanmean(torch.as_tensor(v)).numpy()"),
+        ("np.nansum(t.numpy(), (0, 1))", "torch.nansum(t, dim=(0, 1)).numpy()"),
+        ("np.nanmedian(v)", "torch.nanquantile(torch.as_tensor(v), 0.5).numpy()"),
+        ("np.nanquantile(v, 0.25, axis=1)", "torch.nanquantile(torch.as_tensor(v), 0.25, dim=1).numpy()"),
+        ("np.trapz(v, t)", "torch.trapezoid(torch.as_tensor(v), torch.as_tensor(t)).numpy()"),
+        ("np.isin(v, [1, 2])", "torch.isin(torch.as_tensor(v), torch.as_tensor([1, 2])).numpy()"),
+        ("np.ediff1d(v)", "np.diff(np.ravel(v))"),
+        ("np.select([v > 1], [v], default=-1)", "np.where(v > 1, v, -1)"),
+    ],
+)
+def test_known_functions_are_translated(call: str, text: str) -> None:
+    found = edit(call)
+    assert f"    return {text}\n" in found.content.decode()
+    assert not found.is_safe
+
+
+def test_one_array_function_is_put_above_what_calls_it_and_used_again() -> None:
+    first = edit("np.interp(v, t, t)", "# Kept.\nclass A:\n    def f(self, v, t): return {}\n").content.decode()
+    assert first.index("def _interp(") < first.index("# Kept.\nclass A:") < first.index("return _interp(v, t, t)")
+    again = first + "\n\ndef g(v, t):\n    return np.interp(v, t, t)\n"
+    line = len(again.splitlines())
+    second = NumpyToTorch().edit(place_in(again, "GD109", line, (12, 30))).content.decode()
+    assert second == again.replace("np.interp(v, t, t)", "_interp(v, t, t)")
+
+
+def test_a_taken_name_is_not_hidden() -> None:
+    with pytest.raises(DeclinedError, match="the name `_interp` is taken"):
+        edit("np.interp(v, t, t)", "_interp = 1\ndef f(v, t):\n    return {}\n")
+
+
+@pytest.mark.parametrize(
+    "body", ["def f(v, t):\n\tdef g():\n\t\treturn {}\t# why\n\treturn g()\n", "f = lambda v, t: {}\n"]
+)
+def test_tabs_crlf_lambdas_and_nested_functions(body: str) -> None:
+    text = (HEAD + body.format("np.interp(v, t, t)")).replace("\n", "\r\n")
+    line = next(number for number, found in enumerate(text.splitlines(), 1) if "np." in found)
+    edited = NumpyToTorch().edit(place_in(text, "GD109", line)).content.decode()
+    assert edited.count("\n") == edited.count("\r\n")
+    assert "\t# why\r\n" in edited or "lambda v, t: _interp(v, t, t)\r\n" in edited
+    compile(edited, "model.py", "exec")
+
+
+def test_without_columns_the_only_call_of_the_line_is_meant() -> None:
+    text = HEAD + "def f(v):\n    return np.nanmean(v) + np.nansum(v)\n"
+    with pytest.raises(DeclinedError, match="several such expressions"):
+        NumpyToTorch().edit(place_in(text, "GD109", 6))
+
+
+@pytest.mark.slow
+def test_interpolation_is_numpys(tmp_path) -> None:
+    import numpy as np
+
+    path = tmp_path / "model.py"
+    path.write_bytes(edit("np.interp(v, t, t)").content)
+    interp = runpy.run_path(str(path))["_interp"]
+    generator = np.random.default_rng(0)
+    for size in (2, 9):
+        xp, fp = np.sort(generator.normal(size=size)), generator.normal(size=size)
+        x = np.concatenate([generator.normal(size=(40,)) * 2, xp, [np.nan, np.inf, -np.inf]])
+        np.testing.assert_allclose(interp(x, xp, fp), np.interp(x, xp, fp), rtol=1e-12)
+    x = generator.normal(size=(3, 4)).astype(np.float32)
+    steps = [0, 0, 1], [1, 2, 3]
+    np.testing.assert_array_equal(interp(x, *steps), np.interp(x, *steps))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", cases("numpy-to-torch"), ids=lambda path: path.stem)
+def test_outputs_stay(path) -> None:
+    assert same_in_eager(path, path.with_suffix(".fixed.py"))
