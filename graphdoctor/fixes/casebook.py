@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.fixes.patch import unified
@@ -10,12 +11,40 @@ from graphdoctor.fixes.proposals import TREATED, Options, Proposal
 from graphdoctor.fixes.replays import Program
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgement, Seen
-from graphdoctor.model.diagnosis import Diagnosis, Finding, Location
-from graphdoctor.model.fixes import LeftFinding, PairedTime, TriedFix
+from graphdoctor.model.diagnosis import Finding, Location
+from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, TriedFix
 from graphdoctor.rules.diagnose import relative
 
 _NO_FIX = "no fix is known for it"
 _UNSAFE = "it is unsafe: --unsafe-fixes tries it"
+
+_Place = tuple[str, int]
+"""A finding by fingerprint and line of the untouched program: once one of two equal lines is mended, the other has its
+fingerprint."""
+
+
+@dataclass
+class _Case:
+    """One fix for one finding.
+
+    Args:
+        told: What is told of it.
+        proposal: The fix.
+        place: The finding.
+    """
+
+    told: TriedFix
+    proposal: Proposal
+    place: _Place
+
+    @property
+    def mark(self) -> tuple[_Place, str]:
+        """What is not tried again."""
+        return self.place, self.proposal.title
+
+    def is_of(self, proposals: Sequence[Proposal]) -> bool:
+        """It is about one of several fixes."""
+        return any(self.proposal is proposal for proposal in proposals)
 
 
 class Casebook:
@@ -27,25 +56,26 @@ class Casebook:
 
     def __init__(self, trials: Trials) -> None:
         self._trials = trials
-        self._tried: list[TriedFix] = []
-        self._settled: set[tuple[str, str]] = set()
-        self._repeated: set[tuple[str, str]] = set()
-        self._reasons: dict[str, str] = {}
-        self._declined: dict[str, str] = {}
+        self._cases: list[_Case] = []
+        self._settled: set[tuple[_Place, str]] = set()
+        self._repeated: set[tuple[_Place, str]] = set()
+        self._reasons: dict[_Place, str] = {}
+        self._declined: dict[_Place, str] = {}
 
     @property
     def tried(self) -> tuple[TriedFix, ...]:
         """Every fix that was tried or left out, in order."""
-        return tuple(self._tried)
+        return tuple(case.told for case in self._cases)
 
     def open(self, options: Options, state: State, number: int, *, is_unsafe_tried: bool) -> tuple[Proposal, ...]:
         """What is still to be tried for a finding; what is not wanted is noted once."""
         finding = options.finding
+        place = self._place(finding, state)
         for reason in options.declined[:1]:
-            self._declined[finding.fingerprint] = reason
+            self._declined[place] = reason
         found = []
         for proposal in options.proposals:
-            mark = (finding.fingerprint, proposal.title)
+            mark = (place, proposal.title)
             if mark in self._settled:
                 continue
             if proposal.is_safe or is_unsafe_tried:
@@ -57,34 +87,36 @@ class Casebook:
 
     def note_untried(self, finding: Finding, proposal: Proposal, state: State, number: int, reason: str) -> None:
         """Note a fix that was not tried, and why."""
-        self._reasons[finding.fingerprint] = f"`{proposal.title}` was not tried: {reason}"
-        self._tried.append(self._case(finding, proposal, state, number).model_copy(update={"reason": reason}))
+        self._add(finding, proposal, state, number, {"reason": reason})
+        self._reasons[self._place(finding, state)] = f"`{proposal.title}` was not tried: {reason}"
 
     def note(
         self, finding: Finding, proposal: Proposal, state: State, number: int, *, judged: Judgement, after: Seen
     ) -> None:
         """Note a fix that was tried."""
-        self._settled.add((finding.fingerprint, proposal.title))
         because = f", {judged.reason}" if judged.reason else ""
-        self._reasons[finding.fingerprint] = f"`{proposal.title}`: {judged.verdict}{because}"
         replay = after.recording.replay
-        self._tried.append(
-            self._case(finding, proposal, state, number).model_copy(
-                update={
-                    "verdict": judged.verdict,
-                    "reason": judged.reason,
-                    "before": state.seen.measures,
-                    "after": after.measures if after.recording.exit.reason == "finished" else None,
-                    "sites_gone": judged.gone,
-                    "sites_new": judged.new,
-                    "recording": after.name,
-                    "compared": replay.compared.get("eager") if replay else None,
-                }
-            )
+        case = self._add(
+            finding,
+            proposal,
+            state,
+            number,
+            {
+                "verdict": judged.verdict,
+                "reason": judged.reason,
+                "before": state.seen.measures,
+                "after": after.measures if after.recording.exit.reason == "finished" else None,
+                "sites_gone": judged.gone,
+                "sites_new": judged.new,
+                "recording": after.name,
+                "compared": replay.compared.get("eager") if replay else None,
+            },
         )
+        self._settled.add(case.mark)
+        self._reasons[case.place] = f"`{proposal.title}`: {judged.verdict}{because}"
 
-    def _case(self, finding: Finding, proposal: Proposal, state: State, number: int) -> TriedFix:
-        return TriedFix(
+    def _add(self, finding: Finding, proposal: Proposal, state: State, number: int, shown: dict[str, object]) -> _Case:
+        told = TriedFix(
             title=proposal.title,
             kind=proposal.kind,
             snippet=proposal.snippet,
@@ -97,6 +129,11 @@ class Casebook:
             is_on_untouched=not state.applied,
             verdict="not tried",
         )
+        self._cases.append(_Case(told.model_copy(update=shown), proposal, self._place(finding, state)))
+        return self._cases[-1]
+
+    def _place(self, finding: Finding, state: State) -> _Place:
+        return finding.fingerprint, self._trials.original_line(state.program, finding.location)
 
     def _diff(self, before: Program, proposal: Proposal) -> str:
         root = self._trials.root
@@ -107,17 +144,18 @@ class Casebook:
 
     def apply(self, proposals: Sequence[Proposal], number: int) -> None:
         """Note that fixes are in the set; what did not help or fit beside them may be tried once more."""
-        for position, case in enumerate(self._tried):
-            if case.round != number:
+        for case in self._cases:
+            if case.told.round != number:
                 continue
-            is_in = any(_is_of(case, proposal) for proposal in proposals)
-            if case.verdict == "verified" and is_in:
-                self._tried[position] = case.model_copy(update={"is_applied": True})
-            elif case.verdict in ("verified", "no effect"):
-                mark = (case.fingerprint, case.title)
-                if mark not in self._repeated:
-                    self._settled.discard(mark)
-                    self._repeated.add(mark)
+            if case.told.verdict == "verified" and case.is_of(proposals):
+                case.told = case.told.model_copy(update={"is_applied": True})
+            elif case.told.verdict in ("verified", "no effect") and case.mark not in self._repeated:
+                self._settled.discard(case.mark)
+                self._repeated.add(case.mark)
+
+    def measures_with(self, proposal: Proposal) -> Measures | None:
+        """What the trial of a fix alone counted; None where it was not tried."""
+        return next((case.told.after for case in self._cases if case.is_of([proposal])), None)
 
     def take_back(self, proposals: Sequence[Proposal], reason: str, *, is_final: bool) -> None:
         """Note that fixes left the set again.
@@ -127,42 +165,38 @@ class Casebook:
             reason: Why, a clause.
             is_final: They are to blame; else they may be tried again.
         """
-        for position, case in enumerate(self._tried):
-            if not case.is_applied or not any(_is_of(case, proposal) for proposal in proposals):
+        for case in self._cases:
+            if not case.told.is_applied or not case.is_of(proposals):
                 continue
+            update: dict[str, object] = {"is_applied": False}
             if is_final:
-                update = {"is_applied": False, "verdict": "no effect", "reason": reason}
-                self._reasons[case.fingerprint] = f"`{case.title}`: no effect, {reason}"
+                update |= {"verdict": "no effect", "reason": reason}
+                self._reasons[case.place] = f"`{case.told.title}`: no effect, {reason}"
             else:
-                update = {"is_applied": False}
-                self._settled.discard((case.fingerprint, case.title))
-            self._tried[position] = case.model_copy(update=update)
+                self._settled.discard(case.mark)
+            case.told = case.told.model_copy(update=update)
 
     def add_times(self, proposal: Proposal, times: tuple[PairedTime, ...]) -> None:
         """Note the times of a fix of the set."""
-        for position, case in enumerate(self._tried):
-            if case.is_applied and _is_of(case, proposal):
-                self._tried[position] = case.model_copy(update={"times": times})
+        for case in self._cases:
+            if case.told.is_applied and case.is_of([proposal]):
+                case.told = case.told.model_copy(update={"times": times})
 
-    def left(self, diagnosis: Diagnosis) -> Iterator[LeftFinding]:
-        """Findings that are still there, with the reason."""
-        for finding in diagnosis.findings:
+    def left(self, state: State) -> Iterator[LeftFinding]:
+        """Findings that a program still has, with the reason."""
+        for finding in state.seen.diagnosis.findings:
             if finding.code.startswith(TREATED):
                 yield LeftFinding(
                     code=finding.code,
                     place=place_of(finding.location),
                     message=finding.message,
-                    reason=self._reason(finding.fingerprint),
+                    reason=self._reason(self._place(finding, state)),
                 )
 
-    def _reason(self, fingerprint: str) -> str:
-        declined, tried = self._declined.get(fingerprint), self._reasons.get(fingerprint)
+    def _reason(self, place: _Place) -> str:
+        declined, tried = self._declined.get(place), self._reasons.get(place)
         told = [f"no edit: {declined}"] if declined else []
         return "; ".join([*told, *([tried] if tried else [])]) or _NO_FIX
-
-
-def _is_of(case: TriedFix, proposal: Proposal) -> bool:
-    return case.title == proposal.title and case.fingerprint in proposal.targets
 
 
 def place_of(location: Location) -> str:

@@ -20,7 +20,8 @@ from graphdoctor.fixes.replays import Limits, Program, Replays
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.fixes.writing import FileChange
-from graphdoctor.model.fixes import Treatment
+from graphdoctor.model.diagnosis import Finding
+from graphdoctor.model.fixes import Measures, Treatment
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.diagnose import Selection
 
@@ -32,6 +33,8 @@ _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
 _MAX_TIMED = 6
 """Fixes that are timed by themselves; the set always is."""
+
+_Score = tuple[int, int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,8 @@ class _Rounds:
             return self._suggested(base, "the run did not finish")
         if not self._wanted.is_tried:
             return self._suggested(base, "no trial was asked for")
+        if not self._open(base):
+            return self._told(base, base)
         untouched = self._trials.run_untouched()
         if untouched is None:
             return self._suggested(base, "the run could not be repeated")
@@ -139,15 +144,20 @@ class _Rounds:
     def _from(self, start: State) -> State:
         """Go on from a state until nothing more holds; the best state on the way, ``start`` when none is better."""
         states = [start]
-        while self._number < _MAX_ROUNDS and self._trials.replays.count < _MAX_REPLAYS:
-            self._number += 1
-            following = self._round(states[-1])
-            if following is None:
+        while found := self._open(states[-1]):
+            if self._is_bounded:
+                count = self._trials.replays.count
+                self._trials.notes.append(
+                    f"stopped after {_counted(self._number, 'round')} and {_counted(count, 'replay')}"
+                )
                 break
-            states.append(following)
-        else:
-            self._trials.notes.append(f"stopped after {self._number} rounds and {self._trials.replays.count} replays")
-        at = min(range(len(states)), key=lambda index: (_score(states[index]), index))
+            self._number += 1
+            following = self._round(states[-1], found)
+            if following is not None:
+                states.append(following)
+            elif not self._is_bounded:
+                break
+        at = min(range(len(states)), key=lambda index: (_score_of(states[index]), index))
         best = states[at]
         if at + 1 < len(states):
             self._take_back(best, states[at + 1], states[-1])
@@ -157,24 +167,37 @@ class _Rounds:
         return best
 
     def _take_back(self, best: State, worse: State, last: State) -> None:
-        """Leave out the fixes that led from the best state to a worse one, and those built on them."""
+        """Leave out the fix that led from the best state to a worse one; those beside and behind it may come again."""
         first = [proposal for proposal, _ in worse.applied[len(best.applied) :]]
-        rest = [proposal for proposal, _ in last.applied[len(worse.applied) :]]
+        blamed = max(first, key=lambda proposal: self._score_alone(proposal, best))
+        rest = [proposal for proposal, _ in last.applied[len(best.applied) :] if proposal is not blamed]
         reason = f"with it {_told_worse(best.seen, last.seen)}, and nothing that was tried mends that"
-        self._casebook.take_back(first, reason, is_final=True)
+        self._casebook.take_back([blamed], reason, is_final=True)
         self._casebook.take_back(rest, reason, is_final=False)
 
     def _options_of(self, state: State) -> list[Options]:
         return options_for(state.seen, Sources(state.program, self._trials.root, self._trials.originals))
 
-    def _round(self, state: State) -> State | None:
-        """Try what can be tried on a state's program; the state with what holds, None when nothing does."""
+    def _open(self, state: State) -> list[Options]:
+        """What can still be tried on a state's program."""
         is_unsafe_tried = self._wanted.is_unsafe_tried
-        found = [
+        return [
             replace(options, proposals=proposals)
             for options in self._options_of(state)
-            if (proposals := self._casebook.open(options, state, self._number, is_unsafe_tried=is_unsafe_tried))
+            if (proposals := self._casebook.open(options, state, self._number + 1, is_unsafe_tried=is_unsafe_tried))
         ]
+
+    @property
+    def _is_bounded(self) -> bool:
+        return self._number >= _MAX_ROUNDS or self._trials.replays.count >= _MAX_REPLAYS
+
+    def _score_alone(self, proposal: Proposal, state: State) -> _Score:
+        """How good a state's program is with one fix more."""
+        measures = self._casebook.measures_with(proposal) or state.seen.measures
+        return _score(measures, moves_out=state.moves_out or proposal.moves_out)
+
+    def _round(self, state: State, found: Sequence[Options]) -> State | None:
+        """Try what can be tried on a state's program; the state with what holds, None when nothing does."""
         # A break makes resume functions, and these recompile: breaks first.
         breaks = [options for options in found if options.finding.code.startswith(_BREAK)]
         rest = [options for options in found if options not in breaks]
@@ -259,8 +282,6 @@ class _Rounds:
         if len(applied) == 1:
             self._casebook.add_times(applied[0], times)
         replay = best.seen.recording.replay
-        still = {finding.fingerprint for finding in best.seen.diagnosis.findings}
-        gone = [f.fingerprint for f in untouched.seen.diagnosis.findings if applied and f.fingerprint not in still]
         settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
         calls = [proposal.snippet for proposal in applied if proposal.kind == "call" and proposal.snippet]
         treatment = Treatment(
@@ -272,12 +293,42 @@ class _Rounds:
             calls=tuple(dict.fromkeys(calls)),
             compared=replay.compared.get("eager") if replay and applied else None,
             times=times,
-            gone=tuple(gone),
-            left=tuple(self._casebook.left(best.seen.diagnosis)),
+            gone=self._gone(untouched, best) if applied else (),
+            left=tuple(self._casebook.left(best)),
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )
         return Treated(treatment, changes)
+
+    def _gone(self, untouched: State, best: State) -> tuple[str, ...]:
+        """Fingerprints of the untouched program's findings that the best one has no more."""
+        gone = list(untouched.seen.diagnosis.findings)
+        for finding in best.seen.diagnosis.findings:
+            line = self._trials.original_line(best.program, finding.location)
+            same = [other for other in gone if _is_same_cause(other, finding)]
+            if same:
+                # Of equal lines the one that is still there; the fingerprint says only which of them comes first.
+                gone.remove(min(same, key=lambda other: _distance(other, finding, line)))
+        return tuple(finding.fingerprint for finding in gone)
+
+
+def _is_same_cause(one: Finding, other: Finding) -> bool:
+    """Findings that only the line tells apart; a fingerprint numbers them."""
+    return one.fingerprint == other.fingerprint or _cause(one) == _cause(other)
+
+
+def _cause(finding: Finding) -> tuple[str, str, str, str | None, str | None]:
+    return (
+        finding.code,
+        finding.location.file,
+        finding.location.function,
+        finding.location.text,
+        finding.torch_id,
+    )
+
+
+def _distance(one: Finding, other: Finding, line: int) -> tuple[int, bool]:
+    return abs(one.location.line - line), one.fingerprint != other.fingerprint
 
 
 def _place(options: Options) -> tuple[str, int]:
@@ -310,11 +361,14 @@ def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
     return found
 
 
-def _score(state: State) -> tuple[int, int, int, int, int, int]:
+def _score_of(state: State) -> _Score:
+    return _score(state.seen.measures, moves_out=state.moves_out)
+
+
+def _score(measures: Measures, *, moves_out: bool) -> _Score:
     """Lower is better: functions over their limit, percent outside graphs, then the other counts."""
-    measures = state.seen.measures
     # What was taken out on purpose counts for nothing.
-    coverage = 1.0 if state.moves_out else measures.coverage or 0.0
+    coverage = 1.0 if moves_out else measures.coverage or 0.0
     return (
         measures.frames_over_limit,
         round(100 * (1 - coverage)),
@@ -334,6 +388,12 @@ def _told_worse(best: Seen, last: Seen) -> str:
         return f"`{skipped}` is skipped as a whole because of the next break{where}"
     if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
         return f"coverage falls from {was.coverage:.0%} to {now.coverage:.0%}"
-    return (
-        f"there are {now.break_sites} break sites and {now.graphs} graphs, {was.break_sites} and {was.graphs} without"
-    )
+    sites, graphs = _counted(now.break_sites, "break site"), _counted(now.graphs, "graph")
+    if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
+        return f"another break takes its place, {sites} and {graphs} as before"
+    verb = "is" if now.break_sites == 1 else "are"
+    return f"there {verb} {sites} and {graphs}, {was.break_sites} and {was.graphs} without"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

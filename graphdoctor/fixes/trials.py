@@ -20,7 +20,7 @@ from graphdoctor.fixes.verdicts import (
     judge_results,
     loses_coverage,
 )
-from graphdoctor.model.diagnosis import Finding
+from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.diagnose import Selection, diagnose
@@ -177,6 +177,13 @@ class Trials:
     def content(self, program: Program, path: Path) -> bytes:
         """A file's bytes in a program."""
         return program.content[path] if path in program.content else self.originals[path]
+
+    def original_line(self, program: Program, location: Location) -> int:
+        """The line of the untouched program that a place of an edited one is."""
+        path = self.root / location.file
+        if path not in program.content:
+            return location.line
+        return LineMap(self.originals[path], program.content[path]).to_before(location.line)
 
     def compatible(self, program: Program, proposals: Sequence[Proposal]) -> list[Proposal]:
         """The proposals whose edits of one file do not meet, first come first."""

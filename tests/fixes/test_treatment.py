@@ -1,0 +1,583 @@
+"""Rounds of trials against a program that answers from a script: which breaks it has with which fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.capture.request import Request, TargetText
+from graphdoctor.fixes import treatment as engine
+from graphdoctor.fixes.proposals import Options, Proposal, Sources
+from graphdoctor.fixes.remedies import Change
+from graphdoctor.fixes.replays import Limits, Program
+from graphdoctor.fixes.treatment import Treated, Wanted, treat
+from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.model.fixes import PairedTime, TriedFix
+from graphdoctor.model.recording import Coverage, ProbeExit, Recording
+from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
+from graphdoctor.rules.diagnose import Selection
+from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+
+SAME = Comparison(kinds=("outputs",), differences=())
+DIED = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
+Fixes = frozenset[str]
+World = Callable[[Fixes], Recording]
+
+
+def differing(kind: ResultKind = "outputs") -> Comparison:
+    return Comparison(kinds=(kind,), differences=(Difference(kind=kind, where="call 1, output", largest=0.5),))
+
+
+def runs(
+    *breaks: int,
+    skips: Sequence[int] = (),
+    recompiles: int = 0,
+    coverage: int = 100,
+    compared: Comparison | None = SAME,
+    ended: ProbeExit | None = None,
+    file: Path | None = None,
+) -> Recording:
+    """A run with breaks at lines, of which some make torch skip the function, and that many recompiles."""
+    at = {} if file is None else {"file": str(file)}
+    records = [record(entry(line, f'print("line {line}")', **at)) for line in breaks if line not in skips]
+    compiles = [compiled()]
+    for number, line in enumerate(skips, start=1):
+        place = entry(line, f'print("line {line}")', **at)
+        records.append(record(place, compile_id=f"{number}/0", effect="frame_skipped", chain=(PRINT, LOOP)))
+        compiles.append(compiled(f"{number}/0", outcome="skipped"))
+    compiles += [recompiled(f"0/{number}", change(), call=number + 1) for number in range(1, recompiles + 1)]
+    frames = (frame(), *(frame(number) for number in range(1, len(skips) + 1)))
+    facts = recording(
+        breaks=tuple(records), compiles=tuple(compiles), frames=frames, ended=ended,
+        graphs=tuple(graph(index=index) for index in range(len(breaks) + 1)),
+        coverage=Coverage(graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0),
+    )  # fmt: skip
+    replay = Replay(compared={"eager": compared} if compared else {})
+    return facts.model_copy(update={"replay": replay})
+
+
+class Script:
+    """Stands for ``Replays``: answers from a world instead of starting probes."""
+
+    def __init__(self, world: World, special: Mapping[str, Recording]) -> None:
+        self._world = world
+        self._special = special
+        self.limits = Limits()
+        self.count = 0
+        self.asked: dict[str, Fixes] = {}
+
+    def replay(self, program: Program, name: str, **_options: Any) -> Recording:
+        self.count += 1
+        assert name not in self.asked, "each replay has a folder of its own"
+        self.asked[name] = fixes_in(program)
+        return self._special.get(name) or self._world(fixes_in(program))
+
+    def side_by_side(self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int) -> list[Any]:
+        return [run(item) for item in items]
+
+    def cancel(self) -> None:
+        raise AssertionError("nothing was interrupted")
+
+    @property
+    def trials(self) -> list[Fixes]:
+        """What was tried, in order, without the runs of the untouched program."""
+        return [asked for name, asked in self.asked.items() if name not in ("eager", "eager-again", "untouched")]
+
+
+def fixes_in(program: Program) -> Fixes:
+    """Names of a program's fixes: config values, and words that edits left in files."""
+    edited = [word for content in program.content.values() for word in content.decode().split() if word[0] == "+"]
+    return frozenset([*(name for name, _ in program.change.config), *(word[1:] for word in edited)])
+
+
+def fix(name: str, **values: Any) -> Proposal:
+    return Proposal(
+        **{
+            "title": f"Do {name}", "kind": "config", "is_safe": True, "targets": (),
+            "change": Change(config=((name, True),)), "snippet": f"{name} = True", **values,
+        }
+    )  # fmt: skip
+
+
+@dataclass
+class Patient:
+    """A program to treat.
+
+    Args:
+        world: The recording of a run with some fixes.
+        known: Fixes for a finding, best first, by ``code`` or ``code:line``.
+        declined: Why no edit is made, likewise.
+    """
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    world: World
+    known: Mapping[str, Iterable[Proposal]] = field(default_factory=dict)
+    declined: Mapping[str, str] = field(default_factory=dict)
+    special: Mapping[str, Recording] = field(default_factory=dict)
+    recorded: Recording | None = None
+    script_type: type[Script] = Script
+    script: Script = field(init=False)
+
+    def treated(self, **wanted: Any) -> Treated:
+        self.script = self.script_type(self.world, self.special)
+        self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
+        if self.known:
+            self.monkeypatch.setattr(engine, "options_for", self._options)
+        request = Request(target=TargetText("model.py", "model.py", None, None, is_call=False))
+        options: dict[str, Any] = {"selection": Selection(), "is_timed": False, **wanted}
+        self.folder.joinpath("recording").mkdir(exist_ok=True)
+        return treat(
+            request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
+            root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None,
+        )  # fmt: skip
+
+    def _options(self, seen: Seen, _sources: Sources) -> list[Options]:
+        found = []
+        for finding in seen.diagnosis.findings:
+            keys = (f"{finding.code}:{finding.location.line}", finding.code)
+            key = next((key for key in keys if key in self.known), None)
+            proposals = tuple(replace(one, targets=(finding.fingerprint,)) for one in self.known.get(key or "", ()))
+            declined = next((self.declined[key] for key in keys if key in self.declined), None)
+            found.append(Options(finding, proposals, (declined,) if declined else ()))
+        return found
+
+
+Make = Callable[..., Patient]
+
+
+@pytest.fixture
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    def make(world: World, known: Mapping[str, Iterable[Proposal]] | None = None, **values: Any) -> Patient:
+        return Patient(tmp_path, monkeypatch, world, known or {}, **values)
+
+    return make
+
+
+def told(cases: Iterable[TriedFix]) -> list[tuple[str, str, int, bool]]:
+    return [(case.title.removeprefix("Do "), case.verdict, case.round, case.is_applied) for case in cases]
+
+
+def peeling(fixes: Fixes) -> Recording:
+    """The break at line 3 hides the one at line 5, and that the one at line 7."""
+    hidden = [line for line, name in ((3, "a"), (5, "b"), (7, "c")) if name not in fixes]
+    return runs(*hidden[:1], coverage=100 - 10 * len(hidden))
+
+
+THREE = {"GD101:3": [fix("a")], "GD101:5": [fix("b")], "GD101:7": [fix("c")]}
+
+
+def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
+    treatment = patient(peeling, THREE).treated().treatment
+    assert told(treatment.tried) == [("a", "verified", 1, True), ("b", "verified", 2, True), ("c", "verified", 3, True)]
+    assert [case.is_on_untouched for case in treatment.tried] == [True, False, False]
+    assert [case.sites_new for case in treatment.tried[:1]] == [("/project/model.py:5 (GB0059)",)]
+    assert (treatment.before.break_sites, treatment.before.coverage) == (1, 0.7)
+    assert treatment.after is not None
+    assert (treatment.after.break_sites, treatment.after.coverage) == (0, 1.0)
+    assert treatment.settings == ("a = True", "b = True", "c = True")
+    assert treatment.left == ()
+    assert treatment.trial_count == 6
+    assert treatment.notes == ()
+
+
+def test_alternatives_are_tried_in_order_until_one_holds(patient: Make) -> None:
+    known = {"GD101": [fix("first"), fix("second"), fix("third")]}
+    found = patient(lambda fixes: runs(*(() if fixes & {"second", "third"} else (3,))), known)
+    treatment = found.treated().treatment
+    assert told(treatment.tried) == [("first", "no effect", 1, False), ("second", "verified", 1, True)]
+    assert found.script.trials == [{"first"}, {"second"}]
+
+
+def test_every_finding_goes_through_its_alternatives_beside_the_others(patient: Make) -> None:
+    known = {"GD101:3": [fix("a1"), fix("a2")], "GD101:5": [fix("b1"), fix("b2")]}
+
+    def world(fixes: Fixes) -> Recording:
+        return runs(*([] if "a2" in fixes else [3]), *([] if "b1" in fixes else [5]))
+
+    found = patient(world, known)
+    treatment = found.treated().treatment
+    assert found.script.trials == [{"a1"}, {"b1"}, {"a2"}, {"a2", "b1"}]
+    assert [case.title for case in treatment.tried if case.is_applied] == ["Do b1", "Do a2"]
+
+
+def test_breaks_come_before_recompiles_which_may_go_with_them(patient: Make) -> None:
+    known = {"GD101": [fix("a")], "GD202": [fix("dynamic")]}
+    found = patient(lambda fixes: runs() if "a" in fixes else runs(3, recompiles=1), known)
+    treatment = found.treated().treatment
+    assert found.script.trials == [{"a"}]
+    assert len(treatment.gone) == 2
+
+
+def test_recompiles_are_tried_where_no_break_can_be_mended(patient: Make) -> None:
+    known = {"GD101": [fix("a")], "GD202": [fix("dynamic")]}
+    found = patient(lambda fixes: runs(3, recompiles=0 if "dynamic" in fixes else 1), known)
+    treatment = found.treated().treatment
+    # The break's fix is tried once more beside the one that holds.
+    assert found.script.trials == [{"a"}, {"dynamic"}, {"a", "dynamic"}]
+    assert treatment.after is not None
+    assert (treatment.after.recompiles, treatment.after.break_sites) == (0, 1)
+
+
+def test_a_skipped_function_waits_for_what_is_tried_for_its_break(patient: Make) -> None:
+    known = {"GD101": [fix("guard")], "GD111": [fix("move")]}
+    found = patient(lambda fixes: runs() if "guard" in fixes else runs(3, skips=[3], coverage=0), known)
+    assert told(found.treated().treatment.tried) == [("guard", "verified", 1, True)]
+    assert found.script.trials == [{"guard"}]
+
+
+def test_a_skipped_function_is_tried_once_its_break_is_given_up(patient: Make) -> None:
+    known = {"GD101": [fix("guard")], "GD111": [fix("move")]}
+
+    def world(fixes: Fixes) -> Recording:
+        return runs(3, coverage=80) if "move" in fixes else runs(3, skips=[3], coverage=0)
+
+    treatment = patient(world, known).treated().treatment
+    assert told(treatment.tried)[:2] == [("guard", "no effect", 1, False), ("move", "verified", 1, True)]
+
+
+def test_equal_fixes_of_several_findings_are_one_trial(patient: Make) -> None:
+    known = {"GD101:3": [fix("both")], "GD101:5": [fix("both")], "GD101:7": [fix("other")]}
+
+    def world(fixes: Fixes) -> Recording:
+        return runs(*([] if "both" in fixes else [3, 5]), *([] if "other" in fixes else [7]))
+
+    found = patient(world, known)
+    treatment = found.treated().treatment
+    assert found.script.trials == [{"both"}, {"other"}, {"both", "other"}]
+    assert [case.title for case in treatment.tried if case.is_applied] == ["Do both", "Do both", "Do other"]
+    assert len({case.fingerprint for case in treatment.tried}) == 3
+    assert treatment.settings == ("both = True", "other = True")
+
+
+def edit(name: str, path: Path, *lines: int) -> Proposal:
+    """An edit that marks lines of a file as it is on disk."""
+    texts = path.read_text().splitlines()
+    for line in lines:
+        texts[line - 1] += f" # +{name}"
+    return fix(name, kind="code", content={path: "\n".join(texts).encode() + b"\n"}, change=Change(), snippet=None)
+
+
+def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: Make) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("".join(f"line_{number}\n" for number in range(1, 9)))
+
+    def world(fixes: Fixes) -> Recording:
+        facts = runs(*([] if "a" in fixes else [3]), *([] if "b" in fixes else [4]), file=path)
+        # Another cause: an edit that spans two breaks of one cause could have taken away either.
+        return facts.model_copy(
+            update={
+                "breaks": tuple(
+                    one.model_copy(update={"chain": (LOOP,)}) if one.stack[0].line == 4 else one for one in facts.breaks
+                )
+            }
+        )
+
+    found = patient(world, {"GD101": []})
+    original = path.read_bytes()
+
+    def options(seen: Seen, sources: Sources) -> list[Options]:
+        sources._originals.setdefault(path, original)
+        base = sources._program.content.get(path, original)
+        path.write_bytes(base)
+        makers = {3: lambda: edit("a", path, 3, 4), 4: lambda: edit("b", path, 4)}
+        made = [(finding, makers[finding.location.line]()) for finding in seen.diagnosis.findings]
+        path.write_bytes(original)
+        return [Options(finding, (replace(one, targets=(finding.fingerprint,)),), ()) for finding, one in made]
+
+    found._options = options  # type: ignore[method-assign]
+    treated = found.treated()
+    assert told(treated.treatment.tried) == [
+        ("a", "verified", 1, True), ("b", "verified", 1, False), ("b", "verified", 2, True),
+    ]  # fmt: skip
+    assert found.script.trials == [{"a"}, {"b"}, {"a", "b"}]
+    [written] = treated.changes
+    assert written.before == original
+    assert written.after.splitlines()[2:4] == [b"line_3 # +a", b"line_4 # +a # +b"]
+    assert treated.treatment.diff.startswith("--- a/model.py\n")
+
+
+def test_fixes_that_do_not_hold_together_are_taken_one_by_one(patient: Make) -> None:
+    known = {"GD101:3": [fix("a")], "GD101:5": [fix("b")]}
+
+    def world(fixes: Fixes) -> Recording:
+        if fixes == {"a", "b"}:
+            return runs(compared=differing())
+        return runs(*([] if "a" in fixes else [3]), *([] if "b" in fixes else [5]))
+
+    found = patient(world, known)
+    treatment = found.treated().treatment
+    assert found.script.trials == [{"a"}, {"b"}, {"a", "b"}, {"a", "b"}]
+    assert told(treatment.tried) == [
+        ("a", "verified", 1, True), ("b", "verified", 1, False), ("b", "changes results", 2, False),
+    ]  # fmt: skip
+    [left] = treatment.left
+    assert left.reason == "`Do b`: changes results, call 1, output differs by 0.5"
+
+
+def worse(fixes: Fixes) -> Recording:
+    """The first fix for line 3 lets torch reach line 9, from where it cannot resume; the second bounds the break."""
+    if "bold" in fixes:
+        return runs(9, skips=[9], coverage=0)
+    return runs(3, coverage=90 if "careful" in fixes else 70)
+
+
+def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> None:
+    known = {"GD101:3": [fix("bold"), fix("careful", contains=True)], "GD101:9": [fix("vain")]}
+    found = patient(worse, known)
+    treatment = found.treated().treatment
+    assert told(treatment.tried) == [
+        ("bold", "no effect", 1, False), ("vain", "no effect", 2, False), ("careful", "verified", 3, True),
+    ]  # fmt: skip
+    assert treatment.tried[0].reason == (
+        "with it `Net.forward` is skipped as a whole because of the next break at line 9, "
+        "and nothing that was tried mends that"
+    )
+    assert found.script.trials == [{"bold"}, {"bold", "vain"}, {"careful"}]
+    assert treatment.after is not None
+    assert treatment.after.coverage == 0.9
+    [left] = treatment.left
+    assert left.reason == "`Do careful`: verified, the break stays, but coverage goes from 70% to 90%"
+
+
+def test_a_fix_whose_break_only_gives_way_to_the_next_is_taken_back(patient: Make) -> None:
+    found = patient(lambda fixes: runs(5 if "a" in fixes else 3), {"GD101:3": [fix("a")], "GD101:5": []})
+    treatment = found.treated().treatment
+    assert told(treatment.tried) == [("a", "no effect", 1, False)]
+    assert treatment.tried[0].reason == (
+        "with it another break takes its place, 1 break site and 2 graphs as before, "
+        "and nothing that was tried mends that"
+    )
+    assert treatment.after is None
+
+
+def test_a_fix_beside_one_that_is_taken_back_stays(patient: Make) -> None:
+    def world(fixes: Fixes) -> Recording:
+        harmless = [] if "harmless" in fixes else [12]
+        return runs(*harmless, 9, skips=[9], coverage=20) if "bold" in fixes else runs(*harmless, 3, coverage=70)
+
+    found = patient(world, {"GD101:3": [fix("bold")], "GD101:12": [fix("harmless")]})
+    treatment = found.treated().treatment
+    assert [case.title for case in treatment.tried if case.is_applied] == ["Do harmless"]
+    [bold] = [case for case in treatment.tried if case.title == "Do bold"]
+    assert bold.verdict == "no effect"
+    assert treatment.after is not None
+    assert (treatment.after.break_sites, treatment.after.coverage) == (1, 0.7)
+
+
+def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patient: Make) -> None:
+    path = tmp_path / "model.py"
+    head = "import torch\nclass Net:\n    def forward(self, x):\n        for y in x:\n"
+    path.write_text(f'{head}            print("here")\n            y = y.sin()\n            print("here")\n')
+
+    def world(fixes: Fixes) -> Recording:
+        # Each keeps torch from going on in the loop, so the second shows once the first is guarded.
+        line = {0: 5, 1: 8}.get(len(fixes))
+        facts = runs(*([] if line is None else [line]), skips=[] if line is None else [line], file=path, coverage=0)
+        text = 'print("here")'
+        breaks = [one.model_copy(update={"stack": (entry(line or 0, text, file=str(path)),)}) for one in facts.breaks]
+        return facts.model_copy(update={"breaks": tuple(breaks)})
+
+    class Counting(Script):
+        def replay(self, program: Program, name: str, **_options: Any) -> Recording:
+            guards = sum(content.count(b"is_compiling") for content in program.content.values())
+            self.count += 1
+            self.asked[name] = frozenset(map(str, range(guards)))
+            return world(self.asked[name])
+
+    treated = patient(world, script_type=Counting).treated()
+    assert [case.is_applied for case in treated.treatment.tried] == [True, True]
+    assert treated.changes[0].after.count(b"is_compiling") == 2
+    assert treated.treatment.left == ()
+
+
+def test_one_of_two_equal_lines_that_stays_is_not_the_one_that_is_gone(tmp_path: Path, patient: Make) -> None:
+    def world(fixes: Fixes) -> Recording:
+        facts = runs(*([] if "a" in fixes else [3]), 5)
+        breaks = [
+            one.model_copy(update={"stack": (entry(one.stack[0].line, 'print("here")'),)}) for one in facts.breaks
+        ]
+        return facts.model_copy(update={"breaks": tuple(breaks)})
+
+    treatment = patient(world, {"GD101:3": [fix("a")], "GD101:5": []}).treated().treatment
+    [first] = treatment.tried
+    assert treatment.gone == (first.fingerprint,)
+    [left] = treatment.left
+    assert (left.place, left.reason) == ("/project/model.py:5", "no fix is known for it")
+
+
+def test_unsafe_fixes_are_noted_once_and_not_tried(patient: Make) -> None:
+    known = {"GD101:3": [fix("a")], "GD101:5": [fix("unsafe", is_safe=False)]}
+    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3]), 5), known)
+    treatment = found.treated(is_unsafe_tried=False).treatment
+    assert told(treatment.tried) == [("unsafe", "not tried", 1, False), ("a", "verified", 1, True)]
+    assert treatment.left[0].reason == "`Do unsafe` was not tried: it is unsafe: --unsafe-fixes tries it"
+    assert found.script.trials == [{"a"}]
+
+
+def test_rounds_are_bounded_and_that_is_said(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_MAX_ROUNDS", 2)
+    found = patient(peeling, THREE)
+    treatment = found.treated().treatment
+    assert found.script.trials == [{"a"}, {"a", "b"}]
+    assert treatment.notes == ("stopped after 2 rounds and 5 replays",)
+    assert treatment.after is not None
+    assert treatment.after.break_sites == 1
+
+
+def test_nothing_is_said_of_bounds_where_nothing_was_left_to_try(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_MAX_ROUNDS", 3)
+    assert patient(peeling, THREE).treated().treatment.notes == ()
+
+
+def test_replays_are_bounded_and_that_is_said(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_MAX_REPLAYS", 6)
+    known = {"GD101": [fix(f"vain{number}") for number in range(9)]}
+    found = patient(lambda _fixes: runs(3), known)
+    treatment = found.treated().treatment
+    assert [sorted(trial) for trial in found.script.trials] == [["vain0"], ["vain1"], ["vain2"]]
+    assert treatment.notes == ("stopped after 1 round and 6 replays",)
+
+
+def test_nothing_is_tried_when_the_run_did_not_finish(patient: Make) -> None:
+    found = patient(lambda _fixes: runs(3, ended=DIED), {"GD101": [fix("a")]})
+    treatment = found.treated().treatment
+    assert found.script.asked == {}
+    [case] = treatment.tried
+    assert (case.verdict, case.reason) == ("not tried", "the run did not finish")
+    assert treatment.notes == ("the recorded run did not finish, so nothing was tried",)
+    assert treatment.after is None
+
+
+def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patch(
+    tmp_path: Path, patient: Make
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("".join(f"    print({number})\n" for number in range(1, 9)))
+    first, second, other = edit("a", path, 3), edit("a2", path, 3), edit("b", path, 6)
+
+    def world(_fixes: Fixes) -> Recording:
+        return runs(3, 6, file=path)
+
+    found = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
+    options = found._options
+
+    def reading(seen: Seen, sources: Sources) -> list[Options]:
+        sources._originals[path] = path.read_bytes()
+        return options(seen, sources)
+
+    found._options = reading  # type: ignore[method-assign]
+    treated = found.treated(is_tried=False)
+    assert found.script.asked == {}
+    assert {case.reason for case in treated.treatment.tried} == {"no trial was asked for"}
+    assert [case.title for case in treated.treatment.tried] == ["Do setting", "Do a", "Do a2", "Do b"]
+    [change_] = treated.changes
+    assert [line for line in change_.after.decode().splitlines() if "+" in line] == [
+        "    print(3) # +a",
+        "    print(6) # +b",
+    ]
+    assert treated.treatment.trial_count == 0
+    assert len(treated.treatment.left) == 2
+
+
+def test_a_program_that_fails_without_torch_compile_proves_nothing(patient: Make) -> None:
+    special = {"eager": runs(ended=DIED)}
+
+    def world(fixes: Fixes) -> Recording:
+        return runs(*([] if "a" in fixes else [3]), compared=None)
+
+    treatment = patient(world, {"GD101": [fix("a")]}, special=special).treated().treatment
+    [case] = treatment.tried
+    assert case.verdict == "unproven"
+    assert treatment.after is None
+    assert treatment.notes == ("the program fails without torch.compile: The program failed in call 1: NameError: y",)
+
+
+def test_a_program_that_differs_from_run_to_run_proves_nothing(patient: Make) -> None:
+    special = {"eager-again": runs(compared=differing())}
+    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
+    treatment = found.treated().treatment
+    assert [case.verdict for case in treatment.tried] == ["unproven"]
+    assert treatment.notes == ("two runs without torch.compile differ in outputs: no fix can be proven",)
+
+
+def test_a_run_that_cannot_be_repeated_leads_to_suggestions(patient: Make) -> None:
+    special = {"untouched": runs(ended=DIED)}
+    found = patient(lambda _fixes: runs(3), {"GD101": [fix("a")]}, special=special)
+    treatment = found.treated().treatment
+    assert found.script.trials == []
+    assert [(case.verdict, case.reason) for case in treatment.tried] == [("not tried", "the run could not be repeated")]
+    assert treatment.notes == ("the run could not be repeated: The program failed in call 1: NameError: y",)
+
+
+def test_trials_are_limited_by_what_the_untouched_program_takes(patient: Make) -> None:
+    ended = ProbeExit(status=0, reason="finished", duration_s=30.0, peak_memory_bytes=2**30)
+    found = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
+    found.treated()
+    assert found.script.limits == Limits(timeout_s=180.0, memory_bytes=4 * 2**30)
+
+
+def test_only_breaks_and_recompiles_are_treated(patient: Make) -> None:
+    facts = recording(graphs=(graph(error="RuntimeError: no"),))
+    found = patient(lambda _fixes: facts)
+    treatment = found.treated().treatment
+    assert found.script.asked == {}
+    assert (treatment.tried, treatment.left, treatment.after) == ((), (), None)
+
+
+def test_nothing_is_run_again_where_nothing_can_be_tried(patient: Make) -> None:
+    found = patient(lambda _fixes: runs(3), {"GD101": []}, declined={"GD101": "its result is used"})
+    treatment = found.treated().treatment
+    assert found.script.asked == {}
+    [left] = treatment.left
+    assert left.reason == "no edit: its result is used"
+    assert treatment.before.break_sites == 1
+
+
+def test_what_is_left_says_why(patient: Make) -> None:
+    known = {"GD101:3": [fix("a")], "GD101:5": [], "GD101:7": [fix("vain")], "GD101:9": []}
+    found = patient(
+        lambda fixes: runs(*([] if "a" in fixes else [3]), 5, 7, 9), known, declined={"GD101:5": "its result is used"}
+    )
+    treatment = found.treated().treatment
+    assert {left.place.rpartition(":")[2]: left.reason for left in treatment.left} == {
+        "5": "no edit: its result is used",
+        "7": "`Do vain`: no effect, the break is still there",
+        "9": "no fix is known for it",
+    }
+    assert len(treatment.gone) == 1
+
+
+def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Fixes, Fixes]] = []
+
+    def time_pair(_replays: Any, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
+        asked.append((name, fixes_in(before), fixes_in(after)))
+        if backend == "inductor" and name == "time-all":
+            return "no compiler was found"
+        return PairedTime(
+            backend=backend, before_us=10, after_us=5, ratio=0.5, ratio_low=0.4, ratio_high=0.6, turns=len(asked)
+        )
+
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
+    treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(is_timed=True).treatment
+    assert asked[::2] == [
+        ("time-1", frozenset(), {"a"}), ("time-2", {"a"}, {"a", "b"}), ("time-all", frozenset(), {"a", "b"}),
+    ]  # fmt: skip
+    assert [len(case.times) for case in treatment.tried] == [2, 2]
+    assert treatment.tried[0].times != treatment.tried[1].times
+    assert [times.backend for times in treatment.times] == ["eager"]
+    assert treatment.notes == ("not timed under inductor: no compiler was found",)
+
+
+def test_what_came_of_it_lies_beside_the_recording(patient: Make) -> None:
+    found = patient(peeling, THREE)
+    treatment = found.treated().treatment
+    written = found.folder / "recording" / "fixes.json"
+    assert type(treatment).model_validate_json(written.read_text()) == treatment
