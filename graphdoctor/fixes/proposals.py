@@ -140,18 +140,30 @@ def options_for(seen: Seen, sources: Sources) -> list[Options]:
     """
     findings = [finding for finding in seen.diagnosis.findings if finding.code.startswith(TREATED)]
     calls = _call_proposals(seen, findings)
-    changes = {
-        report.fingerprint: report.cause for report in seen.diagnosis.recompiles if report.fingerprint is not None
-    }
     found = []
     for finding in findings:
-        edits, declined = _edits(finding, sources, changes.get(finding.fingerprint, ()))
+        edits, declined = _edits(finding, sources, _changes_of(finding, seen))
         settings = [_setting(finding, fix) for fix in finding.fixes if fix.kind == "config" and _is_setting(fix)]
         general = calls.get(finding.fingerprint, [])
         proposals = [*(edit for edit in edits if edit.is_safe), *general]
         proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding)]
         found.append(Options(finding, tuple(_distinct(proposals)), tuple(dict.fromkeys(declined))))
     return found
+
+
+def _changes_of(finding: Finding, seen: Seen) -> tuple[GuardChange, ...]:
+    """The changed values that a finding about recompiles names; a compile can have several causes."""
+    if not finding.code.startswith("GD2"):
+        return ()
+    ids = set(finding.compile_ids)
+    found = {
+        change.expression: change
+        for report in seen.diagnosis.recompiles
+        if ids & set(report.compile_ids)
+        for change in report.cause
+        if f"`{change.expression}`" in finding.message
+    }
+    return tuple(found.values())
 
 
 def _distinct(proposals: Sequence[Proposal]) -> list[Proposal]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import Measures, Treatment
 from graphdoctor.render.cards import (
     clean,
@@ -23,6 +23,7 @@ from graphdoctor.render.cards import (
     labelled_rows,
     not_known,
     partial,
+    shown_file,
     title_line,
     verdict_label,
     write,
@@ -47,11 +48,18 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
         write(console, Text("Nothing to fix: no graph break and no recompile.", style="bold green"))
         return
     write(console, _headline(treatment))
-    for cluster in clusters(findings):
+    cards = list(clusters(findings))
+    gone = [] if is_verbose else [cluster for cluster in cards if _is_gone_along(cluster)]
+    for cluster in cards:
+        if cluster in gone:
+            continue
         write(console, Text())
         for renderable in finding_card(cluster, is_verbose=is_verbose):
             write(console, renderable)
-    for renderable in _later(treatment, is_verbose=is_verbose):
+    shown = {finding.fingerprint for finding in findings}
+    for renderable in _later(treatment, shown, is_verbose=is_verbose):
+        write(console, renderable)
+    for renderable in _gone(gone):
         write(console, renderable)
     for renderable in _together(treatment):
         write(console, renderable)
@@ -74,9 +82,33 @@ def _headline(treatment: Treatment) -> Text:
     return Text(f"{text}.", style="bold green" if verified else "bold yellow")
 
 
-def _later(treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
+def _is_gone_along(cluster: Sequence[Finding]) -> bool:
+    """Nothing was tried for it, and it is gone with what was tried for others."""
+    return all(finding.is_mended for finding in cluster) and all(
+        fix.verdict == "not tried" for finding in cluster for fix in finding.fixes
+    )
+
+
+def _gone(clusters: Sequence[Sequence[Finding]]) -> Iterator[RenderableType]:
+    """Findings that need no fix of their own, a line each."""
+    if not clusters:
+        return
+    yield Text()
+    yield Text("Gone with these", style="bold")
+    for cluster in clusters:
+        for finding in cluster:
+            place = f"{shown_file(finding.location)}:{finding.location.line}"
+            line = Text("  ").append(f"{finding.code} ", "bold yellow").append_text(clean(place))
+            yield line.append_text(clean(f"  {finding.message}", "dim"))
+
+
+def _later(treatment: Treatment, shown: set[str], *, is_verbose: bool) -> Iterator[RenderableType]:
     """Fixes for what showed only when others were applied."""
-    later = [fix for fix in treatment.tried if not fix.is_on_untouched and (is_verbose or fix.is_applied)]
+    later = [
+        fix
+        for fix in treatment.tried
+        if not fix.is_on_untouched and fix.fingerprint not in shown and (is_verbose or fix.is_applied)
+    ]
     if not later:
         return
     yield Text()

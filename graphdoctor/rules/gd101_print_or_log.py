@@ -78,7 +78,10 @@ class PrintOrLog(BreakRule):
     def message(self, site: BreakSite) -> str:
         """Which function puts something out."""
         logger = _LOGGER.match(site.cause.context or "")
-        if logger and _QUERY.match(logger["method"]):
+        # `log.info` asks `isEnabledFor` inside: what the line calls is what speaks.
+        name = called_name(site)
+        is_asked = name is None or _QUERY.match(name.rpartition(".")[2]) is not None
+        if logger and _QUERY.match(logger["method"]) and is_asked:
             return f"{_what_speaks(site)} asks or sets up a logger, which torch does not trace"
         return f"{_what_speaks(site)} puts something out, which a graph cannot hold"
 

@@ -38,7 +38,9 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
 
 
 def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
-    own = [fix for fix in tried if fix.is_on_untouched and fix.fingerprint == finding.fingerprint]
+    every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
+    # What was first tried beside the verified fixes of others says so.
+    own = [fix for fix in every if fix.is_on_untouched] or every
     sources = {fix.snippet: fix.source for fix in finding.fixes}
     found = [
         Fix(
