@@ -135,7 +135,8 @@ def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bo
         DeclinedError: It is a matrix of places.
     """
     is_tuple = method_name(source, found) == "where" or any(
-        argument.keyword is not None and argument.keyword.value == "as_tuple" for argument in found.args
+        argument.keyword is not None and argument.keyword.value == "as_tuple" and source.code(argument.value) != "False"
+        for argument in found.args
     )
     parents = source.parents(found)
     user, outer = next(parents), next(parents)

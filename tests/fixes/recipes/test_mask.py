@@ -53,6 +53,7 @@ def written(body: str) -> str:
         ("    y[self.mask(x)] = «x[self.mask(x)]»\n", "the mask is computed twice"),
         ("    y[m], a = «x[m]», 1\n", NEEDED),
         ("    n = «torch.nonzero(m)»\n    return x * n.shape[0]\n", PLACES),
+        ("    n = «m.nonzero(as_tuple=False)»\n    return x[n].sum(0)\n", PLACES),
         ("    n = len(«m.nonzero()»)\n    return x * n\n", PLACES),
         ("    n = «m.nonzero()».squeeze(-1)\n    return x[n]\n", NEEDED),
         ("    n = «m.nonzero()».squeeze(-1)\n    return n\n", PLACES),
