@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import GeneratorType, ModuleType
 from typing import Any
 
 import torch
 
 from . import coverage, torch_api
+from .asked import check_compile_arguments, device_named, first_line, make_input, set_config
 from .backend import GraphRuns, InstrumentedBackend
 from .describe import arguments_text
 from .events import EventFile
@@ -26,22 +26,6 @@ from .trial import Trial, parameter_names
 
 _MAX_WARM_UPS = 6
 """How often the last call is repeated for coverage; automatic dynamic shapes and numbers settle in two or three."""
-
-_DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
-    "b8": torch.bool,
-    "c64": torch.complex64,
-    "c128": torch.complex128,
-}
 
 
 class Workload:
@@ -62,9 +46,9 @@ class Workload:
         self._last_call: Call | None = None
         self._output: object = None
         seed_everything(request["seed"])
-        self._device = _device(request["device"])
+        self._device = device_named(request["device"])
         for name, value in request["config"].items():
-            _set_config(name, value)
+            set_config(name, value)
         plan = request["trial"]
         if plan and plan.get("patches"):
             lay_over(plan["patches"])
@@ -107,8 +91,8 @@ class Workload:
         asked: Call | None = None
         if inputs is not None:
             asked = (
-                tuple(_make_input(spec) for spec in inputs["args"]),
-                {name: _make_input(spec) for name, spec in inputs["kwargs"].items()},
+                tuple(make_input(spec) for spec in inputs["args"]),
+                {name: make_input(spec) for name, spec in inputs["kwargs"].items()},
             )
         return find_calls(self._target, asked)
 
@@ -130,7 +114,7 @@ class Workload:
         request = self._request
         if self.trial is not None and self.trial.is_eager:
             return self._target.function
-        _check_compile_arguments(request["backend"], request["mode"], request["options"])
+        check_compile_arguments(request["backend"], request["mode"], request["options"])
         try:
             inner = torch_api.backend_function(
                 request["backend"],
@@ -357,96 +341,12 @@ class Workload:
         torch_api.write_artifact("graphdoctor_call", {"event": event, "index": index, **values})
 
 
-def _device(name: str | None) -> torch.device | None:
-    if name is None:
-        return None
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
-        raise TargetError(f"--device {name} cannot be used here: {_first_line(error)}", "Try --device cpu.") from None
-    return device
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__qualname__])[0]
-
-
-def _check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
-    """Say the nearest names where torch gives a long list, or takes what it later ignores."""
-    if backend not in (names := torch_api.backend_names()):
-        raise TargetError(f"torch has no backend {backend!r}", _near(backend, names, "There are: " + ", ".join(names)))
-    if mode is not None and mode not in (names := torch_api.mode_names()):
-        raise TargetError(f"torch.compile has no mode {mode!r}", _near(mode, names, "There are: " + ", ".join(names)))
-    if mode is not None and options:
-        raise TargetError("torch.compile takes either --mode or --option", "Leave one of them out.")
-    if backend == "inductor":
-        names = torch_api.option_names()
-        for name in options:
-            if name.replace("-", "_") not in names:
-                raise TargetError(
-                    f"inductor has no option {name!r}",
-                    _near(name, names, "torch._inductor.list_options() names them all."),
-                )
-
-
-def _near(name: str, names: Iterable[str], otherwise: str) -> str:
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else otherwise
-
-
-def _set_config(name: str, value: object) -> None:
-    if not name.startswith("torch."):
-        raise _no_config(name)
-    try:
-        before = torch_api.config_value(name)
-    except (AttributeError, ImportError, TypeError, ValueError):
-        raise _no_config(name) from None
-    declared = torch_api.config_type(name)
-    accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
-    if declared is not None and (type(value) not in accepted[declared]) and value != before:
-        raise TargetError(
-            f"--config {name}={value!r}: it takes {declared.__name__}, and is {before!r} by default",
-            f"Write --config {name}={before!r}.",
-        )
-    torch_api.set_config(name, value)
-
-
-def _no_config(name: str) -> TargetError:
-    names = torch_api.config_names()
-    setting = name.rpartition(".")[2]
-    # The last part alone too: people leave the module out.
-    near = [known for known in names if setting and known.rpartition(".")[2] == setting]
-    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "Such as torch._dynamo.config.capture_scalar_outputs=True."
-    return TargetError(f"--config: torch has no {name!r}", hint)
-
-
-def _make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
-    """A value as ``--input`` describes it: floats are drawn from a normal distribution, integers from {0, 1}.
-
-    0 and 1 are valid as class, index and token alike.
-    """
-    if spec["kind"] == "value":
-        return spec["value"]
-    dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
-    try:
-        if dtype.is_floating_point or dtype.is_complex:
-            return torch.randn(shape, dtype=dtype)
-        return torch.randint(0, 2, shape).to(dtype)
-    except (RuntimeError, TypeError) as error:
-        raise TargetError(
-            f"--input {spec['dtype']}[{','.join(map(str, shape))}] cannot be made: {_first_line(error)}",
-            "Make it smaller.",
-        ) from None
-
-
 def _set_up(text: str) -> None:
     """Run the lines that a person would write before torch.compile."""
     try:
         exec(compile(text, "<setup>", "exec"), {"torch": torch})
     except Exception as error:
-        raise TargetError(f"`{text}` cannot be set: {type(error).__name__}: {_first_line(error)}") from error
+        raise TargetError(f"`{text}` cannot be set: {type(error).__name__}: {first_line(error)}") from error
 
 
 def seed_everything(seed: int) -> None:
