@@ -142,7 +142,14 @@ class OutputOptions:
 class TrialOptions:
     """How fixes are tried."""
 
-    jobs: Annotated[int, typer.Option(help="How many trials run side by side.", min=1)] = 1
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="How many trials run side by side; by default half the cores, at most 4, and 1 with --device.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None
     timing: Annotated[
         bool,
         typer.Option("--timing/--no-timing", help="Time steady calls with and without each fix, under inductor too."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,7 @@ def try_fixes(
         is_unsafe_tried=is_unsafe_tried,
         is_tried=is_tried,
         is_timed=asked.timing,
-        jobs=asked.jobs,
+        jobs=asked.jobs or _default_jobs(request),
         timeout_s=asked.trial_timeout,
         memory_bytes=None if asked.trial_memory is None else int(asked.trial_memory * 2**30),
     )
@@ -199,6 +200,11 @@ def try_fixes(
             wanted=wanted,
             on_phase=progress.watching.on_phase,
         )
+
+
+def _default_jobs(request: Request) -> int:
+    """Trials on one accelerator share its memory; on the CPU they need cores."""
+    return 1 if request.device is not None else max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 def record_script(

@@ -97,13 +97,16 @@ def treat(
     limits = Limits(wanted.timeout_s, wanted.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
     trials = Trials(replays, root, wanted.selection, wanted.jobs, request.backend, on_phase)
+    rounds = _Rounds(trials, wanted)
     try:
-        treated = _Rounds(trials, wanted).run(recording)
+        treated = rounds.so_far = rounds.run(recording)
+        return treated
     except KeyboardInterrupt:
         replays.cancel()
         raise
-    (folder / FILE).write_text(treated.treatment.model_dump_json(), encoding="utf-8")
-    return treated
+    finally:
+        if rounds.so_far is not None:
+            (folder / FILE).write_text(rounds.so_far.treatment.model_dump_json(), encoding="utf-8")
 
 
 class _Rounds:
@@ -119,8 +122,11 @@ class _Rounds:
         self._wanted = wanted
         self._casebook = Casebook(trials)
         self._number = 0
+        self._last: State | None = None
+        self.so_far: Treated | None = None
 
     def run(self, recording: Recording) -> Treated:
+        """Go through them; ``so_far`` holds what was found when an interrupt ends it."""
         base = State(Program(), self._trials.seen(recording))
         if not self._options_of(base):
             return self._told(base, base)
@@ -134,12 +140,17 @@ class _Rounds:
         untouched = self._trials.run_untouched()
         if untouched is None:
             return self._suggested(base, "the run could not be repeated")
-        best = untouched
-        while (found := self._from(best)) is not best:
-            best = found
-        if self._wanted.is_timed and best.applied:
-            self._time_each(best)
-        return self._told(untouched, best)
+        best = self._last = untouched
+        try:
+            while (found := self._from(best)) is not best:
+                best = found
+            if self._wanted.is_timed and best.applied:
+                self._time_each(best)
+            return self._told(untouched, best, is_timed=self._wanted.is_timed)
+        except KeyboardInterrupt:
+            self._trials.notes.append("interrupted: what was not tried by then is missing")
+            self.so_far = self._told(untouched, self._last or untouched)
+            raise
 
     def _from(self, start: State) -> State:
         """Go on from a state until nothing more holds; the best state on the way, ``start`` when none is better."""
@@ -155,6 +166,7 @@ class _Rounds:
             following = self._round(states[-1], found)
             if following is not None:
                 states.append(following)
+                self._last = following
             elif not self._is_bounded:
                 break
         at = min(range(len(states)), key=lambda index: (_score_of(states[index]), index))
@@ -274,11 +286,11 @@ class _Rounds:
             content[path], _ = merged(self._trials.originals[path], versions)
         return self._told(base, replace(base, program=Program(content)))
 
-    def _told(self, untouched: State, best: State) -> Treated:
+    def _told(self, untouched: State, best: State, *, is_timed: bool = False) -> Treated:
         originals, root = self._trials.originals, self._trials.root
         changes = tuple(FileChange(path, originals[path], content) for path, content in best.program.content.items())
         applied = [proposal for proposal, _ in best.applied]
-        times = self._trials.time(Program(), best.program, "time-all") if applied and self._wanted.is_timed else ()
+        times = self._trials.time(Program(), best.program, "time-all") if applied and is_timed else ()
         if len(applied) == 1:
             self._casebook.add_times(applied[0], times)
         replay = best.seen.recording.replay
