@@ -11,10 +11,10 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import large_log, overhead, recompiles, startup
+from benchmarks import fixes, large_log, overhead, recompiles, startup
 from benchmarks.rows import Row, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "startup", "log")
+PARTS = ("overhead", "recompiles", "fixes", "startup", "log")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -52,6 +52,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "recompiles" in parts:
         _say("recompiling")
         rows += recompiles.measure(rounds=pairs * (1 if is_quick else 3), is_quick=is_quick, folder=folder)
+    if "fixes" in parts:
+        _say("trying fixes")
+        rows += fixes.measure(pairs=pairs, is_quick=is_quick, folder=folder)
     if "startup" in parts:
         _say("starting")
         rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)

@@ -31,6 +31,7 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         "compile time",
         "with causes",
         "steady call",
+        "a replay",
         "--help",
         "report",
         "100 MB",
