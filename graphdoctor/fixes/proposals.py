@@ -253,9 +253,11 @@ def _wrapper(finding: Finding) -> Proposal | None:
     if not all(part.isidentifier() for part in location.function.split(".")):
         return None  # inside another function: no name leads to it
     _, found, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
-    module = f"{location.package}.{rest.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
-    if not found or not all(part.isidentifier() for part in module.split(".")):
+    parts = [location.package, *rest.removesuffix(".py").split("/")]
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    if not found or not all(part.isidentifier() for part in parts):
         return None
+    module = ".".join(parts)
     name = f"{module}.{location.function}"
     lines = f"import {module}\n{name} = torch.compiler.disable({name})"
     return Proposal(
