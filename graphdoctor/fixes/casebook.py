@@ -12,11 +12,10 @@ from graphdoctor.fixes.replays import Program
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgement, Seen
 from graphdoctor.model.diagnosis import Finding, Location
-from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, TriedFix
+from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, TriedFix
 from graphdoctor.rules.diagnose import relative
 
 _NO_FIX = "no fix is known for it"
-_UNSAFE = "it is unsafe: --unsafe-fixes tries it"
 
 _Place = tuple[str, int]
 """A finding by fingerprint and line of the untouched program: once one of two equal lines is mended, the other has its
@@ -82,13 +81,13 @@ class Casebook:
                 found.append(proposal)
             else:
                 self._settled.add(mark)
-                self.note_untried(finding, proposal, state, number, _UNSAFE)
+                self.note_untried(finding, proposal, state, number, UNSAFE)
         return tuple(found)
 
     def note_untried(self, finding: Finding, proposal: Proposal, state: State, number: int, reason: str) -> None:
         """Note a fix that was not tried, and why."""
         self._add(finding, proposal, state, number, {"reason": reason})
-        self._reasons[self._place(finding, state)] = f"`{proposal.title}` was not tried: {reason}"
+        self._reasons[self._place(finding, state)] = f'"{proposal.title}" was not tried: {reason}'
 
     def note(
         self, finding: Finding, proposal: Proposal, state: State, number: int, *, judged: Judgement, after: Seen
@@ -113,7 +112,7 @@ class Casebook:
             },
         )
         self._settled.add(case.mark)
-        self._reasons[case.place] = f"`{proposal.title}`: {judged.verdict}{because}"
+        self._reasons[case.place] = f'"{proposal.title}": {judged.verdict}{because}'
 
     def _add(self, finding: Finding, proposal: Proposal, state: State, number: int, shown: dict[str, object]) -> _Case:
         told = TriedFix(
@@ -171,7 +170,7 @@ class Casebook:
             update: dict[str, object] = {"is_applied": False}
             if is_final:
                 update |= {"verdict": "no effect", "reason": reason}
-                self._reasons[case.place] = f"`{case.told.title}`: no effect, {reason}"
+                self._reasons[case.place] = f'"{case.told.title}": no effect, {reason}'
             else:
                 self._settled.discard(case.mark)
             case.told = case.told.model_copy(update=update)

@@ -93,7 +93,7 @@ class Sources:
 
     def __init__(self, program: Program, root: Path, originals: dict[Path, bytes]) -> None:
         self._program = program
-        self._root = root
+        self.root = root
         self._originals = originals
         self._parsed: dict[Path, SourceFile | str] = {}
 
@@ -103,7 +103,7 @@ class Sources:
         Raises:
             DeclinedError: It has no source that can be edited, or that changed since the run.
         """
-        path = self._root / finding.location.file
+        path = self.root / finding.location.file
         if path not in self._parsed:
             self._parsed[path] = self._parse(path)
         source = self._parsed[path]
@@ -146,7 +146,7 @@ def options_for(seen: Seen, sources: Sources) -> list[Options]:
         settings = [_setting(finding, fix) for fix in finding.fixes if fix.kind == "config" and _is_setting(fix)]
         general = calls.get(finding.fingerprint, [])
         proposals = [*(edit for edit in edits if edit.is_safe), *general]
-        proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding)]
+        proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding, sources.root)]
         found.append(Options(finding, tuple(_distinct(proposals)), tuple(dict.fromkeys(declined))))
     return found
 
@@ -236,7 +236,7 @@ def _with_imports(line: str) -> str:
     return "\n".join([*(f"import {name}" for name in modules), line])
 
 
-def _containing(finding: Finding) -> list[Proposal]:
+def _containing(finding: Finding, root: Path) -> list[Proposal]:
     """What bounds a break that stays: torch's nested breaks, and a package's function kept outside."""
     found = []
     has_callers = sum(entry.origin in ("user", "third_party") for entry in finding.user_stack) > 1
@@ -252,22 +252,24 @@ def _containing(finding: Finding) -> list[Proposal]:
                 contains=True,
             )
         )
-    wrapper = _wrapper(finding)
+    wrapper = _wrapper(finding, root)
     if wrapper is not None:
         found.append(wrapper)
     return found
 
 
-def _wrapper(finding: Finding) -> Proposal | None:
+def _wrapper(finding: Finding, root: Path) -> Proposal | None:
     location = finding.location
     if not finding.code.startswith("GD1") or location.origin != "third_party" or not location.package:
         return None
-    if not all(part.isidentifier() for part in location.function.split(".")):
-        return None  # inside another function: no name leads to it
     _, found, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
-    module = f"{location.package}.{rest.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
-    if not found or not all(part.isidentifier() for part in module.split(".")):
+    parts = [location.package, *rest.removesuffix(".py").split("/")]
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    if not found or not all(part.isidentifier() for part in parts):
         return None
+    if not _is_attribute(root / location.file, location.function):
+        return None
+    module = ".".join(parts)
     name = f"{module}.{location.function}"
     lines = f"import {module}\n{name} = torch.compiler.disable({name})"
     return Proposal(
@@ -279,6 +281,21 @@ def _wrapper(finding: Finding) -> Proposal | None:
         snippet=lines,
         contains=True,
     )
+
+
+def _is_attribute(path: Path, name: str) -> bool:
+    """A dotted name leads through classes to a plain function of a file, so that it can be taken and set."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    *classes, function = name.split(".")
+    for part in classes:
+        inner = next((node for node in body if isinstance(node, ast.ClassDef) and node.name == part), None)
+        if inner is None:
+            return False
+        body = inner.body
+    return any(isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list for node in body)
 
 
 def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import statistics
@@ -68,7 +69,8 @@ class _Timed:
 
     def close(self) -> None:
         """Let the probe end."""
-        self._connection.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # not everywhere is it an error that the probe is gone
+            self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def error(self) -> str | None:
@@ -109,6 +111,8 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         return "the last call goes on compiling"
     if len(turns) < 2:
         return "the probe ended while it was timed"
+    if not all(plain for plain, _ in turns):
+        return "the call is too short to be timed"
     ratios = [fixed / plain for plain, fixed in turns]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return PairedTime(

@@ -15,6 +15,9 @@ Verdict = Literal["verified", "no effect", "changes results", "failed", "unprove
 untouched program; ``unproven``: gone, but the program's results differ from run to run or between eager and compiled
 mode before any fix, so nothing can be said about them."""
 
+UNSAFE = "it is unsafe: --unsafe-fixes tries it"
+"""Why an unsafe fix was not tried."""
+
 
 class Measures(Fact):
     """The counts of one run; each as in ``Summary``."""

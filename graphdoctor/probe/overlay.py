@@ -43,5 +43,8 @@ def lay_over(patches: Mapping[str, str]) -> None:
 def _show(name: str, content: bytes) -> None:
     """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never checked again."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    text = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).read()
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    # As linecache reads a file: a form feed ends no line, and the last line ends like the others.
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).readlines()
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    linecache.cache[name] = (sum(map(len, lines)), None, lines, name)

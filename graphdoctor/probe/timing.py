@@ -6,11 +6,12 @@ machine share its noise. The parent closes the socket when it has enough.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -81,17 +82,24 @@ def serve(call: Callable[[], Any], compile_count: Callable[[], int], descriptor:
         compile_count: How many compiles there were so far.
         descriptor: The socket's file descriptor.
     """
-    with socket.socket(fileno=descriptor) as connection, connection.makefile("rw", encoding="utf-8") as stream:
+    with socket.socket(fileno=descriptor) as connection:
         is_settled = settle(call, compile_count)
-        _answer(stream, {"is_steady": is_settled})
-        for line in stream if is_settled else ():
+        _answer(connection, {"is_steady": is_settled})
+        for line in _questions(connection) if is_settled else ():
             times = time_calls(call, seconds=float(json.loads(line)["seconds"]), least=1)
-            _answer(stream, {"median_us": statistics.median(times) * 1e6, "calls": len(times)})
+            _answer(connection, {"median_us": statistics.median(times) * 1e6, "calls": len(times)})
 
 
-def _answer(stream: Any, values: dict[str, Any]) -> None:  # noqa: ANN401
-    stream.write(json.dumps(values) + "\n")
-    stream.flush()
+def _questions(connection: socket.socket) -> Iterator[str]:
+    """Lines until the other end is closed."""
+    # It may go away with an answer unread: that is a reset, not an end.
+    with contextlib.suppress(ConnectionError), connection.makefile(encoding="utf-8") as lines:
+        yield from lines
+
+
+def _answer(connection: socket.socket, values: dict[str, Any]) -> None:
+    with contextlib.suppress(ConnectionError):
+        connection.sendall((json.dumps(values) + "\n").encode())
 
 
 def _wait_for_device() -> None:

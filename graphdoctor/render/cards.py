@@ -264,8 +264,8 @@ def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> Text:
     """
     text = clean(fix.title, "green" if fix.verdict in ("verified", "not tried") else "")
     if fix.verdict == "changes results":
-        text.append("  (changes results)", "red")
-    if fix.reason:
+        text.append("\n").append_text(clean(f"its results differ: {fix.reason}", "red"))
+    elif fix.reason:
         text.append("\n").append_text(clean(fix.reason, "dim"))
     is_useful = is_verbose or fix.verdict in ("verified", "not tried", "unproven")
     if fix.diff and is_useful:

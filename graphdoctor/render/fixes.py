@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.fixes import Measures, Treatment
+from graphdoctor.model.fixes import UNSAFE, Measures, Treatment, TriedFix
 from graphdoctor.render.cards import (
     clean,
     closing,
@@ -73,13 +73,35 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
 
 
 def _headline(treatment: Treatment) -> Text:
-    tried = [fix for fix in treatment.tried if fix.verdict != "not tried"]
-    verified = [fix for fix in tried if fix.verdict == "verified"]
-    if not tried:
-        reason = treatment.notes[0] if treatment.notes else "no trial was made"
-        return clean(f"Suggested, not tried: {reason}.", "bold yellow")
-    text = f"{counted(len(tried), 'fix') if len(tried) == 1 else f'{len(tried)} fixes'} tried, {len(verified)} verified"
-    return Text(f"{text}.", style="bold green" if verified else "bold yellow")
+    tried = _distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
+    verified = _distinct([fix for fix in treatment.tried if fix.verdict == "verified"])
+    if tried:
+        text = f"{_fixes(len(tried))} tried, {len(verified)} verified."
+        return Text(text, style="bold green" if verified else "bold yellow")
+    return clean(_untried(treatment), "bold yellow")
+
+
+def _untried(treatment: Treatment) -> str:
+    """Why nothing was tried, a sentence."""
+    reasons = {fix.reason for fix in treatment.tried if fix.reason}
+    if treatment.notes:
+        return f"Suggested, not tried: {treatment.notes[0]}."
+    if not treatment.tried:
+        return "No fix could be tried."
+    if reasons == {UNSAFE}:
+        return f"No safe fix is known; --unsafe-fixes tries {_fixes(len(_distinct(treatment.tried)), 'unsafe ')}."
+    return f"Suggested, not tried: {reasons.pop() if len(reasons) == 1 else 'no trial was made'}."
+
+
+def _fixes(number: int, kind: str = "") -> str:
+    return f"{number} {kind}fix" if number == 1 else f"{number} {kind}fixes"
+
+
+def _distinct(fixes: Sequence[TriedFix]) -> list[TriedFix]:
+    """Each fix once: one trial can be for several findings, and what did not help is tried again beside others."""
+    last = {(fix.title, fix.fingerprint): fix for fix in fixes}
+    kept = [fix for fix in fixes if fix.is_applied or fix is last[fix.title, fix.fingerprint]]
+    return list({(fix.round, fix.title, fix.snippet, fix.diff): fix for fix in kept}.values())
 
 
 def _is_gone_along(cluster: Sequence[Finding]) -> bool:
@@ -121,18 +143,19 @@ def _later(treatment: Treatment, shown: set[str], *, is_verbose: bool) -> Iterat
 def _together(treatment: Treatment) -> Iterator[RenderableType]:
     if treatment.after is None:
         return
-    applied = [fix for fix in treatment.tried if fix.is_applied]
+    count = len(_distinct([fix for fix in treatment.tried if fix.is_applied]))
+    titles = {1: "The verified fix", 2: "Both verified fixes together"}
     yield Text()
-    yield Text("The verified fix" if len(applied) == 1 else f"All {len(applied)} verified fixes together", style="bold")
+    yield Text(titles.get(count, f"All {count} verified fixes together"), style="bold")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("")
     table.add_column("before", justify="right")
     table.add_column("after", justify="right")
-    table.add_column("")
+    table.add_column("after/before" if treatment.times else "")
     for label, before, after in _counts(treatment.before, treatment.after):
         table.add_row(label, before, after, "")
     for times in treatment.times:
-        spread = f"{times.ratio:.2f}x ({times.ratio_low:.2f} to {times.ratio_high:.2f})"
+        spread = f"{times.ratio:.2f} ({times.ratio_low:.2f} to {times.ratio_high:.2f})"
         table.add_row(f"steady call, {times.backend}", duration(times.before_us), duration(times.after_us), spread)
     yield Padding(table, (0, 0, 0, 2))
     rows = [("set", clean(snippet, "cyan")) for snippet in treatment.settings]
@@ -146,7 +169,7 @@ def _together(treatment: Treatment) -> Iterator[RenderableType]:
 def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
     named = ["printed text" if kind == "stdout" else kind for kind in kinds]
-    edits = sum(fix.is_applied and fix.diff is not None for fix in treatment.tried)
+    edits = len(_distinct([fix for fix in treatment.tried if fix.is_applied and fix.diff is not None]))
     write = f" --apply writes {counted(edits, 'edit')}." if edits else ""
     return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}.{write}"
 

@@ -316,7 +316,7 @@ def test_fixes_that_do_not_hold_together_are_taken_one_by_one(patient: Make) -> 
         ("a", "verified", 1, True), ("b", "verified", 1, False), ("b", "changes results", 2, False),
     ]  # fmt: skip
     [left] = treatment.left
-    assert left.reason == "`Do b`: changes results, call 1, output differs by 0.5"
+    assert left.reason == '"Do b": changes results, call 1, output differs by 0.5'
 
 
 def worse(fixes: Fixes) -> Recording:
@@ -341,7 +341,7 @@ def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> Non
     assert treatment.after is not None
     assert treatment.after.coverage == 0.9
     [left] = treatment.left
-    assert left.reason == "`Do careful`: verified, the break stays, but coverage goes from 70% to 90%"
+    assert left.reason == '"Do careful": verified, the break stays, but coverage goes from 70% to 90%'
 
 
 def test_a_fix_whose_break_only_gives_way_to_the_next_is_taken_back(patient: Make) -> None:
@@ -415,7 +415,7 @@ def test_unsafe_fixes_are_noted_once_and_not_tried(patient: Make) -> None:
     found = patient(lambda fixes: runs(*([] if "a" in fixes else [3]), 5), known)
     treatment = found.treated(is_unsafe_tried=False).treatment
     assert told(treatment.tried) == [("unsafe", "not tried", 1, False), ("a", "verified", 1, True)]
-    assert treatment.left[0].reason == "`Do unsafe` was not tried: it is unsafe: --unsafe-fixes tries it"
+    assert treatment.left[0].reason == '"Do unsafe" was not tried: it is unsafe: --unsafe-fixes tries it'
     assert found.script.trials == [{"a"}]
 
 
@@ -548,7 +548,7 @@ def test_what_is_left_says_why(patient: Make) -> None:
     treatment = found.treated().treatment
     assert {left.place.rpartition(":")[2]: left.reason for left in treatment.left} == {
         "5": "no edit: its result is used",
-        "7": "`Do vain`: no effect, the break is still there",
+        "7": '"Do vain": no effect, the break is still there',
         "9": "no fix is known for it",
     }
     assert len(treatment.gone) == 1

@@ -1,0 +1,344 @@
+"""What can be tried for a finding: edits of the user's own files, config lines, changes of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
+from graphdoctor.fixes.remedies import Change
+from graphdoctor.fixes.replays import Program
+from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.model.diagnosis import Finding, Fix
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.rules.diagnose import diagnose
+from tests.factories import change, compiled, entry, frame, recompiled, record, recording
+
+TEXT = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        print("x")
+        return x.sin()
+"""
+LINE = 6
+PACKAGE = "/x/site-packages/lib/ops/core.py"
+
+
+def seen(facts: Recording, root: Path) -> Seen:
+    return Seen(facts, diagnose(facts, root=root, version="0"))
+
+
+def options(
+    root: Path, *stack: StackEntry, facts: Recording | None = None, program: Program | None = None
+) -> list[Options]:
+    known = facts or recording(breaks=(record(*stack),))
+    return options_for(seen(known, root), Sources(program or Program(), root, {}))
+
+
+def titles(found: Sequence[Proposal]) -> list[str]:
+    return [proposal.title for proposal in found]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(TEXT)
+    return path
+
+
+def third_party(**values: Any) -> StackEntry:
+    known: dict[str, Any] = {
+        "file": PACKAGE, "function": "apply", "qualname": "Op.apply", "origin": "third_party", "package": "lib",
+    }  # fmt: skip
+    return entry(14, **{**known, **values})
+
+
+def with_settings(path: Path, *snippets: str) -> list[Proposal]:
+    """The proposals for a finding whose rule suggests config lines."""
+    found = seen(recording(breaks=(record(entry(LINE, file=str(path))),)), path.parent)
+    [finding] = found.diagnosis.findings
+    fixes = tuple(Fix(title=f"Set {number}", kind="config", snippet=text) for number, text in enumerate(snippets))
+    finding = finding.model_copy(update={"fixes": fixes})
+    diagnosis = found.diagnosis.model_copy(update={"findings": (finding,)})
+    [told] = options_for(replace(found, diagnosis=diagnosis), Sources(Program(), path.parent, {}))
+    return [proposal for proposal in told.proposals if proposal.kind == "config"]
+
+
+# Edits.
+
+
+def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
+    [found] = options(model.parent, entry(LINE, file=str(model)))
+    first = found.proposals[0]
+    assert first.kind == "code"
+    assert first.is_safe
+    assert first.drops_output
+    assert first.targets == (found.finding.fingerprint,)
+    assert list(first.content) == [model]
+    assert b"is_compiling" in first.content[model]
+    edited = Program({model: b"# one line more\n" + TEXT.encode()})
+    [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
+    assert found.proposals[0].content[model].startswith(b"# one line more\n")
+
+
+def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
+    originals: dict[Path, bytes] = {}
+    facts = recording(breaks=(record(entry(LINE, file=str(model))),))
+    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals))
+    model.write_text("changed")
+    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals))
+    assert originals == {model: TEXT.encode()}
+
+
+def test_a_file_that_changed_since_the_run_is_left_alone(model: Path) -> None:
+    model.write_text(TEXT.replace('print("x")', "pass"))
+    [found] = options(model.parent, entry(LINE, file=str(model)))
+    assert not [proposal for proposal in found.proposals if proposal.kind == "code"]
+    assert found.declined == ("model.py changed since the run",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("model.py", None, "cannot be read"),
+        ("model.pyc", b"", "is no .py file"),
+        ("model.py", b"def broken(:\n", "model.py"),
+        ("<string>", None, "is no .py file"),
+    ],
+)
+def test_a_file_without_readable_source_is_left_alone(
+    tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    [found] = options(tmp_path, entry(LINE, file=str(tmp_path / name) if name != "<string>" else name))
+    assert not [proposal for proposal in found.proposals if proposal.kind == "code"]
+    [reason] = found.declined
+    assert words in reason
+
+
+def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphdoctor.fixes.recipes.guard_output import GuardOutput
+
+    def edit(_recipe: GuardOutput, _place: object) -> Any:
+        return "→".encode("latin-1")
+
+    monkeypatch.setattr(GuardOutput, "edit", edit)
+    model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
+    [found] = options(model.parent, entry(LINE + 1, file=str(model)))
+    assert found.declined[0] == "model.py is written in iso-8859-1, which lacks a character of it"
+
+
+# Third-party files.
+
+
+def test_third_party_lines_are_never_edited(tmp_path: Path) -> None:
+    path = tmp_path / "site-packages" / "lib" / "core.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(TEXT)
+    [found] = options(tmp_path, third_party(file=str(path)).model_copy(update={"line": LINE}))
+    assert all(not proposal.content for proposal in found.proposals)
+    assert found.declined == ("the line belongs to lib, whose files are not edited",)
+
+
+def test_a_line_of_python_itself_is_never_edited(tmp_path: Path) -> None:
+    [found] = options(tmp_path, entry(3, file="/usr/lib/python3.11/copy.py", origin="stdlib"))
+    assert all(not proposal.content for proposal in found.proposals)
+    assert found.declined == ("the line belongs to Python itself, whose files are not edited",)
+
+
+def wrappers(found: Options) -> list[Proposal]:
+    return [proposal for proposal in found.proposals if proposal.title.startswith("Keep `")]
+
+
+@pytest.mark.parametrize(
+    ("file", "qualname", "name"),
+    [
+        ("lib/ops/core.py", "Op.apply", "lib.ops.core.Op.apply"),
+        ("lib/__init__.py", "apply", "lib.apply"),
+        ("lib/ops/__init__.py", "Op.apply", "lib.ops.Op.apply"),
+    ],
+)
+def test_a_package_s_function_can_be_kept_outside(tmp_path: Path, file: str, qualname: str, name: str) -> None:
+    path = tmp_path / "site-packages" / file
+    path.parent.mkdir(parents=True)
+    path.write_text("class Op:\n    def apply(self):\n        pass\n\n\ndef apply():\n    pass\n")
+    [found] = options(tmp_path, entry(3, "y = net(x)"), third_party(file=str(path), qualname=qualname))
+    [wrapper] = wrappers(found)
+    module = name.removesuffix(f".{qualname}")
+    assert wrapper.snippet == f"import {module}\n{name} = torch.compiler.disable({name})"
+    assert wrapper.setup == (wrapper.snippet,)
+    assert (wrapper.kind, wrapper.contains, wrapper.content) == ("call", True, {})
+    assert found.proposals[-1] == wrapper
+
+
+@pytest.mark.parametrize("qualname", ["outer.<locals>.inner", "<lambda>", "<listcomp>", "Op.<lambda>"])
+def test_what_no_name_leads_to_gets_no_wrapper(tmp_path: Path, qualname: str) -> None:
+    [found] = options(tmp_path, third_party(qualname=qualname))
+    assert wrappers(found) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def outer():\n    def apply():\n        pass\n",
+        "class Op:\n    @staticmethod\n    def apply():\n        pass\n",
+        "class Op:\n    apply = print\n",
+        "not Python",
+    ],
+)
+@pytest.mark.parametrize("qualname", ["outer.apply", "Op.apply"])
+def test_what_cannot_be_set_as_an_attribute_gets_no_wrapper(tmp_path: Path, text: str, qualname: str) -> None:
+    path = tmp_path / "site-packages" / "lib" / "core.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    [found] = options(tmp_path, third_party(file=str(path), qualname=qualname))
+    assert wrappers(found) == []
+
+
+@pytest.mark.parametrize(
+    "file", ["/x/site-packages/lib/my-ops.py", "/x/site-packages/lib_single.py", "/x/lib/2020/ops.py"]
+)
+def test_a_file_that_is_no_module_by_name_gets_no_wrapper(tmp_path: Path, file: str) -> None:
+    [found] = options(tmp_path, third_party(file=file))
+    assert wrappers(found) == []
+
+
+def test_the_user_s_own_function_gets_no_wrapper(model: Path) -> None:
+    [found] = options(model.parent, entry(LINE, file=str(model)))
+    assert wrappers(found) == []
+
+
+# Config lines.
+
+
+def test_a_plain_value_is_a_config_change(model: Path) -> None:
+    found = with_settings(
+        model,
+        "torch._dynamo.config.capture_scalar_outputs = True",
+        "torch._dynamo.config.recompile_limit = 16",
+        "torch._inductor.config.triton.cudagraphs = False",
+    )
+    assert [proposal.change.config for proposal in found] == [
+        (("torch._dynamo.config.capture_scalar_outputs", True),),
+        (("torch._dynamo.config.recompile_limit", 16),),
+        (("torch._inductor.config.triton.cudagraphs", False),),
+    ]
+    assert all(proposal.setup == () and not proposal.drops_output for proposal in found)
+
+
+def test_any_other_line_is_run_behind_the_imports_that_it_needs(model: Path) -> None:
+    reorderable = "torch._dynamo.config.reorderable_logging_functions.add(print)"
+    ignored = "torch._dynamo.config.ignore_logging_functions.add(logging.Logger.info)"
+    allowed = "torch.compiler.allow_in_graph(mylib.ops.scan)"
+    found = with_settings(model, reorderable, ignored, allowed)
+    assert [proposal.setup for proposal in found] == [
+        (reorderable,), (f"import logging\n{ignored}",), (f"import mylib\n{allowed}",),
+    ]  # fmt: skip
+    assert [proposal.snippet for proposal in found] == [proposal.setup[0] for proposal in found]
+    assert all(proposal.change == Change() for proposal in found)
+    assert [proposal.drops_output for proposal in found] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "torch._dynamo.config.reorderable_logging_functions.add(…)",
+        "model = torch.compile(model, dynamic=True)",
+        "TORCH_LOGS=recompiles python train.py",
+        "import os; os.remove('x')",
+    ],
+)
+def test_what_is_no_setting_is_not_run(model: Path, snippet: str) -> None:
+    assert with_settings(model, snippet) == []
+
+
+def test_equal_proposals_are_one(model: Path) -> None:
+    line = "torch._dynamo.config.capture_scalar_outputs = True"
+    assert titles(with_settings(model, line, line)) == ["Set 0"]
+
+
+# Breaks that stay.
+
+
+def nested(found: Options) -> list[Proposal]:
+    return [proposal for proposal in found.proposals if "without breaking its callers" in proposal.title]
+
+
+def test_a_nested_break_is_offered_where_the_function_has_callers(model: Path) -> None:
+    inner = entry(LINE, file=str(model))
+    [found] = options(model.parent, entry(3, "y = body(x)", file=str(model)), inner)
+    [proposal] = nested(found)
+    assert proposal.change.config == (("torch._dynamo.config.nested_graph_breaks", True),)
+    assert proposal.contains
+    assert proposal.kind == "config"
+    [found] = options(model.parent, inner)
+    assert nested(found) == []
+
+
+def test_torch_s_own_lines_are_no_callers(model: Path) -> None:
+    own = entry(9, file="/x/torch/nn/modules/module.py", origin="torch", package="torch")
+    [found] = options(model.parent, own, entry(LINE, file=str(model)))
+    assert nested(found) == []
+
+
+# Recompiles.
+
+
+def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
+    outcome: Any = "limit" if limit else "compiled"
+    again = [recompiled(f"0/{number}", *changes, call=number + 1) for number in range(1, count + 1)]
+    if limit:
+        again.append(recompiled(f"0/{count + 1}", *changes, call=count + 2, outcome=outcome))
+    facts = recording(frames=(frame(),), compiles=(compiled(), *again))
+    return facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": ("x", "scale")})})
+
+
+def by_code(found: list[Options]) -> dict[str, list[str]]:
+    return {one.finding.code: [p.title for p in one.proposals] for one in found}
+
+
+def test_a_remedy_goes_to_the_finding_that_names_its_value(tmp_path: Path) -> None:
+    facts = recompiling(change(), change("number", "scale", "1.0", "2.0", source="L['scale']"))
+    found = options(tmp_path, facts=facts)
+    assert by_code(found) == {
+        "GD202": ["Mark the dim as dynamic before the call", "Compile with dynamic shapes"],
+        "GD203": ["Pass `scale` as a tensor"],
+    }
+    number = next(one for one in found if one.finding.code == "GD203").proposals[0]
+    assert (number.is_safe, number.kind, number.change.tensors) == (False, "call", ("L['scale']",))
+    assert number.snippet == "scale = torch.tensor(scale)"
+
+
+def test_the_limit_is_raised_for_the_finding_about_the_limit_alone(tmp_path: Path) -> None:
+    facts = recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']"), count=8, limit=True)
+    found = by_code(options(tmp_path, facts=facts))
+    assert "Raise the recompile limit" in found["GD201"]
+    assert "Raise the recompile limit" not in found["GD203"]
+
+
+def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
+    def as_other(finding: Finding) -> Finding:
+        return finding.model_copy(update={"code": "GD301"})
+
+    facts = seen(recording(breaks=(record(entry(3)),)), tmp_path)
+    findings = tuple(map(as_other, facts.diagnosis.findings))
+    other = replace(facts, diagnosis=facts.diagnosis.model_copy(update={"findings": findings}))
+    assert options_for(other, Sources(Program(), tmp_path, {})) == []
+
+
+def test_safe_edits_come_first_and_what_keeps_the_break_last(model: Path) -> None:
+    inner = entry(LINE, file=str(model))
+    [found] = options(model.parent, entry(3, "y = body(x)", file=str(model)), inner)
+    assert found.proposals[0].kind == "code"
+    assert found.proposals[-1].contains
+    contains = [proposal.contains for proposal in found.proposals]
+    assert contains == sorted(contains)

@@ -1,0 +1,171 @@
+"""Two probes timed in turns: here threads that speak the probes' words over the socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.fixes import timing
+from graphdoctor.fixes.replays import Program
+from graphdoctor.fixes.timing import time_pair
+from graphdoctor.model.fixes import PairedTime
+
+BEFORE, AFTER = Program(), Program({Path("model.py"): b"edited"})
+
+
+class Probes:
+    """Stands for ``Replays``: a probe is a script of answers.
+
+    Args:
+        before: Median times of the untouched program, microseconds, one a turn.
+        after: Those of the other one.
+        unsteady: Names of probes whose last call goes on compiling.
+        dying: By a probe's name how many turns it lives; negative dies before the first answer.
+    """
+
+    def __init__(
+        self,
+        before: Sequence[float],
+        after: Sequence[float],
+        *,
+        unsteady: Sequence[str] = (),
+        dying: dict[str, int] | None = None,
+    ) -> None:
+        self._times = {"before": before, "after": after}
+        self._unsteady = unsteady
+        self._dying = dying or {}
+        self._lock = threading.Lock()
+        self.asked: list[str] = []
+        self.seconds: set[float] = set()
+        self.backends: dict[str, str] = {}
+        self.names: list[str] = []
+        self.is_cancelled = False
+
+    def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
+        which = "after" if program.content else "before"
+        with self._lock:
+            self.names.append(name)
+            self.backends[which] = backend
+        lives = self._dying.get(which, len(self._times[which]))
+        # The real probe inherits a copy of the descriptor, as here.
+        with socket.fromfd(descriptor, socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            stream = connection.makefile("rw", encoding="utf-8")
+            if lives < 0:
+                return "The program failed in call 1: NameError: y."
+            self._say(stream, {"is_steady": which not in self._unsteady})
+            if which in self._unsteady:
+                return None
+            for turn in range(lives):
+                line = stream.readline()
+                if not line:
+                    return None
+                with self._lock:
+                    self.asked.append(which)
+                    self.seconds.add(json.loads(line)["seconds"])
+                self._say(stream, {"median_us": self._times[which][turn], "calls": 3})
+            if which in self._dying:
+                return "The process was killed by SIGKILL."
+            stream.readline()
+        return None
+
+    def _say(self, stream: Any, values: dict[str, Any]) -> None:
+        stream.write(json.dumps(values) + "\n")
+        stream.flush()
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def timed(probes: Probes) -> PairedTime | str:
+    return time_pair(probes, BEFORE, AFTER, "time-1", backend="eager")  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    before = threading.active_count()
+    yield
+    assert threading.active_count() == before
+
+
+def test_the_ratio_is_that_of_each_turn() -> None:
+    # The machine is twice as slow in every other turn; the programs' ratio stays.
+    noise = [100.0 if turn % 2 else 200.0 for turn in range(timing._TURNS)]
+    found = timed(Probes(noise, [time / 4 for time in noise]))
+    assert isinstance(found, PairedTime)
+    assert (found.ratio, found.ratio_low, found.ratio_high) == (0.25, 0.25, 0.25)
+    assert (found.before_us, found.after_us) == (200.0, 50.0)
+    assert (found.backend, found.turns) == ("eager", timing._TURNS)
+
+
+def test_the_spread_is_the_turns_quartiles() -> None:
+    ratios = [0.5 + 0.01 * turn for turn in range(timing._TURNS)]
+    found = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
+    assert isinstance(found, PairedTime)
+    assert found.ratio_low == pytest.approx(0.55)
+    assert found.ratio == pytest.approx(0.6)
+    assert found.ratio_high == pytest.approx(0.65)
+
+
+def test_who_begins_alternates() -> None:
+    probes = Probes([100.0] * timing._TURNS, [50.0] * timing._TURNS)
+    timed(probes)
+    assert probes.asked[:8] == ["before", "after", "after", "before", "before", "after", "after", "before"]
+    assert probes.asked.count("before") == probes.asked.count("after") == timing._TURNS
+    assert probes.seconds == {timing._TURN_S}
+    assert probes.backends == {"before": "eager", "after": "eager"}
+    assert sorted(probes.names) == ["time-1-eager-after", "time-1-eager-before"]
+
+
+def test_long_calls_get_fewer_turns() -> None:
+    found = timed(Probes([3e6] * timing._TURNS, [2e6] * timing._TURNS))
+    assert isinstance(found, PairedTime)
+    assert found.turns == timing._MIN_TURNS
+
+
+def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
+    assert timed(Probes([100.0] * 21, [50.0] * 21, dying={"after": -1})) == (
+        "The program failed in call 1: NameError: y"
+    )
+
+
+@pytest.mark.parametrize("which", ["before", "after"])
+@pytest.mark.parametrize("turns", [0, 1, 4])
+def test_a_probe_that_dies_while_it_is_timed_says_why(which: str, turns: int) -> None:
+    probes = Probes([100.0] * 21, [50.0] * 21, dying={which: turns})
+    assert timed(probes) == "The process was killed by SIGKILL"
+
+
+def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
+    probes = Probes([100.0] * 21, [50.0] * 21, unsteady=("after",))
+    assert timed(probes) == "the last call goes on compiling"
+    assert probes.asked == []
+
+
+def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
+    class Silent(Probes):
+        def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
+            super().serve_times(program, name, backend=backend, descriptor=descriptor)
+            return None
+
+    assert timed(Silent([100.0] * 21, [50.0] * 21, dying={"before": 1})) == "the probe ended while it was timed"
+
+
+def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_pair: object) -> list[tuple[float, float]]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(timing, "_turns", interrupted)
+    probes = Probes([100.0] * 21, [50.0] * 21)
+    with pytest.raises(KeyboardInterrupt):
+        timed(probes)
+    assert probes.is_cancelled
+
+
+def test_a_time_too_short_to_be_measured_is_no_ratio() -> None:
+    assert timed(Probes([0.0] * 21, [0.0] * 21)) == "the call is too short to be timed"

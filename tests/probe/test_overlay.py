@@ -1,0 +1,188 @@
+"""Edited text in the place of files, each in a Python of its own; the module is loaded by its path, without torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import py_compile
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+OVERLAY = REPOSITORY / "graphdoctor" / "probe" / "overlay.py"
+START = """\
+import importlib.util, json, sys
+
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+overlay = load("overlay", sys.argv[1])
+overlay.lay_over(json.loads(sys.argv[2]))
+sys.path.insert(0, sys.argv[3])
+"""
+PLAIN = "def value():\n    return 'disk'\n"
+EDITED = "# a line more\ndef value():\n    return 'edited'\n"
+
+
+def ran(folder: Path, program: str, edits: dict[Path, bytes], *, env: dict[str, str] | None = None) -> Any:
+    """What a program prints as JSON, run with edits laid over files; modules are imported from ``folder``."""
+    patches = {}
+    store = folder.parent / "edited"
+    store.mkdir(exist_ok=True)
+    for number, (path, content) in enumerate(edits.items()):
+        (store / str(number)).write_bytes(content)
+        patches[str(path)] = str(store / str(number))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", START + program, str(OVERLAY), json.dumps(patches), str(folder)],
+        capture_output=True, text=True, encoding="utf-8", check=False, cwd=folder, env={**os.environ, **(env or {})},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "program"
+    made.mkdir()
+    (made / "mine.py").write_text(PLAIN)
+    return made
+
+
+def test_the_import_gets_the_edited_text_and_the_disk_keeps_its_own(folder: Path) -> None:
+    path = folder / "mine.py"
+    program = "import mine\nprint(json.dumps([mine.value(), mine.__file__, mine.value.__code__.co_filename]))"
+    assert ran(folder, program, {path: EDITED.encode()}) == ["edited", str(path), str(path)]
+    assert path.read_text() == PLAIN
+
+
+def test_the_target_loaded_by_its_path_gets_it_too(folder: Path) -> None:
+    path = folder / "mine.py"
+    program = "print(json.dumps(load('mine', sys.argv[3] + '/mine.py').value()))"
+    assert ran(folder, program, {path: EDITED.encode()}) == "edited"
+
+
+def test_other_modules_are_those_on_disk(folder: Path) -> None:
+    (folder / "other.py").write_text(PLAIN)
+    program = "import mine, other\nprint(json.dumps([mine.value(), other.value()]))"
+    assert ran(folder, program, {folder / "mine.py": EDITED.encode()}) == ["edited", "disk"]
+
+
+def test_inspect_shows_the_edited_lines(folder: Path) -> None:
+    program = (
+        "import inspect, linecache, mine\n"
+        "linecache.checkcache()\n"
+        "shown = [inspect.getsource(mine.value), inspect.getsource(mine), linecache.getline(mine.__file__, 1)]\n"
+        "print(json.dumps(shown))"
+    )
+    function, module, first = ran(folder, program, {folder / "mine.py": EDITED.encode()})
+    assert function == "def value():\n    return 'edited'\n"
+    assert module == EDITED
+    assert first == "# a line more\n"
+
+
+def test_a_traceback_shows_the_edited_lines(folder: Path) -> None:
+    program = (
+        "import traceback, mine\n"
+        "try:\n    mine.value()\nexcept ZeroDivisionError:\n    print(json.dumps(traceback.format_exc()))"
+    )
+    edited = "# one\n# two\ndef value():\n    return 1 / 0  # here\n"
+    shown = ran(folder, program, {folder / "mine.py": edited.encode()})
+    assert "line 4, in value\n    return 1 / 0  # here\n" in shown
+
+
+@pytest.mark.parametrize("mode", ["TIMESTAMP", "UNCHECKED_HASH"])
+def test_compiled_files_are_passed_by_and_none_is_written(folder: Path, mode: str) -> None:
+    path = folder / "mine.py"
+    cached = py_compile.compile(
+        str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode[mode]
+    )  # fmt: skip
+    before = Path(cached).read_bytes()
+    program = "import mine\nprint(json.dumps(mine.value()))"
+    assert ran(folder, program, {path: EDITED.encode()}) == "edited"
+    assert Path(cached).read_bytes() == before
+    Path(cached).unlink()
+    assert ran(folder, program, {path: EDITED.encode()}) == "edited"
+    assert not Path(cached).exists()
+    # The untouched program afterwards runs what is on disk.
+    assert ran(folder, program, {}) == "disk"
+
+
+ENCODED = {
+    "latin-1": ("# -*- coding: latin-1 -*-\nvalue = 'caf\u00e9'\n".encode("latin-1"), "caf\u00e9"),
+    "a byte order mark": (b"\xef\xbb\xbf" + "value = 'caf\u00e9'\n".encode(), "caf\u00e9"),
+    "a byte order mark and a cookie": (b"\xef\xbb\xbf# coding: utf-8\nvalue = 'caf\xc3\xa9'\n", "caf\u00e9"),
+    "CRLF": (b"value = '''a\r\nb'''\r\n", "a\nb"),
+    "CR": (b"value = 1\rvalue = 2\r", 2),
+    "a form feed": (b"one = 1\n\x0c\nvalue = 'page'\n", "page"),
+    "tabs": (b"if True:\n\tvalue = 'tab'\n", "tab"),
+    "no newline at the end": (b"value = 1", 1),
+    "nothing but a value": (b"\n\n\nvalue = 3\n", 3),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_text_is_read_as_python_reads_files(folder: Path, name: str) -> None:
+    content, value = ENCODED[name]
+    path = folder / "mine.py"
+    path.write_bytes(content)
+    program = "import linecache, mine\nprint(json.dumps([mine.value, linecache.getlines(mine.__file__)]))"
+    plain = ran(folder, program, {})
+    path.write_bytes(b"value = 'disk'\n")
+    assert ran(folder, program, {path: content}) == plain
+    assert plain[0] == value
+
+
+def test_a_file_behind_a_link_is_known_by_either_name(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(folder, target_is_directory=True)
+    program = "import inspect, mine\nprint(json.dumps([mine.value(), mine.__file__, inspect.getsource(mine)]))"
+    linked = tmp_path / "linked"
+    for asked, imported in ((folder, linked), (linked, folder), (linked, linked)):
+        found = ran(imported, program, {asked / "mine.py": EDITED.encode()})
+        assert found == ["edited", str(imported / "mine.py"), EDITED]
+
+
+def test_modules_of_a_package_are_laid_over_one_by_one(folder: Path) -> None:
+    package = folder / "package" / "inner"
+    package.mkdir(parents=True)
+    (folder / "package" / "__init__.py").write_text("from .inner import value\n")
+    (package / "__init__.py").write_text("from .deep import value\n")
+    (package / "deep.py").write_text(PLAIN)
+    program = "import package\nprint(json.dumps([package.value(), package.value.__module__, package.inner.__name__]))"
+    found = ran(folder, program, {package / "deep.py": EDITED.encode()})
+    assert found == ["edited", "package.inner.deep", "package.inner"]
+    init = b"def value():\n    return __package__\n"
+    assert ran(folder, program, {package / "__init__.py": init})[0] == "package.inner"
+
+
+def test_an_edit_that_does_not_parse_fails_as_the_file_would(folder: Path) -> None:
+    program = (
+        "try:\n    import mine\nexcept SyntaxError as error:\n    print(json.dumps([error.filename, error.lineno]))"
+    )
+    path = folder / "mine.py"
+    assert ran(folder, program, {path: b"# one\nx = = 1\n"}) == [str(path), 2]
+
+
+def test_a_module_that_is_run_gets_it(folder: Path) -> None:
+    program = "import runpy\nprint(json.dumps(runpy.run_module('mine')['value']()))"
+    assert ran(folder, program, {folder / "mine.py": EDITED.encode()}) == "edited"
+
+
+def test_futures_of_the_overlay_are_not_those_of_the_file(folder: Path) -> None:
+    program = "import mine\nprint(json.dumps(str(mine.f.__annotations__)))"
+    found = ran(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"})
+    assert found == "{'x': <class 'int'>}"
+
+
+def test_the_module_needs_the_standard_library_only() -> None:
+    spec = importlib.util.spec_from_file_location("overlay", OVERLAY)
+    assert spec is not None
+    assert "torch" not in OVERLAY.read_text().partition('"""\n\n')[2].partition("def ")[0]

@@ -1,0 +1,140 @@
+"""How a probe times its last call, and answers whoever asks for more."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from graphdoctor.probe import timing
+
+
+class Clock:
+    """Stands for ``time``: stops but where a call takes time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class Program:
+    """A call that takes so long and compiles in its first calls.
+
+    Args:
+        clock: Where its time goes by.
+        takes: Seconds of its calls in turn, the last ones for all further ones.
+        compiling: How many calls compile.
+    """
+
+    def __init__(self, clock: Clock, takes: list[float], compiling: int = 0) -> None:
+        self._clock = clock
+        self._takes = takes
+        self._compiling = compiling
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self._clock.now += self._takes[min(self.calls, len(self._takes) - 1)]
+        self.calls += 1
+
+    def compile_count(self) -> int:
+        return min(self.calls, self._compiling)
+
+
+Make = Callable[..., Program]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Make:
+    clock = Clock()
+    monkeypatch.setattr(timing, "time", clock)
+    return lambda *takes, compiling=0: Program(clock, list(takes) or [1.0], compiling)
+
+
+def test_a_call_is_repeated_until_it_compiles_nothing(program: Make) -> None:
+    call = program(compiling=3)
+    assert timing.settle(call, call.compile_count)
+    assert call.calls == 4
+
+
+def test_a_call_that_goes_on_compiling_is_given_up(program: Make) -> None:
+    call = program(compiling=1000)
+    assert not timing.settle(call, call.compile_count)
+    assert call.calls == timing._MAX_WARM_UPS
+    assert timing.steady_us(call, call.compile_count) is None
+
+
+def test_the_time_of_a_steady_call_is_the_median(program: Make) -> None:
+    call = program(50.0, 0.25, 0.0625, 0.375, compiling=0)
+    assert timing.steady_us(call, call.compile_count) == 0.25e6
+    assert call.calls == 4
+
+
+def test_calls_are_timed_while_there_is_time(program: Make) -> None:
+    assert timing.time_calls(program(0.25), seconds=1.0) == [0.25] * 4
+    assert timing.time_calls(program(0.25), seconds=1.0, most=2, least=1) == [0.25] * 2
+
+
+def test_at_least_so_many_are_timed_however_long_they_take(program: Make) -> None:
+    assert timing.time_calls(program(9.0), seconds=1.0) == [9.0] * timing._MIN_RUNS
+    assert timing.time_calls(program(9.0), seconds=1.0, least=1) == [9.0]
+
+
+class Serving:
+    """``serve`` in a thread, and the other end of its socket."""
+
+    def __init__(self, call: Program) -> None:
+        ours, theirs = socket.socketpair()
+        self._ours = ours
+        self.stream = ours.makefile("rw", encoding="utf-8")
+        descriptor = theirs.detach()
+        self.thread = threading.Thread(target=timing.serve, args=(call, call.compile_count, descriptor), daemon=True)
+        self.thread.start()
+
+    def ask(self, seconds: float) -> dict[str, Any]:
+        self.stream.write(json.dumps({"seconds": seconds}) + "\n")
+        self.stream.flush()
+        return self.hear()
+
+    def hear(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.stream.readline())
+        return answer
+
+    def close(self) -> None:
+        self._ours.shutdown(socket.SHUT_RDWR)
+        self._ours.close()
+        self.thread.join(timeout=10)
+        assert not self.thread.is_alive()
+
+
+def test_serve_answers_until_the_socket_is_closed(program: Make) -> None:
+    call = program(5.0, 1.0, 2.0, 3.0, 4.0, compiling=1)
+    serving = Serving(call)
+    assert serving.hear() == {"is_steady": True}
+    assert serving.ask(5.0) == {"median_us": 2.5e6, "calls": 2}
+    assert serving.ask(0.0) == {"median_us": 4e6, "calls": 1}
+    serving.close()
+
+
+def test_serve_ends_at_once_where_the_call_goes_on_compiling(program: Make) -> None:
+    serving = Serving(program(compiling=1000))
+    assert serving.hear() == {"is_steady": False}
+    assert serving.stream.readline() == ""
+    serving.close()
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_serve_ends_quietly_when_nobody_listens_any_more(program: Make, is_asked: bool) -> None:
+    serving = Serving(program())
+    assert serving.hear() == {"is_steady": True}
+    if is_asked:
+        serving.stream.write(json.dumps({"seconds": 0.0}) + "\n")
+        serving.stream.flush()
+    serving.close()

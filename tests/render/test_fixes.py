@@ -1,0 +1,249 @@
+"""What people read of fixes that were tried, at 80 and at 140 columns."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.trials import Comparison
+from graphdoctor.render.fixes import render_fixes
+from graphdoctor.rules.diagnose import diagnose
+from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
+
+BEFORE = Measures(
+    break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62
+)
+AFTER = BEFORE.model_copy(update={"break_sites": 1, "skipped_frames": 0, "recompiles": 0, "coverage": 0.97})
+GUARD = """\
+--- a/model.py
++++ b/model.py
+@@ -11,4 +11,5 @@
+         y = self.body(x)
+-        print("x", y.shape)
++        if not torch.compiler.is_compiling():
++            print("x", y.shape)
+         return y
+"""
+COMPARED = Comparison(kinds=("outputs", "gradients", "state", "stdout"), differences=())
+
+
+def facts(*lines: int) -> Recording:
+    """A break at each line."""
+    return recording(
+        breaks=tuple(
+            record(entry(line, f'print("line {line}", y.shape)', columns=(9, 15)), compile_id=f"{number}/0")
+            for number, line in enumerate(lines)
+        ),
+        frames=(frame(), *(frame(number, resumes_at=line) for number, line in enumerate(lines, start=1))),
+        compiles=tuple(compiled(f"{number}/0") for number in range(len(lines) + 1)),
+        graphs=tuple(graph(f"{number}/0", index=number) for number in range(len(lines) + 1)),
+    )
+
+
+def findings(known: Recording) -> dict[int, Any]:
+    found = diagnose(known, root=Path("/project"), version="0").findings
+    return {finding.location.line: finding for finding in found}
+
+
+def tried(known: Recording, line: int, **values: Any) -> TriedFix:
+    """A fix for the break at a line; one that no recording knows has a fingerprint of its own."""
+    finding = findings(known).get(line)
+    told: dict[str, Any] = {
+        "title": "Skip `print(…)` while compiling", "kind": "code", "is_safe": True, "code": "GD101",
+        "fingerprint": finding.fingerprint if finding else "elsewhere", "place": f"model.py:{line}", "round": 1,
+        "is_on_untouched": finding is not None, "verdict": "not tried",
+    }  # fmt: skip
+    return TriedFix(**{**told, **values})
+
+
+def times(backend: str, before_us: float, ratio: float) -> PairedTime:
+    return PairedTime(
+        backend=backend, before_us=before_us, after_us=before_us * ratio, ratio=ratio, ratio_low=ratio - 0.04,
+        ratio_high=ratio + 0.05, turns=21,
+    )  # fmt: skip
+
+
+def rendered(known: Recording, treatment: Treatment | None = None, *, width: int = 80, is_verbose: bool = False) -> str:
+    diagnosis: Diagnosis = diagnose(
+        known.model_copy(update={"treatment": treatment}), root=Path("/project"), version="0"
+    )
+    buffer = StringIO()
+    render_fixes(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def every_verdict() -> tuple[Recording, Treatment]:
+    known = facts(12, 15, 18, 21, 24, 27)
+    fixes = (
+        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, reason="the compiled program prints 0 of 4 lines; the first that is missing: 'x (4, 8)'"),  # noqa: E501
+        tried(known, 15, verdict="no effect", diff=GUARD, reason="the break is still there"),
+        tried(known, 18, verdict="changes results", title="Keep the tensor that `x.item()` reads and let gradients flow through it", diff=GUARD, reason="gradient of x in call 1 differs by 0.312", is_safe=False),  # noqa: E501
+        tried(known, 21, verdict="failed", diff=GUARD, reason="The program failed in call 1: NameError: name 'torch' is not defined"),  # noqa: E501
+        tried(known, 24, verdict="unproven", diff=GUARD, reason="outputs differ from run to run without torch.compile"),
+        tried(known, 27, verdict="not tried", diff=GUARD, is_safe=False, reason=UNSAFE),
+    )  # fmt: skip
+    left = tuple(
+        LeftFinding(
+            code="GD101", place=fix.place, message="`print` cannot be traced",
+            reason=f'"{fix.title}": {fix.verdict}, {fix.reason}',
+        )
+        for fix in fixes[1:]
+    )  # fmt: skip
+    return known, Treatment(
+        tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=(fixes[0].fingerprint,), left=left,
+        trial_count=8,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_every_verdict(snapshot: SnapshotAssertion, width: int) -> None:
+    assert rendered(*every_verdict(), width=width) == snapshot
+
+
+def test_verbose_shows_whole_diffs(snapshot: SnapshotAssertion) -> None:
+    assert rendered(*every_verdict(), width=100, is_verbose=True) == snapshot
+
+
+def peeled() -> tuple[Recording, Treatment]:
+    known = facts(12)
+    fixes = (
+        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, times=(times("eager", 310, 0.8),)),
+        tried(known, 19, verdict="no effect", round=2, title="Check in the graph", reason="the break is still there"),
+        tried(known, 19, verdict="verified", round=2, code="GD102", title="Choose `x` with `torch.where`", diff=GUARD.replace("print", "where"), is_applied=True),  # noqa: E501
+        tried(known, 33, verdict="verified", round=3, code="GD103", kind="config", title="Let torch keep numbers read from tensors", snippet="torch._dynamo.config.capture_scalar_outputs = True", is_applied=True, reason="the break stays, but coverage goes from 71% to 97%"),  # noqa: E501
+    )  # fmt: skip
+    return known, Treatment(
+        tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=(fixes[0].fingerprint,),
+        settings=("torch._dynamo.config.capture_scalar_outputs = True",),
+        calls=("torch._dynamo.mark_dynamic(x, 0)\ntorch._dynamo.mark_dynamic(y, 1)",),
+        times=(times("eager", 310, 0.66), times("inductor", 2410.0, 0.9)),
+        left=(LeftFinding(code="GD103", place="model.py:33", message="`.item()` breaks the graph", reason="no edit: its result is used; \"Let torch keep numbers read from tensors\": verified, the break stays, but coverage goes from 71% to 97%"),),  # noqa: E501
+        trial_count=9, notes=("only the first 6 fixes are timed by themselves",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_uncovered_fixes_and_all_together(snapshot: SnapshotAssertion, width: int) -> None:
+    assert rendered(*peeled(), width=width) == snapshot
+
+
+def suggested() -> tuple[Recording, Treatment]:
+    known = facts(12, 15)
+    fixes = (
+        tried(known, 12, diff=GUARD, reason="no trial was asked for"),
+        tried(known, 15, diff=GUARD, reason="no trial was asked for"),
+        tried(known, 15, kind="config", title="Let torch call `print` after the graph has run", snippet="torch._dynamo.config.reorderable_logging_functions.add(print)", reason="no trial was asked for"),  # noqa: E501
+    )  # fmt: skip
+    return known, Treatment(tried=fixes, before=BEFORE, diff=GUARD)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_suggestions_only(snapshot: SnapshotAssertion, width: int) -> None:
+    assert rendered(*suggested(), width=width) == snapshot
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_nothing_to_fix(snapshot: SnapshotAssertion, width: int) -> None:
+    assert rendered(recording(), width=width) == snapshot
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_break_and_the_function_that_it_makes_torch_skip(snapshot: SnapshotAssertion, width: int) -> None:
+    known = recording(
+        breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
+        compiles=(compiled(outcome="skipped"),), graphs=(),
+    )  # fmt: skip
+    diagnosis = diagnose(known, root=Path("/project"), version="0")
+    first, second = sorted(diagnosis.findings, key=lambda finding: finding.code)
+    fixes = (tried(known, 14, verdict="verified", diff=GUARD, is_applied=True, fingerprint=first.fingerprint),)
+    treatment = Treatment(
+        tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED,
+        gone=(first.fingerprint, second.fingerprint), trial_count=4,
+    )  # fmt: skip
+    assert rendered(known, treatment, width=width) == snapshot
+
+
+def test_markup_and_control_characters_are_shown_not_obeyed() -> None:
+    known = facts(12, 15)
+    hostile = "[red]\x1b[31m[/link]"
+    fixes = (
+        tried(known, 12, verdict="verified", title=hostile + "1", diff=f"-old\n+{hostile}2\n", reason=hostile + "3", is_applied=True),  # noqa: E501
+        tried(known, 40, verdict="verified", round=2, title=hostile + "4", kind="config", snippet=hostile + "5", place=hostile + "6", is_applied=True),  # noqa: E501
+    )  # fmt: skip
+    left = LeftFinding(code="GD101", place=hostile + "7", message=hostile + "8", reason=hostile + "9")
+    treatment = Treatment(
+        tried=fixes, before=BEFORE, after=AFTER, settings=(hostile + "10",), calls=(hostile + "11",), left=(left,),
+        notes=(hostile + "12",), compared=COMPARED,
+    )  # fmt: skip
+    text = rendered(known, treatment, width=200)
+    assert "\x1b" not in text
+    for number in range(1, 13):
+        assert f"[red]�[31m[/link]{number}" in text
+    unfinished = Treatment(tried=(), before=BEFORE, notes=(hostile,))
+    assert "\x1b" not in rendered(known, unfinished)
+
+
+@pytest.mark.parametrize(
+    ("count", "says"),
+    [(1, "The verified fix"), (2, "Both verified fixes together"), (3, "All 3 verified fixes together")],
+)
+def test_the_set_is_counted_as_people_count(count: int, says: str) -> None:
+    known = facts(12, 15, 18)
+    fixes = tuple(
+        tried(known, line, verdict="verified", diff=GUARD.replace("-11", f"-{line}"), is_applied=True)
+        for line in (12, 15, 18)[:count]
+    )
+    text = rendered(known, Treatment(tried=fixes, before=BEFORE, after=AFTER, compared=COMPARED))
+    assert says in text
+    assert ("1 fix tried" if count == 1 else f"{count} fixes tried") in text
+    assert ("--apply writes 1 edit." if count == 1 else f"--apply writes {count} edits.") in words(text)
+
+
+def test_one_setting_for_several_findings_is_one_fix() -> None:
+    known = facts(12, 15)
+    setting = "torch._dynamo.config.nested_graph_breaks = True"
+    fixes = tuple(
+        tried(known, line, kind="config", title="Nest", snippet=setting, verdict="verified", is_applied=True)
+        for line in (12, 15)
+    )
+    text = rendered(known, Treatment(tried=fixes, before=BEFORE, after=AFTER, settings=(setting,)))
+    assert "1 fix tried, 1 verified." in text
+    assert "The verified fix" in text
+
+
+def test_a_fix_that_was_tried_in_two_rounds_is_one() -> None:
+    known = facts(12, 15)
+    fixes = (
+        tried(known, 12, verdict="verified", diff=GUARD.replace("-11", "-8"), is_applied=True),
+        tried(known, 15, verdict="verified", diff=GUARD),
+        tried(known, 15, verdict="verified", diff=GUARD, round=2, is_on_untouched=False, is_applied=True),
+    )
+    text = rendered(known, Treatment(tried=fixes, before=BEFORE, after=AFTER))
+    assert "2 fixes tried, 2 verified." in text
+
+
+def test_nothing_that_could_be_tried_is_not_called_a_suggestion() -> None:
+    known = facts(12)
+    left = LeftFinding(code="GD101", place="model.py:12", message="broken", reason="no edit: its result is used")
+    text = rendered(known, Treatment(tried=(), before=BEFORE, left=(left,)))
+    assert "No fix could be tried." in text
+    assert "Suggested" not in text
+
+
+def test_unsafe_ones_alone_are_not_called_suggestions_without_a_reason() -> None:
+    known = facts(12)
+    fix = tried(known, 12, is_safe=False, diff=GUARD, reason=UNSAFE)
+    text = words(rendered(known, Treatment(tried=(fix,), before=BEFORE)))
+    assert "No safe fix is known; --unsafe-fixes tries 1 unsafe fix." in text
