@@ -27,6 +27,7 @@ from graphdoctor.render.cards import (
     title_line,
     write,
 )
+from graphdoctor.render.fixes import treatment_sections
 
 _MAX_INPUTS = 4
 _MAX_GRAPH_ROWS = 60
@@ -48,6 +49,9 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
     for cluster in clusters(diagnosis.findings):
         write(console, Text())
         for renderable in finding_card(cluster, is_verbose=is_verbose):
+            write(console, renderable)
+    if diagnosis.treatment is not None:
+        for renderable in treatment_sections(diagnosis, diagnosis.treatment, is_verbose=is_verbose):
             write(console, renderable)
     if diagnosis.graphs:
         write(console, Text())

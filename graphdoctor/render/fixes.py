@@ -56,20 +56,27 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
         write(console, Text())
         for renderable in finding_card(cluster, is_verbose=is_verbose):
             write(console, renderable)
-    shown = {finding.fingerprint for finding in findings}
-    for renderable in _later(treatment, shown, is_verbose=is_verbose):
-        write(console, renderable)
-    for renderable in _gone(gone):
-        write(console, renderable)
-    for renderable in _together(treatment):
-        write(console, renderable)
-    for renderable in _left(treatment):
+    for renderable in (*_gone(gone), *treatment_sections(diagnosis, treatment, is_verbose=is_verbose)):
         write(console, renderable)
     for renderable in not_known(diagnosis):
         write(console, renderable)
     for line in closing(diagnosis):
         write(console, Text())
         write(console, line)
+
+
+def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
+    """What is told behind the findings: what showed later, all verified fixes together, what is left.
+
+    Args:
+        diagnosis: The findings that were shown.
+        treatment: What was tried.
+        is_verbose: Show every fix that was tried.
+    """
+    shown = {finding.fingerprint for finding in diagnosis.findings}
+    yield from _later(treatment, shown, is_verbose=is_verbose)
+    yield from _together(treatment)
+    yield from _left(treatment)
 
 
 def _headline(treatment: Treatment) -> Text:
@@ -170,7 +177,7 @@ def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
     named = ["printed text" if kind == "stdout" else kind for kind in kinds]
     edits = len(_distinct([fix for fix in treatment.tried if fix.is_applied and fix.diff is not None]))
-    write = f" --apply writes {counted(edits, 'edit')}." if edits else ""
+    write = f" graphdoctor fix --apply writes {counted(edits, 'edit')}." if edits else ""
     return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}.{write}"
 
 
