@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -201,6 +203,58 @@ def test_a_trial_that_goes_wrong_is_failed_and_costs_nothing_else(tmp_path, name
     assert case["verdict"] == "failed"
     assert says in case["reason"]
     assert (tmp_path / "model.py").read_text() == f"{guard}{statement}\n{SPEAKING}"
+
+
+SCALED = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y / y.square().sum().item()
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+
+
+def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
+    from graphdoctor.capture.request import Request, TargetText
+    from graphdoctor.fixes import proposals
+    from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
+    from graphdoctor.fixes.treatment import Wanted, treat
+    from graphdoctor.rules.diagnose import Selection
+    from graphdoctor.trace.reader import read_recording
+
+    path = tmp_path / "model.py"
+    path.write_text(SCALED)
+    assert run_command("explain", "model.py", cwd=tmp_path).returncode == 0
+    recording = tmp_path / ".graphdoctor" / (tmp_path / ".graphdoctor" / "last").read_text().strip()
+    monkeypatch.chdir(tmp_path)
+    # The product tries the one that keeps gradients first, and then never needs the other.
+    monkeypatch.setattr(proposals, "recipes_for", lambda _code: (DropItem(), KeepTensor()))
+    treatment = treat(
+        Request(target=TargetText("model.py", str(path), None, None, is_call=False)), recording,
+        read_recording(recording), python=sys.executable, root=tmp_path,
+        wanted=Wanted(Selection(), is_timed=False, jobs=2), on_phase=lambda _text: None,
+    ).treatment  # fmt: skip
+    dropped, kept = treatment.tried
+    assert (dropped.verdict, kept.verdict) == ("changes results", "verified")
+    assert "let gradients flow" in dropped.title
+    assert re.fullmatch(r"call 1, gradient of linear\.\w+ differs by [\d.]+", dropped.reason or "")
+    assert dropped.compared is not None
+    assert kept.compared is not None
+    # The outputs are equal: only the gradients tell.
+    assert [difference.kind for difference in dropped.compared.differences] == ["gradients"]
+    assert kept.compared.differences == ()
+    assert "gradients" in kept.compared.kinds
+    assert treatment.diff.count("+        return y / y.square().sum().detach()") == 1
 
 
 def test_a_program_that_is_not_deterministic_proves_nothing(tmp_path):

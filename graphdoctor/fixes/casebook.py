@@ -93,7 +93,6 @@ class Casebook:
         self, finding: Finding, proposal: Proposal, state: State, number: int, *, judged: Judgement, after: Seen
     ) -> None:
         """Note a fix that was tried."""
-        because = f", {judged.reason}" if judged.reason else ""
         replay = after.recording.replay
         case = self._add(
             finding,
@@ -112,7 +111,7 @@ class Casebook:
             },
         )
         self._settled.add(case.mark)
-        self._reasons[case.place] = f'"{proposal.title}": {judged.verdict}{because}'
+        self._reasons[case.place] = _words(case.told)
 
     def _add(self, finding: Finding, proposal: Proposal, state: State, number: int, shown: dict[str, object]) -> _Case:
         told = TriedFix(
@@ -170,10 +169,11 @@ class Casebook:
             update: dict[str, object] = {"is_applied": False}
             if is_final:
                 update |= {"verdict": "no effect", "reason": reason}
-                self._reasons[case.place] = f'"{case.told.title}": no effect, {reason}'
             else:
                 self._settled.discard(case.mark)
             case.told = case.told.model_copy(update=update)
+            if is_final:
+                self._reasons[case.place] = _words(case.told)
 
     def add_times(self, proposal: Proposal, times: tuple[PairedTime, ...]) -> None:
         """Note the times of a fix of the set."""
@@ -193,9 +193,17 @@ class Casebook:
                 )
 
     def _reason(self, place: _Place) -> str:
-        declined, tried = self._declined.get(place), self._reasons.get(place)
+        declined = self._declined.get(place)
+        # What bounds the break tells more than what was tried in vain beside it.
+        applied = (case.told for case in self._cases if case.place == place and case.told.is_applied)
+        tried = next(map(_words, applied), self._reasons.get(place))
         told = [f"no edit: {declined}"] if declined else []
         return "; ".join([*told, *([tried] if tried else [])]) or _NO_FIX
+
+
+def _words(case: TriedFix) -> str:
+    because = f", {case.reason}" if case.reason else ""
+    return f'"{case.title}": {case.verdict}{because}'
 
 
 def place_of(location: Location) -> str:

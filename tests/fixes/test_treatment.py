@@ -554,6 +554,14 @@ def test_what_is_left_says_why(patient: Make) -> None:
     assert len(treatment.gone) == 1
 
 
+def test_a_break_that_is_contained_says_by_what(patient: Make) -> None:
+    known = {"GD101": [fix("bound", contains=True), fix("vain")]}
+    treatment = patient(lambda fixes: runs(3, coverage=90 if "bound" in fixes else 70), known).treated().treatment
+    assert told(treatment.tried) == [("bound", "verified", 1, True), ("vain", "no effect", 2, False)]
+    [left] = treatment.left
+    assert left.reason == '"Do bound": verified, the break stays, but coverage goes from 70% to 90%'
+
+
 def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, Fixes, Fixes]] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import RunCli
 from tests.truth.compare import HERE, Bare, BareRunner, sites_of
 
 if importlib.util.find_spec("transformers") is None:  # importing it here would cost every worker seconds
@@ -105,3 +107,37 @@ def test_own_code_hides_what_lies_in_a_package(explain_json: Callable[..., dict[
     assert document["findings"] == []
     assert document["summary"]["hidden_findings"] > 0
     assert document["summary"]["break_sites"] > 0
+
+
+def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tmp_path: Path) -> None:
+    program = tmp_path / "longformer.py"
+    program.write_bytes((MODELS / "longformer.py").read_bytes())
+    done = run_cli("fix", program, "--unsafe-fixes", "--no-timing", "--jobs", "2", "--format", "json")
+    treatment = json.loads(done.stdout)["treatment"]
+    tried, before, after = treatment["tried"], treatment["before"], treatment["after"]
+
+    assert treatment["diff"] == ""
+    assert {case["kind"] for case in tried} == {"config", "call"}
+    assert all(case["diff"] is None and case["snippet"] for case in tried)
+    assert {case["verdict"] for case in tried} <= {"verified", "no effect"}
+    assert all(case["reason"] for case in tried if case["verdict"] == "no effect")
+
+    kept = {snippet for case in tried if case["is_applied"] for snippet in case["snippet"].splitlines()}
+    assert "torch._dynamo.config.nested_graph_breaks = True" in kept
+    assert any(line.startswith("torch._dynamo.config.ignore_logging_functions.add(") for line in kept)
+    [nested] = [case for case in tried if case["is_applied"] and "nested_graph_breaks" in case["snippet"]]
+    assert nested["verdict"] == "verified"
+    assert nested["after"]["graphs"] < nested["before"]["graphs"]
+    assert after["graphs"] < before["graphs"]
+    assert (after["break_sites"], before["break_sites"]) == (1, 2)
+
+    # It lets torch come as far as a break that it cannot resume from.
+    [read] = [case for case in tried if "capture_scalar_outputs" in case["snippet"]]
+    assert (read["verdict"], read["is_applied"]) == ("no effect", False)
+    assert "is skipped as a whole because of the next break" in read["reason"]
+    assert read["reason"].endswith("nothing that was tried mends that")
+
+    [left] = treatment["left"]
+    assert left["place"].startswith("transformers/models/longformer/modeling_longformer.py:")
+    assert "the line belongs to transformers, whose files are not edited" in left["reason"]
+    assert "without breaking its callers" in left["reason"]
