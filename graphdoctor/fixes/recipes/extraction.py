@@ -280,8 +280,8 @@ class Run:
         blank = _blank(getattr(first, "leading_lines", ()))
         body = [*self.suite.body[: self.start], call.with_changes(leading_lines=blank), *self.suite.body[self.stop :]]
         if isinstance(self.suite, cst.IndentedBlock):
-            is_whole = self.stop - self.start == len(self.suite.body)
-            return self.suite.with_changes(body=body, **({"footer": []} if is_whole else {}))
+            # Comments behind its last line stay where they are: nobody knows which of the lines they are about.
+            return self.suite.with_changes(body=body)
         return cst.IndentedBlock(body)
 
 

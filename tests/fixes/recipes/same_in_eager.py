@@ -6,6 +6,7 @@ python same_in_eager.py model.py other.py    # each against model.fixed.py and s
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -61,6 +62,7 @@ def numbers(module: torch.nn.Module) -> dict[str, float]:
 
 def results(path: str) -> list[Any]:
     torch.manual_seed(0)
+    random.seed(0)
     program = load(path)
     model = target(program)
     parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
@@ -80,7 +82,7 @@ def results(path: str) -> list[Any]:
 def difference(path: str) -> str | None:
     try:
         before, after = results(path), results(path.removesuffix(".py") + ".fixed.py")
-        torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-6, equal_nan=True)
     except Exception as error:  # noqa: BLE001 - whatever a program raises is the answer
         return f"{type(error).__name__}: {error}"
     return None

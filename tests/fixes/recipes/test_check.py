@@ -158,7 +158,8 @@ def test_the_check_is_in_the_one_graph_and_raises_there(path: Path, backend: str
     torch.compiler.reset()
     fixed = _program(path.with_suffix(".fixed.py"))
     compiled = torch.compile(fixed, backend=backend, fullgraph=True)
-    x = torch.randn(4, 8)
-    torch.testing.assert_close(_run(compiled, x), _run(fixed, x))
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    # Inductor adds up in another order.
+    torch.testing.assert_close(_run(compiled, x), _run(fixed, x), rtol=1e-4, atol=1e-4)
     with pytest.raises(RuntimeError):
         compiled(torch.full((4, 8), 1e9))
