@@ -18,6 +18,8 @@ from tests.conftest import RunCli, clean_environment
 
 Vary = Callable[..., dict[str, Any]]
 
+pytestmark = pytest.mark.slow
+
 BARE = """
 import contextlib, json, torch
 import target as t
