@@ -6,16 +6,25 @@ python compile_all.py model.py model.fixed.py …
 from __future__ import annotations
 
 import sys
+import traceback
 
 import torch
 
 from tests.fixes.recipes.same_in_eager import calls, load, target
 
+
+def compile_program(path: str) -> None:
+    torch.manual_seed(0)
+    program = load(path)
+    compiled = torch.compile(target(program), backend="eager")
+    for args, kwargs in calls(program):
+        compiled(*args, **kwargs)
+
+
 if __name__ == "__main__":
     for path in sys.argv[1:]:
         torch._dynamo.reset()
-        torch.manual_seed(0)
-        program = load(path)
-        compiled = torch.compile(target(program), backend="eager")
-        for args, kwargs in calls(program):
-            compiled(*args, **kwargs)
+        try:
+            compile_program(path)
+        except Exception:  # noqa: BLE001 - one program's trouble, torch's own included, is none of the others' business
+            traceback.print_exc()
