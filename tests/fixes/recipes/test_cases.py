@@ -30,6 +30,8 @@ CHANGES_GRADIENTS = "drop-item"
 HAS_COLUMNS = tuple(map(int, version("torch").split(".")[:2])) > (2, 11)
 """2.11 tells the line of a break and no columns."""
 
+OTHERWISE_ON_2_11 = {"hoist-read/unused", "iterable-to-list/iterator"}
+
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_every_recipe_has_a_case(recipe: Recipe) -> None:
@@ -72,6 +74,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, 
 def test_the_finding_is_there_before_and_gone_after(
     recipe: Recipe, path: Path, found: dict[str, list[dict[str, Any]]]
 ) -> None:
+    if not HAS_COLUMNS and f"{recipe.name}/{path.stem}" in OTHERWISE_ON_2_11:
+        pytest.skip("2.11 raises an error of its own, or names the break by another rule")
     location = place_of(path).finding.location
     code = place_of(path).finding.code
     places = [
