@@ -27,9 +27,11 @@ PAIRS = [
 CHANGES_GRADIENTS = "drop-item"
 """The recipe that lets gradients through a read that cut them; trials are there to tell."""
 
-HAS_COLUMNS = tuple(map(int, version("torch").split(".")[:2])) > (2, 11)
+TORCH = tuple(map(int, version("torch").split(".")[:2]))
+HAS_COLUMNS = TORCH > (2, 11)
 """2.11 tells the line of a break and no columns."""
 
+OTHERWISE_ON_2_15 = {"hoist-read/random"}
 OTHERWISE_ON_2_11 = {"hoist-read/unused", "iterable-to-list/iterator"}
 
 
@@ -76,6 +78,8 @@ def test_the_finding_is_there_before_and_gone_after(
 ) -> None:
     if not HAS_COLUMNS and f"{recipe.name}/{path.stem}" in OTHERWISE_ON_2_11:
         pytest.skip("2.11 raises an error of its own, or names the break by another rule")
+    if TORCH > (2, 13) and f"{recipe.name}/{path.stem}" in OTHERWISE_ON_2_15:
+        pytest.skip("2.15 breaks at the expression around it, by another rule")
     location = place_of(path).finding.location
     code = place_of(path).finding.code
     places = [
