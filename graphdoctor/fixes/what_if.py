@@ -145,7 +145,7 @@ def _conclusion(base: TrialResult, singles: Sequence[TrialResult]) -> tuple[tupl
         return (), f"No single cause binds: {told}; {'; '.join(f'with {_told(result)}' for result in rivals)}."
     names = best.remedies[0].addresses
     verb = "is" if len(names) == 1 else "are"
-    shown = " and ".join(f"`{name}`" for name in names)
+    shown = " and ".join(name if "`" in name else f"`{name}`" for name in names)
     compared = "".join(f" With {_told(result)}." for result in others)
     return names, f"{shown} {verb} what binds: {told}.{compared} As it is {_left(base)}."
 

@@ -13,6 +13,9 @@ from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
 _QUERY = re.compile(r"(is|has|get|set|add|remove)")
 """Methods of a logger that answer or configure: without them the program goes another way."""
 
+_CHANGES = re.compile(r"next|pop\w*|append\w*|extend|insert|add_?|update|setdefault|send|read\w*|write|get_nowait|step")
+"""Calls in an argument that change something: without them the program goes another way."""
+
 _ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Comparison, cst.UnaryOperation)
 """Tests that need no parentheses beside ``and``."""
 
@@ -44,7 +47,7 @@ class GuardOutput(Recipe):
         return Edit(
             title=f"Skip `{name}(…)` while compiling",
             content=content,
-            is_safe=place.finding.code == "GD101",
+            is_safe=place.finding.code == "GD101" and not any(_CHANGES.fullmatch(name) for name in _called(call)),
             drops_output=True,
         )
 
@@ -112,6 +115,18 @@ def _bare_call(place: Place, small: cst.CSTNode) -> cst.Call:
     if next(_named(small.value), None) is not None:
         raise DeclinedError("an argument of the call binds a name")
     return small.value
+
+
+def _called(call: cst.Call) -> Iterator[str]:
+    """Last names of the calls in a call's arguments."""
+    for argument in call.args:
+        waiting: list[cst.CSTNode] = [argument.value]
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children
+            if isinstance(node, cst.Call):
+                func = node.func
+                yield func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
 
 
 def _named(node: cst.CSTNode) -> Iterator[cst.NamedExpr]:

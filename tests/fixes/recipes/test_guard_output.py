@@ -1,0 +1,45 @@
+"""What a guard around output is sure of."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.fixes.recipe import DeclinedError
+from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from tests.fixes.recipes.places import place_in
+
+
+def program(line: str) -> str:
+    return f"import torch\n\ndef forward(x, it, log):\n    {line}\n    return x\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_safe"),
+    [
+        ("print(tuple(x.shape), len(it))", True),
+        ("print(next(it))", False),
+        ("print(f'{it.pop()}')", False),
+        ("log.info('%s', [item for item in it.read()])", False),
+    ],
+)
+def test_output_whose_arguments_change_something_is_unsafe(line: str, is_safe: bool) -> None:
+    assert GuardOutput().edit(place_in(program(line), "GD101", 4)).is_safe == is_safe
+
+
+def test_another_function_s_call_is_unsafe() -> None:
+    assert not GuardOutput().edit(place_in(program("it.save(x)"), "GD105", 4)).is_safe
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("y = print(x)", "its result is used"),
+        ("print(y := x)", "an argument of the call binds a name"),
+        ("log.setLevel(10)", "`log.setLevel` may do more than speak"),
+        ("if x: print(x); x = x + 1", "the line holds more than the call"),
+    ],
+)
+def test_what_does_more_than_speak_is_declined(line: str, reason: str) -> None:
+    with pytest.raises(DeclinedError) as declined:
+        GuardOutput().edit(place_in(program(line), "GD101", 4))
+    assert declined.value.reason == reason
