@@ -126,7 +126,8 @@ def _called(call: cst.Call) -> Iterator[str]:
             waiting += node.children
             if isinstance(node, cst.Call):
                 func = node.func
-                yield func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+                name = func.attr if isinstance(func, cst.Attribute) else func
+                yield name.value if isinstance(name, cst.Name) else ""
 
 
 def _named(node: cst.CSTNode) -> Iterator[cst.NamedExpr]:

@@ -17,6 +17,7 @@ def program(line: str) -> str:
     ("line", "is_safe"),
     [
         ("print(tuple(x.shape), len(it))", True),
+        ("print(it['a'](x), it()())", True),
         ("print(next(it))", False),
         ("print(f'{it.pop()}')", False),
         ("log.info('%s', [item for item in it.read()])", False),
