@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import codecs
+import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +39,13 @@ class UnreadableError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and all below it, in the order of the text."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,20 @@ class SourceFile:
             at = 1 if self.tree.get_docstring() is not None else 0
             tree = tree.with_changes(body=[*tree.body[:at], *added, *tree.body[at:]])
         return self.edited(tree)
+
+    def free_name(self, wanted: str, given: Iterable[str] = ()) -> str:
+        """A name that the file does not use: ``wanted`` itself, or ``wanted_2`` and so on.
+
+        Args:
+            wanted: The name.
+            given: Names that are taken, too.
+        """
+        taken = {*re.findall(r"\w+", self.tree.code), *given}
+        name, number = wanted, 1
+        while name in taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
 
     def imports(self, name: str) -> bool:
         """The file imports a top-level module under its own name, for every line of it."""

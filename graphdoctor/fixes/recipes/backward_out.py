@@ -8,7 +8,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.extraction import Run, free_name
+from graphdoctor.fixes.recipes.extraction import Run
 from graphdoctor.fixes.source import SourceFile
 
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
@@ -45,7 +45,7 @@ class BackwardOut(Recipe):
         if any("disable" in place.source.code(decorator) for decorator in function.decorators):
             raise DeclinedError("Dynamo is disabled for the function already")
         run = _forward(place.source, function)
-        name = free_name(place.source, f"_{function.name.value.strip('_')}_loss")
+        name = place.source.free_name(f"_{function.name.value.strip('_')}_loss")
         # The new function comes behind the old one: the old one keeps its number.
         number = _functions(place.source).index(function)
         moved = run.moved(name)

@@ -6,7 +6,7 @@ Nothing is run or imported: a name that could mean two things means nothing here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import cast
 
@@ -14,7 +14,7 @@ import libcst as cst
 from libcst.metadata import Assignment, BaseAssignment, MetadataWrapper, QualifiedNameSource, Scope, ScopeProvider
 
 from graphdoctor.fixes.recipe import DeclinedError, Place
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.source import SourceFile, walk
 
 
 @lru_cache(maxsize=1)
@@ -133,10 +133,10 @@ def own_attributes(source: SourceFile, node: cst.CSTNode) -> set[str]:
     owner = source.class_of(node)
     if owner is None or not is_in_reach(source, node, "self"):
         return set()
-    names = {found.attr.value for found in descendants(owner) if isinstance(found, cst.Attribute)}
+    names = {found.attr.value for found in walk(owner) if isinstance(found, cst.Attribute)}
     names |= {
         found.target.value
-        for found in descendants(owner.body)
+        for found in walk(owner.body)
         if isinstance(found, cst.AssignTarget) and isinstance(found.target, cst.Name)
     }
     found = {name: _set_in(owner, name) for name in names}
@@ -247,7 +247,7 @@ def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what:
         if place.finding.location.end_column is None:
             # It ends on a line of its own, so it may be any of those that begin there.
             start = _start(place.source, place.expression)
-            nodes = [node for node in descendants(place.expression) if isinstance(node, cst.BaseExpression)]
+            nodes = [node for node in walk(place.expression) if isinstance(node, cst.BaseExpression)]
             found = [node for node in nodes if _start(place.source, node) == start]
         found = [node for node in found if is_wanted(node)]
         if len(found) != 1:
@@ -256,28 +256,21 @@ def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what:
     line = place.finding.location.line
     found = [
         node
-        for node in descendants(place.statement)
+        for node in walk(place.statement)
         if isinstance(node, cst.BaseExpression) and _is_on(place.source, node, line) and is_wanted(node)
     ]
     if not found:
         raise DeclinedError(f"the line has no {what}")
     # Of expressions within each other the innermost is run first.
-    found = [node for node in found if not any(other is not node and other in descendants(node) for other in found)]
+    found = [node for node in found if not any(other is not node and other in walk(node) for other in found)]
     if len(found) > 1:
         raise DeclinedError("the line has several such expressions and torch does not say which one it means")
     return found[0]
 
 
-def descendants(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and everything in it, outermost first."""
-    yield node
-    for child in node.children:
-        yield from descendants(child)
-
-
 def has_comment(node: cst.CSTNode) -> bool:
     """A comment stands somewhere within a node."""
-    return any(isinstance(found, cst.Comment) for found in descendants(node))
+    return any(isinstance(found, cst.Comment) for found in walk(node))
 
 
 def as_operand(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -312,14 +305,14 @@ def spans_lines(source: SourceFile, node: cst.CSTNode) -> bool:
 def is_repeatable(node: cst.BaseExpression) -> bool:
     """It may be written twice: it calls nothing and is short enough to read again."""
     costly = cst.Call | cst.Await | cst.Yield | cst.NamedExpr | cst.Lambda | cst.BaseComp
-    return not any(isinstance(found, costly) for found in descendants(node))
+    return not any(isinstance(found, costly) for found in walk(node))
 
 
 def _spans_lines(node: cst.CSTNode) -> bool:
     """A newline of it stands outside brackets of its own: on the way down the chain of attributes and calls."""
     while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
         if isinstance(node, cst.Attribute) and any(
-            isinstance(found, cst.ParenthesizedWhitespace) for found in descendants(node.dot)
+            isinstance(found, cst.ParenthesizedWhitespace) for found in walk(node.dot)
         ):
             return True
         node = node.func if isinstance(node, cst.Call) else node.value

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError
-from graphdoctor.fixes.recipes.names import walk
-from graphdoctor.fixes.source import Change, SourceFile
+from graphdoctor.fixes.source import Change, SourceFile, walk
 
 RETURNED = "return"
 """What a ``return`` gives its value to, where names are targets; no name can be called so."""

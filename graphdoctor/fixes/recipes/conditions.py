@@ -12,7 +12,8 @@ from typing import TypeVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError
-from graphdoctor.fixes.recipes.names import Names, called, is_in_place, walk
+from graphdoctor.fixes.recipes.names import Names, called, is_in_place
+from graphdoctor.fixes.source import walk
 
 _BOOLEAN_CALLS = frozenset(
     {"all", "any", "bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",

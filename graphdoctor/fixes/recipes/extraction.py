@@ -7,8 +7,7 @@ call in the run's place; ``DeclinedError`` where that could change what the prog
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +26,8 @@ from graphdoctor.fixes.recipes.local_names import (
     swallows,
     targets,
 )
-from graphdoctor.fixes.source import SourceFile, Statement, UnreadableError
+from graphdoctor.fixes.recipes.names import called
+from graphdoctor.fixes.source import SourceFile, Statement, UnreadableError, walk
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 
@@ -285,28 +285,12 @@ class Run:
         return cst.IndentedBlock(body)
 
 
-def free_name(source: SourceFile, wanted: str) -> str:
-    """The name itself, or with a number where the file has it already."""
-    taken = set(re.findall(r"\w+", source.tree.code))
-    name, number = wanted, 2
-    while name in taken:
-        name, number = f"{wanted}_{number}", number + 1
-    return name
-
-
 def call_of(source: SourceFile, name: str) -> Statement:
     """The statement that calls a function which ``moved`` made."""
-    for call in _calls(source.tree):
-        if isinstance(call.func, cst.Name | cst.Attribute) and source.code(call.func).rpartition(".")[2] == name:
-            return next(node for node in source.parents(call) if isinstance(node, cst.SimpleStatementLine))
+    for node in walk(source.tree):
+        if isinstance(node, cst.Call) and called(node) == name:
+            return next(outer for outer in source.parents(node) if isinstance(outer, cst.SimpleStatementLine))
     raise AssertionError(f"{name} is not called")
-
-
-def _calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    if isinstance(node, cst.Call):
-        yield node
-    for child in node.children:
-        yield from _calls(child)
 
 
 def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:

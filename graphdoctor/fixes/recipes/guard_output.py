@@ -9,6 +9,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipes.names import called
+from graphdoctor.fixes.source import walk
 
 _QUERY = re.compile(r"(is|has|get|set|add|remove)")
 """Methods of a logger that answer or configure: without them the program goes another way."""
@@ -112,7 +114,7 @@ def _bare_call(place: Place, small: cst.CSTNode) -> cst.Call:
     # The break may lie in an argument, such as a hook that is being registered: then the call itself is needed.
     if place.expression is not None and place.expression is not small.value:
         raise DeclinedError("what breaks is a part of the call")
-    if next(_named(small.value), None) is not None:
+    if any(isinstance(node, cst.NamedExpr) for node in walk(small.value)):
         raise DeclinedError("an argument of the call binds a name")
     return small.value
 
@@ -120,21 +122,7 @@ def _bare_call(place: Place, small: cst.CSTNode) -> cst.Call:
 def _called(call: cst.Call) -> Iterator[str]:
     """Last names of the calls in a call's arguments."""
     for argument in call.args:
-        waiting: list[cst.CSTNode] = [argument.value]
-        while waiting:
-            node = waiting.pop()
-            waiting += node.children
-            if isinstance(node, cst.Call):
-                func = node.func
-                name = func.attr if isinstance(func, cst.Attribute) else func
-                yield name.value if isinstance(name, cst.Name) else ""
-
-
-def _named(node: cst.CSTNode) -> Iterator[cst.NamedExpr]:
-    for child in node.children:
-        if isinstance(child, cst.NamedExpr):
-            yield child
-        yield from _named(child)
+        yield from (called(node) for node in walk(argument.value) if isinstance(node, cst.Call))
 
 
 def _guard() -> cst.BaseExpression:

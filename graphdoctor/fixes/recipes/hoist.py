@@ -8,7 +8,6 @@ import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
 from graphdoctor.fixes.recipes.bindings import (
-    descendants,
     dotted_name,
     has_comment,
     is_local,
@@ -17,7 +16,7 @@ from graphdoctor.fixes.recipes.bindings import (
     pointed,
     reads,
 )
-from graphdoctor.fixes.source import Change, SourceFile
+from graphdoctor.fixes.source import Change, SourceFile, walk
 
 _CLOCKS = frozenset(
     {f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")}
@@ -104,7 +103,7 @@ def _at_import(source: SourceFile, call: cst.Call) -> bytes:
         raise DeclinedError("it is in no function of the module")
     if _is_imported_inside(call, statement):
         raise DeclinedError("its module is imported inside only")
-    if any(isinstance(node, cst.Name) and node.value == name for node in descendants(source.tree)):
+    if any(isinstance(node, cst.Name) and node.value == name for node in walk(source.tree)):
         raise DeclinedError(f"the name `{name}` is taken")
     leading = list(statement.leading_lines)
     spaces = next((number for number, line in enumerate(leading) if line.comment is not None), len(leading))
@@ -123,9 +122,9 @@ def _is_imported_inside(call: cst.Call, statement: cst.CSTNode) -> bool:
     root: cst.CSTNode = call.func
     while isinstance(root, cst.Attribute):
         root = root.value
-    imports = (node for node in descendants(statement) if isinstance(node, cst.Import | cst.ImportFrom))
+    imports = (node for node in walk(statement) if isinstance(node, cst.Import | cst.ImportFrom))
     return isinstance(root, cst.Name) and any(
-        isinstance(found, cst.Name) and found.value == root.value for node in imports for found in descendants(node)
+        isinstance(found, cst.Name) and found.value == root.value for node in imports for found in walk(node)
     )
 
 
@@ -170,7 +169,7 @@ def _bindings(source: SourceFile, target: cst.Name, line: cst.SimpleStatementLin
     scope = source.function_of(line)
     return [
         node
-        for node in (descendants(scope) if scope is not None else ())
+        for node in (walk(scope) if scope is not None else ())
         if isinstance(node, cst.Name) and node.value == target.value and is_target(source, node)
     ]
 
@@ -203,14 +202,14 @@ def _is_output(source: SourceFile, line: cst.SimpleStatementLine) -> bool:
 def _has_effect(call: cst.Call) -> bool:
     """An argument binds a name or waits for something."""
     effects = cst.NamedExpr | cst.Await | cst.Yield
-    return any(isinstance(node, effects) for node in descendants(call))
+    return any(isinstance(node, effects) for node in walk(call))
 
 
 def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign) -> bool:
     """What is set calls nothing but clocks and numbers."""
-    calls = [node for node in descendants(small.value) if isinstance(node, cst.Call)]
+    calls = [node for node in walk(small.value) if isinstance(node, cst.Call)]
     plain = {"builtins.round", "builtins.float", "builtins.int", "builtins.str", "builtins.abs"}
-    return not any(isinstance(node, cst.NamedExpr | cst.Await) for node in descendants(small.value)) and all(
+    return not any(isinstance(node, cst.NamedExpr | cst.Await) for node in walk(small.value)) and all(
         dotted_name(source, call.func) in _CLOCKS | plain or method_name(source, call) == "total_seconds"
         for call in calls
     )

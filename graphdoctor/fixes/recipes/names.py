@@ -7,14 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from graphdoctor.fixes.source import SourceFile
-
-
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and all below it, in the order of the text."""
-    yield node
-    for child in node.children:
-        yield from walk(child)
+from graphdoctor.fixes.source import SourceFile, walk
 
 
 def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
@@ -61,11 +54,7 @@ class Names:
 
     def fresh(self, name: str) -> str:
         """A name that the file does not use and that was not given before: ``condition``, ``condition_2``."""
-        taken = {found.value for found in names_in(self._source.tree)} | self._given
-        candidate, number = name, 1
-        while candidate in taken:
-            number += 1
-            candidate = f"{name}_{number}"
+        candidate = self._source.free_name(name, self._given)
         self._given.add(candidate)
         return candidate
 

@@ -10,7 +10,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.extraction import Run, free_name
+from graphdoctor.fixes.recipes.extraction import Run
 from graphdoctor.fixes.recipes.local_names import parsed
 from graphdoctor.fixes.source import SourceFile, UnreadableError
 
@@ -49,7 +49,7 @@ class NarrowLock(Recipe):
         number = next(at for at, found in enumerate(matchers.findall(source.tree, matchers.With())) if found is block)
         found = matchers.findall(narrowed.tree, matchers.With())[number]
         assert isinstance(found, cst.With)  # the matcher says so
-        name = free_name(narrowed, f"_{function.name.value.strip('_')}_with")
+        name = narrowed.free_name(f"_{function.name.value.strip('_')}_with")
         content = Run.of_statement(narrowed, found).moved(name).content
         return Edit(title=f"Hold `{lock}` around shared state alone", content=content, is_safe=False)
 

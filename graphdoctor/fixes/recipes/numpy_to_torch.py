@@ -8,8 +8,8 @@ import libcst as cst
 from libcst.helpers import parse_template_expression
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import descendants, dotted_name, has_comment, pointed
-from graphdoctor.fixes.source import Change, SourceFile
+from graphdoctor.fixes.recipes.bindings import dotted_name, has_comment, pointed
+from graphdoctor.fixes.source import Change, SourceFile, walk
 
 _PARAMETERS = {
     "interp": ("x", "xp", "fp"),
@@ -196,7 +196,7 @@ def _with_interp(source: SourceFile, call: cst.Call, given: dict[str, cst.BaseEx
     taken = [line for line in source.tree.body if isinstance(line, cst.FunctionDef) and line.name.value == "_interp"]
     if any(source.code(line).strip() == source.code(function).strip() for line in taken):
         return source.replaced((call, new), imports=("torch",))
-    if taken or any(isinstance(node, cst.Name) and node.value == "_interp" for node in descendants(source.tree)):
+    if taken or any(isinstance(node, cst.Name) and node.value == "_interp" for node in walk(source.tree)):
         raise DeclinedError("the name `_interp` is taken")
     statement = list(source.parents(call))[-2]
     assert isinstance(statement, cst.BaseStatement)  # what stands in a module

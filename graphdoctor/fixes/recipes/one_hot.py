@@ -7,8 +7,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import descendants, dotted_name, is_in_reach, own_attributes, pointed
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.recipes.bindings import dotted_name, is_in_reach, own_attributes, pointed
+from graphdoctor.fixes.source import SourceFile, walk
 
 _NAMES = frozenset(
     {"num_classes", "n_classes", "nb_classes", "classes", "num_class", "n_class", "num_labels", "n_labels"}
@@ -100,5 +100,5 @@ def _classes(source: SourceFile, call: cst.Call) -> list[str]:
     names = {name for name in _NAMES if is_in_reach(source, call, name)}
     names |= {name.upper() for name in _NAMES if is_in_reach(source, call, name.upper())}
     names |= {f"self.{name}" for name in own_attributes(source, call) if name in _NAMES}
-    own = {node.value for node in descendants(call) if isinstance(node, cst.Name)}
+    own = {node.value for node in walk(call) if isinstance(node, cst.Name)}
     return sorted(names - own)

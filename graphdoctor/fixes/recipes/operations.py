@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError
-from graphdoctor.fixes.recipes.names import called, dotted, is_in_place, walk
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.recipes.names import called, dotted, is_in_place
+from graphdoctor.fixes.source import SourceFile, walk
 
 _TOTAL = frozenset(
     {"abs", "add", "atan", "clamp", "cos", "erf", "hardtanh", "leaky_relu", "maximum", "minimum", "mul", "neg",

@@ -8,8 +8,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.extraction import Run, call_of, free_name
-from graphdoctor.fixes.source import SourceFile, Statement
+from graphdoctor.fixes.recipes.extraction import Run, call_of
+from graphdoctor.fixes.source import SourceFile, Statement, walk
 
 _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
 
@@ -130,7 +130,7 @@ def _is_worth_compiling(suite: cst.BaseSuite) -> bool:
 
     A counter on an object would make torch compile the new function again at every call.
     """
-    if any(isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute) for node in _within(suite)):
+    if any(isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute) for node in walk(suite)):
         return False
     if len(suite.body) > 1:
         return True
@@ -170,12 +170,8 @@ def _is_empty(node: cst.CSTNode) -> bool:
     return True
 
 
-def _within(node: cst.CSTNode) -> list[cst.CSTNode]:
-    return [node, *(inner for child in node.children for inner in _within(child))]
-
-
 def _moved(source: SourceFile, run: Run, part: str) -> tuple[SourceFile, Statement]:
     """The file with the run in a function of its own, and the statement that calls it."""
-    name = free_name(source, f"_{run.function.name.value.strip('_')}_{part}")
+    name = source.free_name(f"_{run.function.name.value.strip('_')}_{part}")
     changed = run.moved(name)
     return changed, call_of(changed, name)
