@@ -14,6 +14,7 @@ from pydantic import Field
 from graphdoctor.model.base import Fact
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
+from graphdoctor.model.picture import Picture
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import Replay, WhatIf
@@ -446,6 +447,8 @@ class Recording(Fact):
     """When each graph ran in a steady call; None when not measured."""
     guards: Guards | None = None
     """None when they were not asked for."""
+    picture: Picture | None = None
+    """None when it was not asked for."""
     variations: tuple[Variation, ...] | None = None
     """What changing one property of the first call at a time does; None when that was not asked for, or the first call
     could not be repeated."""

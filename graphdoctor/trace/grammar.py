@@ -67,6 +67,7 @@ class LogDamage:
         stray_lines: Lines that are neither a header nor a payload.
         bad_bytes: Payloads that are not valid UTF-8.
         records: Records that could be read.
+        kinds: Of these, how many of each kind there are and their size in bytes.
     """
 
     broken_records: int = 0
@@ -74,6 +75,7 @@ class LogDamage:
     bad_bytes: int = 0
     altered_payloads: int = 0
     records: int = 0
+    kinds: dict[str, tuple[int, int]] = field(default_factory=dict)
     is_last_broken: bool = field(default=False)
 
 

@@ -21,6 +21,7 @@ from graphdoctor.trace.origin import Origins, collapse_resumes, without_probe
 
 if TYPE_CHECKING:
     from graphdoctor.trace.guard_tree import GuardTree
+    from graphdoctor.trace.picture import PictureIntake
 
 _BREAK = "dynamo_graph_break_reason"
 _WANTED = frozenset(
@@ -98,9 +99,12 @@ class Intake:
     Args:
         environment: Where the recording was made.
         has_guards: Take the guard trees too, which can be most of a log.
+        picture: Takes what only the picture needs, if that is asked for.
     """
 
-    def __init__(self, environment: Environment, *, has_guards: bool = False) -> None:
+    def __init__(
+        self, environment: Environment, *, has_guards: bool = False, picture: PictureIntake | None = None
+    ) -> None:
         self.environment = environment
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
@@ -118,6 +122,7 @@ class Intake:
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.compile_calls: list[CompileCall] = []
         self._has_guards = has_guards
+        self.picture = picture
         self.guard_trees: dict[str, GuardTree] = {}
 
     def has_started(self, compile_id: str | None) -> bool:
@@ -126,7 +131,8 @@ class Intake:
 
     def after_reset(self) -> Intake:
         """The intake of the same process from here on, when its compile ids count from 0 again."""
-        later = Intake(self.environment, has_guards=self._has_guards)
+        picture = type(self.picture)() if self.picture is not None else None
+        later = Intake(self.environment, has_guards=self._has_guards, picture=picture)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
         later._files, later._entries = self._files, self._entries
         later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
@@ -134,7 +140,11 @@ class Intake:
 
     def wants(self, kind: str) -> bool:
         """Whether a kind of record matters here."""
-        return kind in _WANTED or (self._has_guards and kind == _GUARDS)
+        return (
+            kind in _WANTED
+            or (self._has_guards and kind == _GUARDS)
+            or (self.picture is not None and self.picture.wants(kind))
+        )
 
     def files(self) -> set[str]:
         """Every file that the log names."""
@@ -149,6 +159,11 @@ class Intake:
         handler = getattr(self, f"_on_{record.kind}", None)
         if handler is not None:
             handler(record)
+        if self.picture is not None and self.picture.wants(record.kind):
+            compile_ = self.compiles.get(record.compile_id or "")
+            # A backward graph is compiled when it runs for the first time, which can be after the call.
+            is_extra = compile_.is_extra if compile_ is not None else self._is_extra
+            self.picture.add(record, self._call, is_extra=is_extra)
 
     # Records of torch.
 

@@ -40,12 +40,13 @@ from graphdoctor.trace.script import script_gaps
 from graphdoctor.trace.variations import read_variations
 
 
-def read_recording(path: Path, *, guards: bool = False) -> Recording:
+def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -> Recording:
     """Read what was recorded.
 
     Args:
         path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
         guards: Read the guards too, which can be most of a log.
+        picture: Read what only the picture of the run shows too, which is all of a log.
 
     Returns:
         The facts; what the log lacks is None with a gap.
@@ -56,7 +57,7 @@ def read_recording(path: Path, *, guards: bool = False) -> Recording:
     if not path.exists():
         raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")
     if path.is_file():
-        return _assemble({}, [], [path], has_guards=guards)
+        return _assemble({}, [], [path], has_guards=guards, has_picture=picture)
     meta = _read_json(path / "recording.json")
     logs = find_logs(path / "trace") or find_logs(path)
     if not meta and not logs:
@@ -65,7 +66,8 @@ def read_recording(path: Path, *, guards: bool = False) -> Recording:
             hint="Name a folder below .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
     try:
-        recording = _assemble(meta, list(_read_events(path / "probe.jsonl")), logs, has_guards=guards)
+        events = list(_read_events(path / "probe.jsonl"))
+        recording = _assemble(meta, events, logs, has_guards=guards, has_picture=picture)
         tried = _read_json(path / "what-if.json")
         treatment = _read_json(path / "fixes.json")
         return recording.model_copy(
@@ -109,7 +111,12 @@ def _fields(event: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _assemble(
-    meta: dict[str, Any], events: list[dict[str, Any]], logs: list[Path], *, has_guards: bool = False
+    meta: dict[str, Any],
+    events: list[dict[str, Any]],
+    logs: list[Path],
+    *,
+    has_guards: bool = False,
+    has_picture: bool = False,
 ) -> Recording:
     by_kind = {event["event"]: event for event in events}
     environment = Environment(**_fields(by_kind.get("environment")))
@@ -124,7 +131,7 @@ def _assemble(
     # Without any log it is one process that torch wrote nothing in.
     processes = find_processes(logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
     taken_in = [
-        _take_in(process, Intake(environment, has_guards=has_guards), damage, unreadable) for process in processes
+        _take_in(process, _intake(environment, has_guards, has_picture), damage, unreadable) for process in processes
     ]
     parts: list[Part] = []
     intakes: list[Intake] = []
@@ -150,6 +157,10 @@ def _assemble(
             "steady_call": SteadyCall(**_fields(by_kind["steady_call"])) if "steady_call" in by_kind else None,
         }
     )
+    if has_picture:
+        from graphdoctor.trace.picture import picture_of
+
+        merged = merged.model_copy(update={"picture": picture_of(parts, intakes, merged, events=events, damage=damage)})
     if not has_guards:
         return merged
     from graphdoctor.trace.guard_sets import guards_of_parts
@@ -158,6 +169,14 @@ def _assemble(
     found = guards_of_parts(zip(parts, intakes, strict=True), cost=cost)
     missing = _guard_gaps(found, merged.gaps, is_measured=cost is not None)
     return merged.model_copy(update={"guards": found, "gaps": (*merged.gaps, *missing)})
+
+
+def _intake(environment: Environment, has_guards: bool, has_picture: bool) -> Intake:
+    if not has_picture:
+        return Intake(environment, has_guards=has_guards)
+    from graphdoctor.trace.picture import PictureIntake
+
+    return Intake(environment, has_guards=has_guards, picture=PictureIntake())
 
 
 def _guard_gaps(guards: Guards, known: tuple[CaptureGap, ...], *, is_measured: bool) -> list[CaptureGap]:
