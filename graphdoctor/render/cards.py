@@ -15,16 +15,23 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, Location
+from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
 from graphdoctor.model.fixes import TriedFix, Verdict
-from graphdoctor.model.recording import CaptureGap
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.render.words import (
+    base_name,
+    caused_text,
+    cost_text,
+    counted,
+    first_sentence,
+    gaps_not_told,
+    title_parts,
+)
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
 _MAX_DIFF_LINES = 16
 _MAX_TRIED = 4
-_NOTHING_COMPILED = "GD905"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
 
 
@@ -39,51 +46,15 @@ def clean(text: str, style: str = "") -> Text:
 
 
 def title_line(diagnosis: Diagnosis) -> Text:
-    """What ran: target, class, torch, backend and what else ``torch.compile`` was given."""
-    target, environment = diagnosis.target, diagnosis.environment
-    parts = [target.text or "trace log"]
-    if target.class_name and target.class_name not in parts[0]:
-        parts.append(target.class_name)
-    if environment.torch:
-        parts.append(f"torch {environment.torch}")
-    arguments = target.compile_arguments
-    if arguments.get("backend"):
-        parts.append(f"backend {arguments['backend']}")
-    parts += [
-        f"{name}={arguments[name]}"
-        for name in ("mode", "dynamic", "fullgraph")
-        if arguments.get(name) not in (None, False)
-    ]
-    title = Text().append_text(clean(parts[0], "bold"))
-    for part in parts[1:]:
+    """What ran."""
+    first, *rest = title_parts(diagnosis)
+    title = Text().append_text(clean(first, "bold"))
+    for part in rest:
         title.append(" · ", "dim").append_text(clean(part, "dim"))
     return title
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 graph``, ``2 graphs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def times(number: int) -> str:
-    """``once``, ``2 times``."""
-    return "once" if number == 1 else f"{number} times"
-
-
 # Findings.
-
-
-def clusters(findings: Sequence[Finding]) -> Iterator[list[Finding]]:
-    """Findings at one line with one cause are one card: a break and the skipped frame that it made."""
-    order: dict[tuple[str, int, str | None], list[Finding]] = {}
-    for finding in findings:
-        key = (finding.location.file, finding.location.line, finding.torch_id)
-        if not finding.reasons:
-            key = (*key[:2], finding.fingerprint)
-        order.setdefault(key, []).append(finding)
-    for cluster in order.values():
-        # The cause comes before its consequence, whatever their severities.
-        yield sorted(cluster, key=lambda finding: finding.code)
 
 
 def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
@@ -100,7 +71,7 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
     yield from _source(first.location)
     rows: list[tuple[str, Text]] = []
     if first.torch_reason and (is_verbose or first.reasons):
-        words = first.torch_reason if is_verbose else _first_sentence(first.torch_reason)
+        words = first.torch_reason if is_verbose else first_sentence(first.torch_reason)
         label = first.torch_id or "torch"
         rows.append((label, clean(words)))
     hints = first.hints if is_verbose else first.hints[:1] if not any(f.fixes for f in cluster) else ()
@@ -111,7 +82,7 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
         rows.append(("path", path))
     rows += [("see also", _related(location)) for finding in cluster for location in finding.related]
     if first.cost is not None or any(finding.cost for finding in cluster):
-        rows.append(("costs", _cost(next(finding.cost for finding in cluster if finding.cost))))
+        rows.append(("costs", clean(cost_text(next(finding.cost for finding in cluster if finding.cost)))))
     rows += _fix_rows(cluster, is_verbose=is_verbose)
     yield labelled_rows(rows)
 
@@ -146,28 +117,14 @@ def shown_file(location: Location) -> str:
     return location.file
 
 
-def _first_sentence(text: str) -> str:
-    paragraph = re.split(r"\n\s*\n", text, maxsplit=1)[0]
-    return " ".join(paragraph.split())
-
-
 def _caused(finding: Finding) -> Text:
-    effects = finding.effects
-    parts = [f"fired {times(finding.count)}"] if finding.break_effects else []
-    if "raised" in finding.break_effects:
-        parts.append("raised: fullgraph allows no break")
-    parts += [f"`{name}` skipped: it runs eagerly as a whole" for name in effects.skipped_frames]
-    parts += [f"the rest of `{name}` runs eagerly" for name in effects.rest_eager_frames]
-    if effects.graphs:
-        parts.append(counted(len(effects.graphs), "graph"))
-    if effects.resume_functions:
-        parts.append(counted(len(effects.resume_functions), "resume function"))
-    text = clean(", ".join(parts))
+    caused = caused_text(finding)
+    text = clean(caused)
     if finding.compile_ids:
         shown = finding.compile_ids[:_MAX_COMPILE_IDS]
         more = len(finding.compile_ids) - len(shown)
         ids = " ".join(shown) + (f" and {more} more" if more else "")
-        text.append(f"  [{ids}]" if parts else ids, "dim")
+        text.append(f"  [{ids}]" if caused else ids, "dim")
     return text
 
 
@@ -195,36 +152,11 @@ def _short_place(entry: StackEntry) -> str:
     return f"{base_name(entry.file)}:{entry.line}"
 
 
-def base_name(file: str) -> str:
-    """A path's last part, on every system."""
-    return re.split(r"[/\\]", file)[-1]
-
-
 def _related(location: Location) -> Text:
     text = clean(f"{shown_file(location)}:{location.line}")
     if location.note:
         text.append_text(clean(f"  {location.note}", "dim"))
     return text
-
-
-def _cost(cost: Cost) -> Text:
-    parts = []
-    share = f" ({abs(cost.share):.0%})" if cost.share is not None else ""
-    if cost.call_us is not None and cost.call_from == "fix":
-        less = "less" if cost.call_us >= 0 else "more"
-        parts.append(f"a steady call takes {duration(abs(cost.call_us))} {less} with it fixed{share}")
-    elif cost.call_us is not None:
-        parts.append(f"{duration(cost.call_us)} of a steady call outside the graphs{share}")
-    if cost.compile_s is not None:
-        parts.append(f"{cost.compile_s:.2f} s of compiling")
-    return clean(", ".join(parts))
-
-
-def duration(us: float) -> str:
-    """A time in the unit that suits it."""
-    if us < 1000:
-        return f"{us:.0f} µs"
-    return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
 
 
 def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple[str, Text]]:
@@ -309,14 +241,9 @@ def partial(diagnosis: Diagnosis) -> Iterator[Text]:
         yield Text().append("PARTIAL  ", "bold red").append_text(clean(reason, "red"))
 
 
-def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Why a script's recording is empty, if it is: the verdict rather than something not known."""
-    return next((gap for gap in diagnosis.gaps if gap.code == _NOTHING_COMPILED), None)
-
-
 def not_known(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     """The gaps."""
-    gaps = [gap for gap in diagnosis.gaps if gap.code != _NOTHING_COMPILED]
+    gaps = gaps_not_told(diagnosis)
     if gaps:
         yield Text()
         yield labelled_rows((("not known", clean(gap.message)) for gap in gaps), style="dim")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -11,27 +11,24 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Summary
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.recording import CompileCall, GraphInput
-from graphdoctor.render.cards import (
-    base_name,
-    clean,
-    closing,
-    clusters,
-    counted,
-    finding_card,
-    not_known,
-    nothing_compiled,
-    partial,
-    times,
-    title_line,
-    write,
-)
+from graphdoctor.model.recording import CompileCall
+from graphdoctor.render.cards import clean, closing, finding_card, not_known, partial, title_line, write
 from graphdoctor.render.fixes import treatment_sections
+from graphdoctor.render.words import (
+    Tone,
+    base_name,
+    clusters,
+    compile_calls_text,
+    counted,
+    coverage_text,
+    headline,
+    inputs_text,
+    nothing_compiled,
+)
 
-_MAX_INPUTS = 4
 _MAX_GRAPH_ROWS = 60
 _MAX_COMPILE_CALLS = 5
+_TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 
 
 def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -80,39 +77,18 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     if (empty := nothing_compiled(diagnosis)) is not None:
         yield clean(empty.message, "bold yellow")
     else:
-        headline = _headline(summary, is_partial=diagnosis.is_partial)
-        if headline is not None:
-            yield headline
+        if (first := headline(summary, is_partial=diagnosis.is_partial)) is not None:
+            yield Text(first[0], style=_TONES[first[1]])
         yield _counts(summary)
     yield from _compile_calls(diagnosis.compile_calls)
 
 
-def _compile_calls(calls: Iterable[CompileCall]) -> Iterator[Text]:
-    """Where a script called torch.compile and with what, each place once."""
-    counts: dict[str, int] = {}
-    for call in calls:
-        arguments = "".join(f", {name}={value}" for name, value in call.arguments.items())
-        text = f"torch.compile({call.compiled}{arguments}) at {call.file}:{call.line}"
-        counts[text] = counts.get(text, 0) + 1
-    for text, count in list(counts.items())[:_MAX_COMPILE_CALLS]:
-        yield clean(f"{text}, {times(count)}" if count > 1 else text, "dim")
-    if len(counts) > _MAX_COMPILE_CALLS:
-        yield Text(f"and {len(counts) - _MAX_COMPILE_CALLS} more calls of torch.compile", style="dim")
-
-
-def _headline(summary: Summary, *, is_partial: bool) -> Text | None:
-    """What must be said first: nothing compiled, or nothing wrong (which half a run cannot tell)."""
-    detail = summary.coverage_detail
-    if detail is not None and summary.coverage == 0:
-        total = detail.graph_ops + detail.eager_ops
-        return Text(f"Not compiled: 0 of {total} tensor operations ran in a compiled graph.", style="bold red")
-    if detail is None and summary.calls and not summary.graphs and not is_partial:
-        return Text("Not compiled: no graph reached the backend.", style="bold red")
-    is_clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial)
-    if is_clean and summary.graphs:
-        recompiled = f", compiled again {times(summary.recompiles)}" if summary.recompiles else ""
-        return Text(f"No graph break{recompiled}.", style="bold yellow" if recompiled else "bold green")
-    return None
+def _compile_calls(calls: Sequence[CompileCall]) -> Iterator[Text]:
+    texts = compile_calls_text(calls)
+    for text in texts[:_MAX_COMPILE_CALLS]:
+        yield clean(text, "dim")
+    if len(texts) > _MAX_COMPILE_CALLS:
+        yield Text(f"and {len(texts) - _MAX_COMPILE_CALLS} more calls of torch.compile", style="dim")
 
 
 def _counts(summary: Summary) -> Text:
@@ -126,29 +102,10 @@ def _counts(summary: Summary) -> Text:
         parts.append(counted(summary.recompiles, "recompile"))
     if summary.frames_over_limit:
         parts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
-    parts.append(_coverage_text(summary))
+    parts.append(coverage_text(summary))
     if summary.compile_time_s is not None:
         parts.append(f"{summary.compile_time_s:.2f} s compiling")
     return Text(" · ".join(parts))
-
-
-def _coverage_text(summary: Summary) -> str:
-    detail = summary.coverage_detail
-    if detail is None:
-        return "coverage not known"
-    total = detail.graph_ops + detail.eager_ops
-    if summary.coverage is None:
-        return "no tensor operation"
-    return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
-
-
-def percent(share: float) -> str:
-    """Whole percent, but never 0 or 100 for what is neither."""
-    if 0 < share < 0.01:
-        return "<1 %"
-    if 0.99 < share < 1:
-        return ">99 %"
-    return f"{share:.0%}".replace("%", " %")
 
 
 # Graphs.
@@ -166,33 +123,10 @@ def _graph_table(graphs: Sequence[GraphReport], *, is_verbose: bool) -> Table:
             Text(graph.compile_id),
             clean(graph.function),
             Text("?" if graph.op_count is None else str(graph.op_count)),
-            clean(_inputs_text(graph)),
+            clean(inputs_text(graph)),
             clean(base_name(graph.ended_by), "" if graph.ended_by == "return" else "yellow"),
         )
     return table
-
-
-def _inputs_text(graph: GraphReport) -> str:
-    """Arguments one by one, parameters and buffers as a count."""
-    inputs = graph.inputs
-    if inputs is None:
-        return "not recorded"
-    arguments = [item for item in inputs if not item.is_parameter]
-    parts = [_input_text(item, graph.resumes_at) for item in arguments[:_MAX_INPUTS]]
-    if len(arguments) > _MAX_INPUTS:
-        parts.append(f"{len(arguments) - _MAX_INPUTS} more")
-    parameters = len(inputs) - len(arguments)
-    if parameters:
-        parts.append(counted(parameters, "parameter"))
-    return ", ".join(parts) or "none"
-
-
-def _input_text(item: GraphInput, resumes_at: int | None) -> str:
-    name = expression(item.source, resumes_at) if item.source else item.name
-    if item.kind == "tensor":
-        device = "" if item.device in (None, "cpu") else f" {item.device}"
-        return f"{name} {item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"
-    return f"{name} (dynamic)" if item.kind == "symbol" else name
 
 
 def _graph_detail(graph: GraphReport) -> Iterator[RenderableType]:

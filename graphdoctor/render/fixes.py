@@ -11,13 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.fixes import UNSAFE, Measures, Treatment, TriedFix
+from graphdoctor.model.fixes import UNSAFE, Treatment, TriedFix
 from graphdoctor.render.cards import (
     clean,
     closing,
-    clusters,
-    counted,
-    duration,
     finding_card,
     fix_text,
     labelled_rows,
@@ -28,6 +25,7 @@ from graphdoctor.render.cards import (
     verdict_label,
     write,
 )
+from graphdoctor.render.words import clusters, counted, duration, measured_rows
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -159,7 +157,7 @@ def _together(treatment: Treatment) -> Iterator[RenderableType]:
     table.add_column("before", justify="right")
     table.add_column("after", justify="right")
     table.add_column("after/before" if treatment.times else "")
-    for label, before, after in _counts(treatment.before, treatment.after):
+    for label, before, after in measured_rows(treatment.before, treatment.after):
         table.add_row(label, before, after, "")
     for times in treatment.times:
         spread = f"{times.ratio:.2f} ({times.ratio_low:.2f} to {times.ratio_high:.2f})"
@@ -179,21 +177,6 @@ def _results(treatment: Treatment) -> str:
     edits = len(_distinct([fix for fix in treatment.tried if fix.is_applied and fix.diff is not None]))
     write = f" graphdoctor fix --apply writes {counted(edits, 'edit')}." if edits else ""
     return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}.{write}"
-
-
-def _counts(before: Measures, after: Measures) -> Iterator[tuple[str, str, str]]:
-    yield "break sites", str(before.break_sites), str(after.break_sites)
-    yield "skipped frames", str(before.skipped_frames), str(after.skipped_frames)
-    yield "graphs", str(before.graphs), str(after.graphs)
-    yield "compiles", str(before.compiles), str(after.compiles)
-    yield "recompiles", str(before.recompiles), str(after.recompiles)
-    if before.frames_over_limit or after.frames_over_limit:
-        yield "frames over the limit", str(before.frames_over_limit), str(after.frames_over_limit)
-    yield "coverage", _share(before.coverage), _share(after.coverage)
-
-
-def _share(share: float | None) -> str:
-    return "unknown" if share is None else f"{share:.0%}"
 
 
 def _left(treatment: Treatment) -> Iterator[RenderableType]:

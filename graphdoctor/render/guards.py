@@ -13,21 +13,9 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, FrameReport
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
-from graphdoctor.render.cards import (
-    base_name,
-    clean,
-    closing,
-    clusters,
-    counted,
-    finding_card,
-    labelled_rows,
-    not_known,
-    partial,
-    title_line,
-    write,
-)
-from graphdoctor.render.console import percent
+from graphdoctor.render.cards import clean, closing, finding_card, labelled_rows, not_known, partial, title_line, write
 from graphdoctor.render.guard_parts import STATE, VARIES, Part, parts_of, walk
+from graphdoctor.render.words import base_name, clusters, counted, percent
 
 _MAX_PARTS = 24
 _MAX_SETS = 12

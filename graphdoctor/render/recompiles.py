@@ -12,20 +12,8 @@ from rich.text import Text
 from graphdoctor.model.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.trials import TrialResult, WhatIf
-from graphdoctor.render.cards import (
-    base_name,
-    clean,
-    closing,
-    clusters,
-    counted,
-    finding_card,
-    labelled_rows,
-    not_known,
-    partial,
-    times,
-    title_line,
-    write,
-)
+from graphdoctor.render.cards import clean, closing, finding_card, labelled_rows, not_known, partial, title_line, write
+from graphdoctor.render.words import base_name, clusters, counted, times
 
 _MAX_ROWS = 60
 _MAX_CHANGES = 4

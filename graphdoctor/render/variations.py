@@ -12,7 +12,8 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.variations import TriedValue, Variation, Verdict
-from graphdoctor.render.cards import clean, counted, not_known, partial, title_line, write
+from graphdoctor.render.cards import clean, not_known, partial, title_line, write
+from graphdoctor.render.words import counted
 
 _GROUPS: tuple[tuple[Verdict, str, str], ...] = (
     ("fails", "Fails only under torch.compile", "bold red"),
