@@ -28,6 +28,12 @@ class PictureIntake:
         self.phases = Phases()
         self.files = Files()
 
+    def after_reset(self) -> PictureIntake:
+        """What takes the records of the same process behind a reset."""
+        later = PictureIntake()
+        later.phases = self.phases.after_reset()
+        return later
+
     def wants(self, kind: str) -> bool:
         """Whether a kind of record matters here."""
         return any(kind in part.KINDS for part in (Stages, Phases, Files))
