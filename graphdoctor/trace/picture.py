@@ -77,7 +77,8 @@ def picture_of(
         phases=tuple(phase for part, taken, _ in taken_in for phase in taken.phases.finish(part.prefix, part.process)),
         lanes=read_lanes(events, recording),
         records=_records(damage, intakes),
-        config=next((event.get("values") for event in events if event["event"] == "config"), None),
+        # The last one: the calls may have set some.
+        config=next((event.get("values") for event in reversed(events) if event["event"] == "config"), None),
     )
 
 
