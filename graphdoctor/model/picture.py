@@ -190,5 +190,6 @@ class Picture(Fact):
     records: tuple[RecordCount, ...] = ()
     """By size, largest first."""
     config: dict[str, str] | None = None
-    """torch's config values that differ from their defaults behind the calls, or at the end of a script, by dotted name,
-    as Python prints them; None when not known. A default that torch takes from an environment variable is a default."""
+    """torch's config values that differ from their defaults behind the calls, or at the end of a script, by dotted
+    name, as Python prints them in short; None when not known. What torch takes from an environment variable when it is
+    imported can be a default."""

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from graphdoctor.model.picture import Phase
 from graphdoctor.model.recording import Recording
-from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
+from tests.conftest import run_command
 from tests.trace.test_merge import log_of
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
@@ -281,3 +282,49 @@ def test_an_end_whose_begin_is_not_in_the_log_is_told(tmp_path: Path) -> None:
 
     assert len([phase for phase in phases if phase.name == "dynamo"]) == 2
     assert "1 records of the kind chromium_event" in " ".join(gap.message for gap in recording.gaps)
+
+
+RESETTING = """\
+import torch
+import torch._dynamo
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        x = torch.relu(x)
+        torch._dynamo.config.recompile_limit = 5
+        torch._dynamo.disable(torch._dynamo.reset)()
+        return x + 1
+
+
+def example_inputs():
+    torch._functorch.config.donated_buffer = False
+    return [(torch.randn(4),), (torch.randn(5),)]
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_resets_dynamo_in_each_call(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(RESETTING)
+    run_command("explain", "model.py", "--config", "torch._dynamo.config.accumulated_recompile_limit=9", cwd=tmp_path)
+    (folder,) = tmp_path.glob(".graphdoctor/*-model")
+
+    recording, phases = picture_of(folder)
+
+    # The repetitions for coverage compile again each time: none of that is here.
+    assert sum(record.kind == "dynamo_start" for record in _records(folder)) > len(recording.compiles)
+    assert_agrees_with_the_metrics(recording, phases)
+    assert [phase.start_us for phase in phases] == sorted(phase.start_us for phase in phases)
+    assert {phase.call_index for phase in phases} == {1, 2}
+    assert recording.picture is not None
+    assert recording.picture.config == {
+        "torch._dynamo.config.accumulated_recompile_limit": "9",
+        "torch._dynamo.config.recompile_limit": "5",
+        "torch._functorch.config.donated_buffer": "False",
+    }
+
+
+def _records(folder: Path) -> list[Record]:
+    (log,) = folder.rglob("*.log")
+    with log.open("rb") as lines:
+        return list(read_records(lines, lambda kind: True, LogDamage()))
