@@ -160,6 +160,14 @@ def test_format_overrules_the_ending(tmp_path, run_here, trace):
     assert json.loads((tmp_path / "out.txt").read_text())
 
 
+def test_a_chrome_trace_is_written_when_asked_for_by_name(tmp_path, run_cli, trace):
+    process = run_cli("report", trace, "-o", "out.json", "--format", "chrome-trace")
+    assert (process.returncode, process.stderr) == (0, "Wrote out.json\n")
+    written = (tmp_path / "out.json").read_text()
+    assert {"entire_frame_compile", "build_guards"} <= {event["name"] for event in json.loads(written)["traceEvents"]}
+    assert run_cli("report", trace, "--format", "chrome-trace").stdout == written
+
+
 def test_a_hyphen_is_standard_output(tmp_path, run_cli, trace):
     process = run_cli("report", trace, "-o", "-", "--format", "json")
     assert json.loads(process.stdout)

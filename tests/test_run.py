@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.model.picture import Picture
+from graphdoctor.trace.reader import read_recording
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
 PYTHON = sys.executable
@@ -184,6 +186,13 @@ def report(folder: Path, *args: object, **options: Any) -> dict[str, Any]:
 def logs(folder: Path) -> list[Path]:
     last = (folder / ".graphdoctor" / "last").read_text().strip()
     return sorted((folder / ".graphdoctor" / last / "trace").glob("*.log"))
+
+
+def picture(folder: Path) -> Picture:
+    last = (folder / ".graphdoctor" / "last").read_text().strip()
+    found = read_recording(folder / ".graphdoctor" / last, picture=True).picture
+    assert found is not None
+    return found
 
 
 def said(document: dict[str, Any]) -> str:
@@ -453,8 +462,10 @@ def test_a_reset_begins_new_ids(tmp_path):
     (tmp_path / "script.py").write_text(
         "import torch\ndef f(x): return x.sin()\nfor n in (2, 3, 4):\n"
         "    torch.compile(f, backend='eager')(torch.ones(n))\n    torch._dynamo.reset()\n"
+        "torch._dynamo.config.recompile_limit = 5\n"
     )
     document = report(tmp_path, "script.py")
+    assert picture(tmp_path).config == {"torch._dynamo.config.recompile_limit": "5"}
 
     assert [compile_["compile_id"] for compile_ in document["compiles"]] == ["0/0", "reset1:0/0", "reset2:0/0"]
     assert document["summary"]["recompiles"] == 0
@@ -469,6 +480,7 @@ def test_a_killed_script_leaves_what_it_compiled_and_where(tmp_path):
     )
     document = report(tmp_path, "script.py")
 
+    assert picture(tmp_path).config is None
     assert document["is_partial"]
     assert document["findings"][0]["location"]["function"] == "Net.forward"
     assert document["exit"]["reason"] == "killed"

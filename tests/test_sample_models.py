@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.trace.test_phases import assert_agrees_with_the_metrics, picture_of
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 SAMPLES = sorted((REPOSITORY / "sample_models").glob("*.py"))
 HEADING = "graphdoctor finds:"
@@ -138,3 +140,10 @@ def test_a_class_is_explained_with_inductor_and_dynamic_shapes(tmp_path: Path) -
     summary = document["summary"]
     assert (summary["calls"], summary["graphs"], summary["break_records"]) == (2, 2, 0)
     assert summary["coverage"] == 1.0
+    (folder,) = tmp_path.glob(".graphdoctor/*-attention")
+    recording, phases = picture_of(folder)
+    assert_agrees_with_the_metrics(recording, phases)
+    # Hit or miss: whether its cache knew the graph, AOTAutograd tells the phase that asked.
+    assert any(note.startswith("autograd_cache_") for phase in phases for note in phase.notes)
+    assert recording.picture is not None
+    assert recording.picture.config == {}

@@ -58,9 +58,10 @@ def explain(
             is_tried=True,
             is_quiet=written.quiet,
         )
-    diagnosis = diagnose_recording(recording, chosen)
+    result = diagnose_recording(recording, chosen, picture=output.needs_picture)
+    diagnosis = result.diagnosis
     if diagnosis.calls or diagnosis.compiles or output.format is not Format.text:
-        output.write(diagnosis)
+        output.write(result)
     if ended.get("message"):
         complain(ended["message"], ended.get("hint"))
     if code := exit_code(ended, diagnosis):

@@ -74,13 +74,13 @@ def fix(
         is_tried=is_tried,
         is_quiet=written.quiet,
     )
-    diagnosis = diagnose_recording(recording, chosen)
+    result = diagnose_recording(recording, chosen, picture=output.needs_picture)
     if is_diff:
         _write_patch(treated)
         if not written.quiet:
             _tell_rest(treated.treatment)
     else:
-        output.write(diagnosis, render_fixes)
+        output.write(result, render_fixes)
     if is_applied and treated.changes:
         write(treated.changes, force=written.force)
         if not written.quiet:
@@ -90,7 +90,7 @@ def fix(
         print("There is nothing to write.", file=sys.stderr)
     if ended.get("message"):
         complain(ended["message"], ended.get("hint"))
-    if code := exit_code(ended, diagnosis):
+    if code := exit_code(ended, result.diagnosis):
         raise typer.Exit(code)
 
 

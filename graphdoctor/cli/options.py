@@ -23,6 +23,7 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+    chrome_trace = "chrome-trace"
 
 
 class Colour(StrEnum):

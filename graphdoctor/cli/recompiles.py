@@ -59,8 +59,8 @@ def recompiles(
     if recording is not None and (what_if or vary):
         raise GraphDoctorError("A recording cannot be replayed.", hint="Name the target again, with its options.")
     if recording is not None:
-        diagnosis = diagnose_recording(recording, chosen)
-        output.write(diagnosis, render_recompiles if diagnosis.sensitivity is None else render_variations)
+        result = diagnose_recording(recording, chosen, picture=output.needs_picture)
+        output.write(result, render_recompiles if result.diagnosis.sensitivity is None else render_variations)
         return
     request = request_of(target or "", asked, coverage=False, vary=settings if vary else None)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
@@ -68,9 +68,9 @@ def recompiles(
         replay_under_remedies(
             request, recording, settings, python=python, timeout_s=timeout, jobs=jobs, is_quiet=written.quiet
         )
-    diagnosis = diagnose_recording(recording, chosen)
-    output.write(diagnosis, render_variations if vary else render_recompiles)
+    result = diagnose_recording(recording, chosen, picture=output.needs_picture)
+    output.write(result, render_variations if vary else render_recompiles)
     if ended.get("message"):
         complain(ended["message"], ended.get("hint"))
-    if code := exit_code(ended, diagnosis):
+    if code := exit_code(ended, result.diagnosis):
         raise typer.Exit(code)

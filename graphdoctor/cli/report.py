@@ -32,4 +32,4 @@ def report(
     chosen = Shown.choose(settings, shown)
     if recording is None:
         recording = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-    output.write(diagnose_recording(recording, chosen))
+    output.write(diagnose_recording(recording, chosen, picture=output.needs_picture))

@@ -22,10 +22,24 @@ if TYPE_CHECKING:
     from graphdoctor.cli.options import OutputOptions, ShownOptions
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.picture import Picture
     from graphdoctor.rules.diagnose import Selection
 
 _ENDINGS = {".json": Format.json, ".txt": Format.text, ".text": Format.text}
 _FILE_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Result:
+    """What there is to write.
+
+    Args:
+        diagnosis: The result.
+        picture: What only some formats show; None when it was not read (``Output.needs_picture``).
+    """
+
+    diagnosis: Diagnosis
+    picture: Picture | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,11 @@ class Output:
     is_verbose: bool
     colour: Colour
     is_quiet: bool
+
+    @property
+    def needs_picture(self) -> bool:
+        """The format shows what a plain diagnosis lacks."""
+        return self.format is Format.chrome_trace
 
     @classmethod
     def choose(cls, asked: OutputOptions) -> Output:
@@ -80,17 +99,17 @@ class Output:
             raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
         return cls.choose(asked)
 
-    def write(self, diagnosis: Diagnosis, view: View | None = None) -> None:
+    def write(self, result: Result, view: View | None = None) -> None:
         """Write the result.
 
         Args:
-            diagnosis: The result.
+            result: The result, with a picture when ``needs_picture``.
             view: How it reads as text; None for the whole diagnosis.
         """
         if self.path is None:
-            self._write_to_stdout(diagnosis, view)
+            self._write_to_stdout(result, view)
             return
-        self._write_file(self._text(diagnosis, view), self.path)
+        self._write_file(self._text(result, view), self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
 
@@ -100,19 +119,30 @@ class Output:
 
         render_console(diagnosis, stderr_console(self.colour), is_verbose=self.is_verbose)
 
-    def _write_to_stdout(self, diagnosis: Diagnosis, view: View | None) -> None:
-        if self.format is Format.json:
-            # JSON is UTF-8 whatever the terminal speaks.
-            sys.stdout.buffer.write(self._text(diagnosis, view).encode())
-            sys.stdout.flush()
+    def _write_to_stdout(self, result: Result, view: View | None) -> None:
+        if self.format is Format.text:
+            (view or _whole_view())(result.diagnosis, stdout_console(self.colour), is_verbose=self.is_verbose)
             return
-        (view or _whole_view())(diagnosis, stdout_console(self.colour), is_verbose=self.is_verbose)
+        # Documents are UTF-8 whatever the terminal speaks.
+        sys.stdout.buffer.write(self._text(result, view).encode())
+        sys.stdout.flush()
 
-    def _text(self, diagnosis: Diagnosis, view: View | None) -> str:
-        if self.format is Format.json:
-            from graphdoctor.render.json import render_json
+    def _text(self, result: Result, view: View | None) -> str:
+        match self.format:
+            case Format.json:
+                from graphdoctor.render.json import render_json
 
-            return render_json(diagnosis)
+                return render_json(result.diagnosis)
+            case Format.chrome_trace:
+                from graphdoctor.render.chrome_trace import render_chrome_trace
+
+                if result.picture is None:
+                    raise ValueError("the recording was read without its picture")
+                return render_chrome_trace(result.diagnosis, result.picture)
+            case Format.text:
+                return self._console_text(result.diagnosis, view)
+
+    def _console_text(self, diagnosis: Diagnosis, view: View | None) -> str:
         from io import StringIO
 
         buffer = StringIO()
@@ -200,14 +230,15 @@ class Shown:
         return Selection(select=self.select, ignore=self.ignore, is_own_code_only=self.is_own_code_only)
 
 
-def diagnose_recording(recording: Path, shown: Shown, *, guards: bool = False) -> Diagnosis:
-    """Read a recording, with its guards when asked, and say what it means."""
+def diagnose_recording(recording: Path, shown: Shown, *, guards: bool = False, picture: bool = False) -> Result:
+    """Read a recording, with its guards and its picture when asked, and say what it means."""
     from graphdoctor import __version__
     from graphdoctor.rules.diagnose import diagnose
     from graphdoctor.trace.reader import read_recording
 
-    found = read_recording(recording, guards=guards)
-    return diagnose(found, root=Path.cwd(), version=__version__, selection=shown.selection())
+    found = read_recording(recording, guards=guards, picture=picture)
+    diagnosis = diagnose(found, root=Path.cwd(), version=__version__, selection=shown.selection())
+    return Result(diagnosis, found.picture)
 
 
 def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:
@@ -236,11 +267,11 @@ def show_summary(recording: Path, shown: Shown, output: Output) -> None:
     try:
         if output.is_quiet and output.path is None:
             return
-        diagnosis = diagnose_recording(recording, shown)
+        result = diagnose_recording(recording, shown, picture=output.needs_picture)
         if not output.is_quiet:
-            output.show_on_stderr(diagnosis)
+            output.show_on_stderr(result.diagnosis)
         if output.path is not None:
-            output.write(diagnosis)
+            output.write(result)
     except GraphDoctorError as error:
         complain(error.message, error.hint)
     except BrokenPipeError:

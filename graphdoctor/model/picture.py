@@ -95,7 +95,11 @@ class GeneratedCode(Fact):
 
 
 class Phase(Fact):
-    """One phase of compiling, from the log's ``chromium_event`` records."""
+    """One phase of compiling, from the log's ``chromium_event`` records.
+
+    Those of one name that overlap in other threads than the compile's are one phase: torch does not say which of them
+    ended when.
+    """
 
     name: str
     """torch's name, such as ``compile_fx_inner``."""
@@ -106,13 +110,14 @@ class Phase(Fact):
     start_us: float
     """From the first event of its process."""
     duration_us: float | None
-    """None when it never ended."""
+    """None when it never ended, or the clock was set back meanwhile."""
     depth: int
     """How many phases of the same thread it lies in."""
     process: str | None = None
     """The process that it ran in; None for the main one."""
     thread: int = 0
-    """torch's thread number."""
+    """0 for the thread that compiles, where phases are nested; 1 and up for others, told apart by what overlaps, since
+    torch gives every thread the number 0 (``torch/_dynamo/utils.py``, 2.13)."""
     notes: dict[str, str] = Field(default_factory=dict)
     """What torch added, such as a cache's answer, each value in short."""
 
@@ -185,5 +190,6 @@ class Picture(Fact):
     records: tuple[RecordCount, ...] = ()
     """By size, largest first."""
     config: dict[str, str] | None = None
-    """torch's config values that differ from their defaults, by dotted name, as Python prints them; None when not
-    known."""
+    """torch's config values that differ from their defaults behind the calls, or at the end of a script, by dotted
+    name, as Python prints them in short; None when not known. What torch takes from an environment variable when it is
+    imported can be a default."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import torch_api
+from . import torch_api, torch_config
 from .targets import TargetError
 
 _DTYPES = {
@@ -88,21 +88,21 @@ def set_config(name: str, value: object) -> None:
     if not name.startswith("torch."):
         raise _no_config(name)
     try:
-        before = torch_api.config_value(name)
+        before = torch_config.config_value(name)
     except (AttributeError, ImportError, TypeError, ValueError):
         raise _no_config(name) from None
-    declared = torch_api.config_type(name)
+    declared = torch_config.config_type(name)
     accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
     if declared is not None and (type(value) not in accepted[declared]) and value != before:
         raise TargetError(
             f"--config {name}={value!r}: it takes {declared.__name__}, and is {before!r} by default",
             f"Write --config {name}={before!r}.",
         )
-    torch_api.set_config(name, value)
+    torch_config.set_config(name, value)
 
 
 def _no_config(name: str) -> TargetError:
-    names = torch_api.config_names()
+    names = torch_config.config_names()
     setting = name.rpartition(".")[2]
     # The last part alone too: people leave the module out.
     near = [known for known in names if setting and known.rpartition(".")[2] == setting]

@@ -249,6 +249,10 @@ class _Recorder:
         for name, count in (self._recompiles.failures if self._recompiles else {}).items():
             self._gap(f"{count} sets of guards could not be looked at while running ({name}).")
         if "torch._dynamo" in sys.modules:
+            with self._surviving("torch's config"):
+                from .torch_config import changed_config
+
+                self._write("config", values=changed_config())
             if torch_api.is_compile_disabled():
                 self._gap("torch.compile was disabled: it did nothing, so there are no graphs.")
             said = torch_api.unrecorded_breaks()

@@ -90,8 +90,10 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     if workload.trial is not None and workload.trial.has_warm_up:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
+    config = _tell_config(events)
     with _kept_stdout(workload) as printed:
         is_complete = make_calls(workload, events, varying)
+    _tell_config(events, config)
     trial = workload.trial
     if is_complete and trial is not None and trial.timing is not None:
         events.phase("timing the last call")
@@ -116,6 +118,23 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         events.write("gap", message=f"{count} sets of guards could not be looked at while running ({name}).")
     events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
+
+
+def _tell_config(events: EventFile, told: dict[str, str] | None = None) -> dict[str, str]:
+    """Say which of torch's config values differ from their defaults, unless it was told before.
+
+    Before the calls, since they may never end, and behind them, since they may set some.
+    """
+    from .torch_config import changed_config
+
+    try:
+        values = changed_config()
+    except Exception as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+        events.write("gap", message=f"torch's config could not be read ({_type_name(error)}).")
+        return {}
+    if values != told:
+        events.write("config", values=values)
+    return values
 
 
 def _warm_up(workload: Workload, events: EventFile) -> None:

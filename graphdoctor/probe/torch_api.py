@@ -1,6 +1,7 @@
 """Every private name of torch that graphdoctor touches, and every difference between versions.
 
-Nothing else may, but ``torch_hooks``, which has the hooks for a program that is run as it is.
+Nothing else may, but ``torch_hooks``, which has the hooks for a program that is run as it is, ``torch_guards`` and
+``torch_config``.
 
 Each access survives its own absence: ``missing()`` lists what this torch lacks, and the session reports each as a
 gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
@@ -223,58 +224,6 @@ def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | N
 def backend_names() -> list[str]:
     """Every registered backend, experimental and debugging ones included."""
     return sorted(torch._dynamo.list_backends(None))
-
-
-def set_config(dotted: str, value: object) -> object:
-    """Set a torch config value.
-
-    Args:
-        dotted: Such as ``torch._dynamo.config.capture_scalar_outputs``.
-        value: The new value.
-
-    Returns:
-        The value it had.
-
-    Raises:
-        AttributeError: There is no such config.
-    """
-    before = config_value(dotted)
-    module_name, _, name = dotted.rpartition(".")
-    setattr(importlib.import_module(module_name), name, value)
-    return before
-
-
-def config_value(dotted: str) -> object:
-    """A torch config value.
-
-    Raises:
-        AttributeError: There is no such config.
-        ImportError: There is no such module.
-    """
-    module_name, _, name = dotted.rpartition(".")
-    module = importlib.import_module(module_name)
-    if "." not in module_name or not hasattr(module, "_config"):
-        raise AttributeError(f"{module_name} is no config module")
-    return getattr(module, name)
-
-
-def config_type(dotted: str) -> type | None:
-    """The plain type that a torch config value is declared with; None when it is a union or not declared.
-
-    ``get_type``: ``torch/utils/_config_module.py``, 2.13.
-    """
-    module_name, _, name = dotted.rpartition(".")
-    try:
-        declared = importlib.import_module(module_name).get_type(name)
-    except (AttributeError, KeyError):
-        return None
-    return declared if declared in (bool, int, float, str) else None
-
-
-def config_names() -> list[str]:
-    """Every setting of the config modules that are loaded, by dotted name."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("torch.") and name.endswith(".config")]
-    return [f"{module.__name__}.{name}" for module in modules for name in getattr(module, "_config", ())]
 
 
 def mode_names() -> list[str]:

@@ -67,7 +67,7 @@ class LogDamage:
         stray_lines: Lines that are neither a header nor a payload.
         bad_bytes: Payloads that are not valid UTF-8.
         records: Records that could be read.
-        kinds: Of these, how many of each kind there are and their size in bytes.
+        kinds: Of these, how many of each kind there are and their size in bytes, with their payload.
     """
 
     broken_records: int = 0
@@ -75,7 +75,7 @@ class LogDamage:
     bad_bytes: int = 0
     altered_payloads: int = 0
     records: int = 0
-    kinds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kinds: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)
     is_last_broken: bool = field(default=False)
 
 
@@ -98,18 +98,24 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
     """
     record: Record | None = None
     payload: list[bytes] = []
+    kind: str | None = None
+    size_bytes = 0
 
     def finished(*, is_last: bool = False) -> Record | None:
-        if record is None:
+        if kind is None:
             return None
-        raw, is_whole = _joined(payload, record.metadata.get("has_payload"))
+        raw, is_whole = b"", True
+        if record is not None:
+            raw, is_whole = _joined(payload, record.metadata.get("has_payload"))
         if not is_whole and is_last:
             damage.records -= 1
             damage.broken_records += 1
             damage.is_last_broken = True
             return None
+        count, size = damage.kinds.get(kind, (0, 0))
+        damage.kinds[kind] = count + 1, size + size_bytes
         damage.altered_payloads += not is_whole
-        if payload:
+        if record is not None and payload:
             try:
                 record.payload = raw.decode()
             except UnicodeDecodeError:
@@ -118,11 +124,12 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
         return record
 
     for raw in lines:
-        line = raw.removesuffix(b"\n")
-        if line.startswith(b"\t"):
+        if raw.startswith(b"\t"):
+            size_bytes += len(raw)
             if record is not None:
-                payload.append(line[1:])
+                payload.append(raw[1:].removesuffix(b"\n"))
             continue
+        line = raw.removesuffix(b"\n")
         match = _HEADER.match(line.rstrip(b"\r"))
         if match is None:
             # Blank lines and the program's own output may stand between a record's payload lines.
@@ -132,6 +139,7 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
         if done is not None:
             yield done
         record, payload = _parse(match[1], damage), []
+        kind, size_bytes = None if record is None else record.kind, len(raw)
         if record is not None and not wants(record.kind):
             record = None
     done = finished(is_last=True)

@@ -131,7 +131,7 @@ class Intake:
 
     def after_reset(self) -> Intake:
         """The intake of the same process from here on, when its compile ids count from 0 again."""
-        picture = type(self.picture)() if self.picture is not None else None
+        picture = self.picture.after_reset() if self.picture is not None else None
         later = Intake(self.environment, has_guards=self._has_guards, picture=picture)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
         later._files, later._entries = self._files, self._entries

@@ -1,15 +1,96 @@
-"""Where compile time went: torch's ``chromium_event`` records."""
+"""Where compile time went: torch's ``chromium_event`` records.
+
+A phase is a pair of events, ``B`` and ``E``, written at its begin and at its end (``torch/_dynamo/utils.py``, 2.13,
+``ChromiumEventLogger``). torch gives every event the thread number 0, whichever thread it is from, so an end is matched
+by name and compile id. Code generation goes on in a pool of threads too, such as ``compile_file`` in the C++ backend:
+the compile context is of one thread, so an event without a compile id while a compile goes on is from another. Which of
+several such begins an end belongs to nobody knows; those that overlap become one phase.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
 from graphdoctor.model.picture import Phase
 from graphdoctor.trace.grammar import Record
+
+_MAX_NOTE = 200
+_DUMP = 2000
+"""From so many characters on a value is a dump, such as the whole config or the parts of a cache key, and no note."""
+
+
+@dataclass(eq=False)
+class _Begun:
+    """A phase that has begun.
+
+    Args:
+        name: torch's name.
+        compile_id: The compile it belongs to; None outside any.
+        call_index: The user's call under way.
+        start_us: By torch's clock.
+        is_extra: It is part of a repetition of ours.
+        is_elsewhere: It runs in another thread than the compile that goes on.
+        end_us: By torch's clock; None while it runs, and when nothing says so.
+        gone_us: When a phase around it ended, without an end of its own.
+        notes: What torch added.
+        running: How many overlapping ones have not ended, of another thread.
+        count: How many overlapping ones there are.
+        at_once: The most that ran at a time.
+    """
+
+    name: str
+    compile_id: str | None
+    call_index: int | None
+    start_us: float
+    is_extra: bool
+    is_elsewhere: bool
+    end_us: float | None = None
+    gone_us: float | None = None
+    notes: dict[str, str] = field(default_factory=dict)
+    running: int = 1
+    count: int = 1
+    at_once: int = 1
+
+    @property
+    def duration_us(self) -> float | None:
+        """None when it never ended, or the clock was set back meanwhile."""
+        if self.end_us is None or self.end_us < self.start_us:
+            return None
+        return self.end_us - self.start_us
+
+    @property
+    def latest_us(self) -> float:
+        """It was over by then."""
+        known = self.gone_us if self.end_us is None else self.end_us
+        return math.inf if known is None else max(self.start_us, known)
 
 
 class Phases:
     """Takes events in the order of the log."""
 
-    KINDS: frozenset[str] = frozenset()
+    KINDS: frozenset[str] = frozenset({"chromium_event"})
+
+    def __init__(self) -> None:
+        self._begun: list[_Begun] = []
+        self._open: list[_Begun] = []
+        self._first_us: float | None = None
+
+    def after_reset(self) -> Phases:
+        """The phases of the same process from here on, when compile ids count from 0 again.
+
+        Called when a compile shows that there was a reset: its outermost phases have begun already and go along.
+        """
+        later = Phases()
+        later._first_us, later._open = self._first_us, self._open
+        compile_id = self._open[-1].compile_id if self._open else None
+        later._begun = [phase for phase in self._open if phase.compile_id == compile_id and phase in self._begun]
+        self._begun = [phase for phase in self._begun if phase not in later._begun]
+        return later
 
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
         """Take the next record.
@@ -18,8 +99,142 @@ class Phases:
             record: One of ``KINDS``.
             call_index: The user's call that was under way; None outside the calls.
             is_extra: It belongs to a repetition of ours: to be left out.
+
+        Raises:
+            ValueError: The record holds no event, or an end whose begin is not in the log.
+            LookupError: The event lacks its name, time or kind.
         """
+        event = orjson.loads(record.payload or "")
+        if not isinstance(event, dict):
+            raise ValueError("no event")
+        name, time_us, args = str(event["name"]), float(event["ts"]), event.get("args") or {}
+        compile_id = _compile_id(args, record)
+        if self._first_us is None:
+            self._first_us = time_us
+        match event["ph"]:
+            case "B":
+                self._begin(name, compile_id, time_us, call_index=call_index, is_extra=is_extra)
+            case "E":
+                phase = self._end(name, compile_id, time_us)
+                phase.is_extra |= is_extra
+                # They repeat those of the begin.
+                phase.notes |= _notes(args)
+            case "i":
+                self._note(name, compile_id, time_us, args)
 
     def finish(self, prefix: str, process: str | None) -> tuple[Phase, ...]:
         """The phases, compile ids with a prefix."""
-        return ()
+        first_us = self._first_us or 0.0
+        phases = sorted((phase for phase in self._begun if not phase.is_extra), key=lambda phase: phase.start_us)
+        return tuple(
+            Phase(
+                name=phase.name,
+                compile_id=None if phase.compile_id is None else f"{prefix}{phase.compile_id}",
+                call_index=phase.call_index,
+                start_us=phase.start_us - first_us,
+                duration_us=phase.duration_us,
+                depth=depth,
+                process=process,
+                thread=thread,
+                notes=phase.notes | _overlap(phase),
+            )
+            for phase, thread, depth in _laid_out(phases)
+        )
+
+    def _begin(
+        self, name: str, compile_id: str | None, time_us: float, *, call_index: int | None, is_extra: bool
+    ) -> None:
+        is_elsewhere = compile_id is None and any(phase.compile_id is not None for phase in self._open)
+        if compile_id is None:
+            for phase in self._open:
+                if phase.is_elsewhere and phase.name == name:
+                    phase.running += 1
+                    phase.count += 1
+                    phase.at_once = max(phase.at_once, phase.running)
+                    return
+        phase = _Begun(name, compile_id, call_index, time_us, is_extra, is_elsewhere)
+        self._begun.append(phase)
+        self._open.append(phase)
+
+    def _end(self, name: str, compile_id: str | None, time_us: float) -> _Begun:
+        at = max(
+            (index for index, phase in enumerate(self._open) if (phase.name, phase.compile_id) == (name, compile_id)),
+            default=None,
+        )
+        if at is None:
+            raise ValueError(f"{name} ends and has not begun")
+        phase = self._open[at]
+        phase.running -= 1
+        if phase.running:
+            return phase
+        phase.end_us = time_us
+        later = self._open[at + 1 :]
+        del self._open[at:]
+        for inner in later:
+            # The same thread left it, though nothing says when.
+            if inner.compile_id == compile_id and not inner.is_elsewhere:
+                inner.gone_us = time_us
+            else:
+                self._open.append(inner)
+        return phase
+
+    def _note(self, name: str, compile_id: str | None, time_us: float, args: dict[str, Any]) -> None:
+        """Keep what is told of one moment, which can have passed, with the phase that it was in."""
+        inside = (
+            phase for phase in reversed(self._open) if phase.compile_id == compile_id and phase.start_us <= time_us
+        )
+        phase = next(inside, None)
+        if phase is not None:
+            told = [key for key in phase.notes if key.partition(" (")[0] == name]
+            text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
+            phase.notes[f"{name} ({len(told) + 1})" if told else name] = _short(text)
+
+
+def _compile_id(args: dict[str, Any], record: Record) -> str | None:
+    """The event's own compile id, which torch prints as ``None`` outside any compile; else its record's."""
+    own = args.get("compile_id")
+    return record.compile_id if own is None else None if own == "None" else str(own)
+
+
+def _notes(args: dict[str, Any]) -> dict[str, str]:
+    texts = {key: value if isinstance(value, str) else _printed(value) for key, value in args.items()}
+    return {key: _short(text) for key, text in texts.items() if key != "compile_id" and 0 < len(text) < _DUMP}
+
+
+def _printed(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None or value == {} else str(value)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_NOTE else f"{text[: _MAX_NOTE - 1]}…"
+
+
+def _overlap(phase: _Begun) -> dict[str, str]:
+    if phase.count == 1:
+        return {}
+    return {"overlapping": f"{phase.count} in all, up to {phase.at_once} at once; torch does not say which ended when"}
+
+
+def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:
+    """Each phase with its thread and its depth there; what lies in one thread is nested.
+
+    Args:
+        phases: In the order of their starts.
+    """
+    threads: list[list[_Begun]] = [[]]
+    for phase in phases:
+        for open_ in threads:
+            while open_ and open_[-1].latest_us <= phase.start_us:
+                open_.pop()
+        fitting = (
+            number
+            for number, open_ in enumerate(threads)
+            if (number > 0 or not phase.is_elsewhere) and (not open_ or open_[-1].latest_us >= phase.latest_us)
+        )
+        thread = next(fitting, len(threads))
+        if thread == len(threads):
+            threads.append([])
+        yield phase, thread, len(threads[thread])
+        threads[thread].append(phase)

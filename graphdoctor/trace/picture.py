@@ -28,6 +28,12 @@ class PictureIntake:
         self.phases = Phases()
         self.files = Files()
 
+    def after_reset(self) -> PictureIntake:
+        """What takes the records of the same process behind a reset."""
+        later = PictureIntake()
+        later.phases = self.phases.after_reset()
+        return later
+
     def wants(self, kind: str) -> bool:
         """Whether a kind of record matters here."""
         return any(kind in part.KINDS for part in (Stages, Phases, Files))
@@ -71,7 +77,8 @@ def picture_of(
         phases=tuple(phase for part, taken, _ in taken_in for phase in taken.phases.finish(part.prefix, part.process)),
         lanes=read_lanes(events, recording),
         records=_records(damage, intakes),
-        config=next((event.get("values") for event in events if event["event"] == "config"), None),
+        # The last one: the calls may have set some.
+        config=next((event.get("values") for event in reversed(events) if event["event"] == "config"), None),
     )
 
 

@@ -103,6 +103,19 @@ def test_other_lines_are_counted_and_passed_over(line: str) -> None:
     assert damage.stray_lines == 1
 
 
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None:
+    lines = [
+        *(header(str=["/a.py", 1]) + "\n", header(artifact={"name": "mine"}, has_payload="x") + "\n", "\tone\n"),
+        *("stray\n", "\ttwo\n", header(str=["/b.py", 2]) + "\n", PREFIX + "{broken\n", "\tlost\n"),
+    ]
+    size = [len(line) for line in lines]
+
+    _, damage = read(*lines, wants=lambda kind: is_wanted)
+
+    assert damage.kinds == {"str": (2, size[0] + size[5]), "mine": (1, size[1] + size[2] + size[4])}
+
+
 @pytest.mark.parametrize("value", ["[]", "1", '"text"', "null", "{}", '{"frame_id": 0}'])
 def test_json_that_is_no_record_is_broken(value: str) -> None:
     records, damage = read(PREFIX + "{" + value, PREFIX + value)
@@ -118,3 +131,5 @@ def test_nothing_raises_and_nothing_is_invented(lines: list[bytes]) -> None:
     records = list(read_records(lines, lambda kind: True, damage))
 
     assert len(records) == damage.records <= len(lines)
+    assert sum(count for count, _ in damage.kinds.values()) == damage.records
+    assert sum(size for _, size in damage.kinds.values()) <= sum(map(len, lines))

@@ -1,0 +1,330 @@
+"""Events of a log to phases of compiles."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.model.picture import Phase
+from graphdoctor.model.recording import Recording
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.phases import Phases
+from graphdoctor.trace.reader import read_recording
+from tests.conftest import run_command
+from tests.trace.test_merge import log_of
+from tests.trace.test_recordings import RECORDINGS, VERSIONS
+
+NAMES = [
+    f"{version}/{name}" for version in VERSIONS for name in sorted(p.name for p in (RECORDINGS / version).iterdir())
+]
+EPOCH_US = 1795268840245516.75
+
+
+def event(ph: str, name: str, at: float, compile_id: str | None = "0/0", **args: object) -> Record:
+    payload = {"ph": ph, "name": name, "ts": EPOCH_US + at, "tid": 0, "args": {"compile_id": str(compile_id), **args}}
+    return Record("chromium_event", False, {}, {"chromium_event": {}}, json.dumps(payload))
+
+
+def taken(*events: Record, call_index: int | None = 1) -> Phases:
+    phases = Phases()
+    for record in events:
+        phases.add(record, call_index, is_extra=False)
+    return phases
+
+
+def shape(phases: tuple[Phase, ...]) -> list[tuple[str, float, float | None, int, int]]:
+    return [(phase.name, phase.start_us, phase.duration_us, phase.thread, phase.depth) for phase in phases]
+
+
+def test_what_begins_inside_lies_deeper() -> None:
+    phases = taken(
+        event("B", "dynamo", 0),
+        event("B", "a", 10),
+        event("B", "a", 20),
+        event("E", "a", 30, key="inner"),
+        event("E", "a", 40, key="outer"),
+        event("B", "b", 40),
+        event("E", "b", 50),
+        event("E", "dynamo", 60),
+    ).finish("p2:", "p2")
+
+    assert shape(phases) == [
+        ("dynamo", 0, 60, 0, 0),
+        ("a", 10, 30, 0, 1),
+        ("a", 20, 10, 0, 2),
+        ("b", 40, 10, 0, 1),
+    ]
+    assert [phase.notes for phase in phases[1:3]] == [{"key": "outer"}, {"key": "inner"}]
+    assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {("p2:0/0", "p2", 1)}
+
+
+def test_a_phase_without_an_end_has_no_duration_and_ends_with_what_is_around_it() -> None:
+    phases = taken(
+        event("B", "dynamo", 0),
+        event("B", "lost", 10),
+        event("E", "dynamo", 20),
+        event("B", "dynamo", 30, "1/0"),
+        event("B", "killed", 40, "1/0"),
+    )
+
+    assert shape(phases.finish("", None)) == [
+        ("dynamo", 0, 20, 0, 0),
+        ("lost", 10, None, 0, 1),
+        ("dynamo", 30, None, 0, 0),
+        ("killed", 40, None, 0, 1),
+    ]
+
+
+def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
+    phases = taken(event("B", "dynamo", 0))
+
+    with pytest.raises(ValueError, match="has not begun"):
+        phases.add(event("E", "other", 5), 1, is_extra=False)
+    phases.add(event("E", "dynamo", 9), 1, is_extra=False)
+
+    assert shape(phases.finish("", None)) == [("dynamo", 0, 9, 0, 0)]
+
+
+def test_a_clock_that_is_set_back_gives_no_negative_duration() -> None:
+    assert shape(taken(event("B", "a", 10), event("E", "a", 5)).finish("", None)) == [("a", 0, None, 0, 0)]
+
+
+def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> None:
+    # Two kernels are compiled from Scheduler.codegen on; a third one begins before the second has ended.
+    phases = taken(
+        event("B", "codegen", 0),
+        event("B", "compile_file", 5, None),
+        event("B", "compile_file", 6, None),
+        event("E", "codegen", 10),
+        event("B", "wait", 11),
+        event("E", "compile_file", 12, None),
+        event("B", "compile_file", 13, None),
+        event("E", "compile_file", 20, None),
+        event("E", "compile_file", 25, None),
+        event("E", "wait", 26),
+        event("B", "compile_file", 30, None),
+        event("E", "compile_file", 31, None),
+    ).finish("", None)
+
+    assert shape(phases) == [
+        ("codegen", 0, 10, 0, 0),
+        ("compile_file", 5, 20, 1, 0),
+        ("wait", 11, 15, 0, 0),
+        ("compile_file", 30, 1, 0, 0),
+    ]
+    assert phases[1].compile_id is None
+    assert phases[1].notes["overlapping"].startswith("3 in all, up to 2 at once")
+    assert phases[3].notes == {}
+
+
+def test_two_compiles_that_overlap_are_in_two_threads() -> None:
+    phases = taken(
+        event("B", "a", 0, "0/0"), event("B", "b", 5, "1/0"), event("E", "a", 10, "0/0"), event("E", "b", 15, "1/0")
+    )
+
+    assert shape(phases.finish("", None)) == [("a", 0, 10, 0, 0), ("b", 5, 10, 1, 0)]
+
+
+def test_what_is_told_of_a_moment_is_a_note_of_the_phase_that_it_was_in() -> None:
+    moment = {"cache_state": "miss", "components": ["x" * 5000], "key": "k" * 300, "none": None}
+    phases = taken(
+        event("B", "outer", 0),
+        event("i", "cache_miss", 1, "1/0"),
+        event("B", "inner", 10),
+        # torch writes it when the code is made, for the time when it looked.
+        event("i", "cache_miss", 5, **moment),
+        event("i", "cache_miss", 12, cache_state="hit"),
+        event("i", "cache_miss", 13, cache_state="bypass"),
+        event("E", "inner", 20, requires=True, parts=["a", "b"], empty=[]),
+        event("E", "outer", 30),
+    ).finish("", None)
+
+    outer, inner = (phase.notes for phase in phases)
+    assert outer == {"cache_miss": f"cache_state=miss, key={'k' * 177}…"}
+    assert inner == {
+        "cache_miss": "cache_state=hit",
+        "cache_miss (2)": "cache_state=bypass",
+        "requires": "True",
+        "parts": "a, b",
+    }
+
+
+def test_what_belongs_to_a_repetition_of_ours_is_left_out() -> None:
+    phases = taken(event("B", "a", 0), event("E", "a", 1))
+    for record, is_extra in [(event("B", "b", 2), True), (event("B", "c", 3), False), (event("E", "c", 4), True)]:
+        phases.add(record, None, is_extra=is_extra)
+
+    assert [phase.name for phase in phases.finish("", None)] == ["a"]
+
+
+KINDS = st.tuples(st.sampled_from("BBEEi"), st.sampled_from("ab"), st.sampled_from(["0/0", "1/0", None]), st.booleans())
+
+
+@given(st.lists(KINDS, max_size=40))
+def test_any_events_give_nested_phases(kinds: list[tuple[str, str, str | None, bool]]) -> None:
+    phases, begun, clock = Phases(), 0, 0
+    for ph, name, compile_id, is_later in kinds:
+        clock += is_later
+        begun += ph == "B"
+        try:
+            phases.add(event(ph, name, clock, compile_id), None, is_extra=False)
+        except ValueError:
+            assert ph == "E"
+
+    found = phases.finish("", None)
+    assert len(found) <= begun
+    threads = defaultdict(list)
+    for phase in found:
+        threads[phase.thread].append(phase)
+    for thread in threads.values():
+        for phase in thread:
+            if phase.duration_us is None:
+                continue
+            for other in thread:
+                # One lies within the other, or they do not meet.
+                if (
+                    other.duration_us is not None
+                    and phase.start_us < other.start_us < phase.start_us + phase.duration_us
+                ):
+                    assert other.start_us + other.duration_us <= phase.start_us + phase.duration_us
+                    assert other.depth > phase.depth
+
+
+# Real logs.
+
+
+def picture_of(path: Path) -> tuple[Recording, tuple[Phase, ...]]:
+    recording = read_recording(path, picture=True)
+    assert recording.picture is not None
+    return recording, recording.picture.phases
+
+
+def assert_agrees_with_the_metrics(recording: Recording, phases: tuple[Phase, ...]) -> None:
+    by_name: dict[str, dict[str | None, float]] = defaultdict(dict)
+    for phase in phases:
+        assert phase.duration_us is not None
+        by_name[phase.name][phase.compile_id] = phase.duration_us
+    durations = {compile_.compile_id: compile_.duration_s for compile_ in recording.compiles}
+    backend = {compile_.compile_id: compile_.backend_s for compile_ in recording.compiles if compile_.backend_s}
+    # torch adds up whole microseconds.
+    assert by_name["entire_frame_compile"] == pytest.approx({i: (s or 0) * 1e6 for i, s in durations.items()}, abs=1)
+    assert by_name["backend_compile"] == pytest.approx({i: s * 1e6 for i, s in backend.items()}, abs=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_durations_are_those_of_the_metrics(name: str) -> None:
+    recording, phases = picture_of(RECORDINGS / name)
+
+    assert_agrees_with_the_metrics(recording, phases)
+    assert phases[0].start_us == 0
+    assert {phase.thread for phase in phases} == {0}
+    assert {phase.depth for phase in phases if phase.name == "dynamo"} == {0}
+    is_bare = name.endswith(".bare")
+    calls = {compile_.compile_id: compile_.call_index for compile_ in recording.compiles}
+    assert all(phase.call_index == (None if is_bare else calls[phase.compile_id or ""]) for phase in phases)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_record_and_every_byte_is_counted(version: str) -> None:
+    recording, _ = picture_of(RECORDINGS / version / "item")
+    (log,) = (RECORDINGS / version / "item").rglob("*.log")
+
+    assert recording.picture is not None
+    records = {found.kind: found for found in recording.picture.records}
+    assert sum(found.size_bytes for found in records.values()) == log.stat().st_size
+    headers = [line for line in log.read_text().splitlines() if line.startswith("V")]
+    assert sum(found.count for found in records.values()) == len(headers)
+    assert records["chromium_event"].count == sum('"chromium_event"' in line for line in headers) > 0
+    assert records["chromium_event"].is_used
+    assert not records["create_symbol"].is_used
+
+
+def test_a_reset_renames_compiles_and_does_not_set_the_clock_back(tmp_path: Path) -> None:
+    log = log_of("item")
+    later = re.sub(rb'"ts": (\d+)', lambda match: b'"ts": %d' % (int(match[1]) + 10**9), log)
+    (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(log + later)
+
+    recording, phases = picture_of(tmp_path)
+
+    assert_agrees_with_the_metrics(recording, phases)
+    half = len(phases) // 2
+    assert [f"reset1:{phase.compile_id}" for phase in phases[:half]] == [phase.compile_id for phase in phases[half:]]
+    assert {later.start_us - first.start_us for first, later in zip(phases, phases[half:], strict=False)} == {1e9}
+    assert [(first.depth, first.notes) for first in phases[:half]] == [(p.depth, p.notes) for p in phases[half:]]
+
+
+def test_each_process_has_a_clock_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(log_of("item"))
+    (tmp_path / "dedicated_log_torch_trace_y.log").write_bytes(log_of("print_in_helper", pid=77, hour=23))
+
+    recording, phases = picture_of(tmp_path)
+
+    assert_agrees_with_the_metrics(recording, phases)
+    first = {process: next(p for p in phases if p.process == process) for process in (None, "p2")}
+    assert {phase.start_us for phase in first.values()} == {0}
+    assert [phase.process for phase in phases] == sorted((p.process for p in phases), key=lambda p: p or "")
+
+
+def test_an_end_whose_begin_is_not_in_the_log_is_told(tmp_path: Path) -> None:
+    log = log_of("item")
+    begin = log.index(b'{"chromium_event"')
+    start = log.rindex(b"\n", 0, begin) + 1
+    cut = log[:start] + log[log.index(b"\nV", start) + 1 :]
+    (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(cut)
+
+    recording, phases = picture_of(tmp_path)
+
+    assert len([phase for phase in phases if phase.name == "dynamo"]) == 2
+    assert "1 records of the kind chromium_event" in " ".join(gap.message for gap in recording.gaps)
+
+
+RESETTING = """\
+import torch
+import torch._dynamo
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        x = torch.relu(x)
+        torch._dynamo.config.recompile_limit = 5
+        torch._dynamo.disable(torch._dynamo.reset)()
+        return x + 1
+
+
+def example_inputs():
+    torch._functorch.config.donated_buffer = False
+    return [(torch.randn(4),), (torch.randn(5),)]
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_resets_dynamo_in_each_call(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(RESETTING)
+    run_command("explain", "model.py", "--config", "torch._dynamo.config.accumulated_recompile_limit=9", cwd=tmp_path)
+    (folder,) = tmp_path.glob(".graphdoctor/*-model")
+
+    recording, phases = picture_of(folder)
+
+    # The repetitions for coverage compile again each time: none of that is here.
+    assert sum(record.kind == "dynamo_start" for record in _records(folder)) > len(recording.compiles)
+    assert_agrees_with_the_metrics(recording, phases)
+    assert [phase.start_us for phase in phases] == sorted(phase.start_us for phase in phases)
+    assert {phase.call_index for phase in phases} == {1, 2}
+    assert recording.picture is not None
+    assert recording.picture.config == {
+        "torch._dynamo.config.accumulated_recompile_limit": "9",
+        "torch._dynamo.config.recompile_limit": "5",
+        "torch._functorch.config.donated_buffer": "False",
+    }
+
+
+def _records(folder: Path) -> list[Record]:
+    (log,) = folder.rglob("*.log")
+    with log.open("rb") as lines:
+        return list(read_records(lines, lambda kind: True, LogDamage()))
