@@ -58,7 +58,7 @@ def explain(
             is_tried=True,
             is_quiet=written.quiet,
         )
-    result = diagnose_recording(recording, chosen, picture=output.needs_picture)
+    result = diagnose_recording(recording, chosen, output)
     diagnosis = result.diagnosis
     if diagnosis.calls or diagnosis.compiles or output.format is not Format.text:
         output.write(result)

@@ -74,7 +74,7 @@ def fix(
         is_tried=is_tried,
         is_quiet=written.quiet,
     )
-    result = diagnose_recording(recording, chosen, picture=output.needs_picture)
+    result = diagnose_recording(recording, chosen, output)
     if is_diff:
         _write_patch(treated)
         if not written.quiet:

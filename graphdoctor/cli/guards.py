@@ -46,11 +46,11 @@ def guards(
     chosen = Shown.choose(settings, shown)
     recording = recording_named(target, settings)
     if recording is not None:
-        output.write(diagnose_recording(recording, chosen, guards=True, picture=output.needs_picture), render_guards)
+        output.write(diagnose_recording(recording, chosen, output, guards=True), render_guards)
         return
     request = request_of(target or "", asked, coverage=False, guard_cost=True)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
-    result = diagnose_recording(recording, chosen, guards=True, picture=output.needs_picture)
+    result = diagnose_recording(recording, chosen, output, guards=True)
     output.write(result, render_guards)
     if ended.get("message"):
         complain(ended["message"], ended.get("hint"))

@@ -23,6 +23,7 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+    html = "html"
     chrome_trace = "chrome-trace"
 
 
@@ -137,6 +138,9 @@ class OutputOptions:
     ] = False
     quiet: QuietOption = False
     color: ColourOption = Colour.auto
+    source: Annotated[
+        bool, typer.Option("--source/--no-source", help="Put lines of code into an HTML report, or leave them out.")
+    ] = True
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def recompiles(
     if recording is not None and (what_if or vary):
         raise GraphDoctorError("A recording cannot be replayed.", hint="Name the target again, with its options.")
     if recording is not None:
-        result = diagnose_recording(recording, chosen, picture=output.needs_picture)
+        result = diagnose_recording(recording, chosen, output)
         output.write(result, render_recompiles if result.diagnosis.sensitivity is None else render_variations)
         return
     request = request_of(target or "", asked, coverage=False, vary=settings if vary else None)
@@ -68,7 +68,7 @@ def recompiles(
         replay_under_remedies(
             request, recording, settings, python=python, timeout_s=timeout, jobs=jobs, is_quiet=written.quiet
         )
-    result = diagnose_recording(recording, chosen, picture=output.needs_picture)
+    result = diagnose_recording(recording, chosen, output)
     output.write(result, render_variations if vary else render_recompiles)
     if ended.get("message"):
         complain(ended["message"], ended.get("hint"))

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from graphdoctor.model.picture import Picture
     from graphdoctor.rules.diagnose import Selection
 
-_ENDINGS = {".json": Format.json, ".txt": Format.text, ".text": Format.text}
+_ENDINGS = {
+    ".json": Format.json,
+    ".txt": Format.text,
+    ".text": Format.text,
+    ".html": Format.html,
+    ".htm": Format.html,
+}
 _FILE_WIDTH = 120
 
 
@@ -52,6 +58,7 @@ class Output:
         is_verbose: Show everything.
         colour: When to colour text.
         is_quiet: Say nothing on standard error.
+        has_source: A page shows lines of code.
     """
 
     format: Format
@@ -59,11 +66,17 @@ class Output:
     is_verbose: bool
     colour: Colour
     is_quiet: bool
+    has_source: bool = True
 
     @property
     def needs_picture(self) -> bool:
         """The format shows what a plain diagnosis lacks."""
-        return self.format is Format.chrome_trace
+        return self.format in (Format.html, Format.chrome_trace)
+
+    @property
+    def needs_guards(self) -> bool:
+        """The format shows guards whatever was asked."""
+        return self.format is Format.html
 
     @classmethod
     def choose(cls, asked: OutputOptions) -> Output:
@@ -79,14 +92,14 @@ class Output:
             format = Format.text if path is None else _ENDINGS.get(path.suffix.lower())
         if format is None:
             raise GraphDoctorError(
-                f"The ending of {path} names no format.", hint="End it in .json or .txt, or give --format."
+                f"The ending of {path} names no format.", hint="End it in .html, .json or .txt, or give --format."
             )
         if path is not None:
             try:
                 _check_writable(path, force=asked.force)
             except OSError as error:
                 raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-        return cls(format, path, asked.verbose, asked.color, asked.quiet)
+        return cls(format, path, asked.verbose, asked.color, asked.quiet, asked.source)
 
     @classmethod
     def choose_file(cls, asked: OutputOptions) -> Output:
@@ -133,6 +146,12 @@ class Output:
                 from graphdoctor.render.json import render_json
 
                 return render_json(result.diagnosis)
+            case Format.html:
+                from graphdoctor.render.html.page import render_page
+
+                if result.picture is None:
+                    raise ValueError("the recording was read without its picture")
+                return render_page(result.diagnosis, result.picture, root=Path.cwd(), has_source=self.has_source)
             case Format.chrome_trace:
                 from graphdoctor.render.chrome_trace import render_chrome_trace
 
@@ -230,13 +249,20 @@ class Shown:
         return Selection(select=self.select, ignore=self.ignore, is_own_code_only=self.is_own_code_only)
 
 
-def diagnose_recording(recording: Path, shown: Shown, *, guards: bool = False, picture: bool = False) -> Result:
-    """Read a recording, with its guards and its picture when asked, and say what it means."""
+def diagnose_recording(recording: Path, shown: Shown, output: Output, *, guards: bool = False) -> Result:
+    """Read a recording, with all that the output shows, and say what it means.
+
+    Args:
+        recording: A recording's folder, or a trace log of others.
+        shown: Which findings.
+        output: Where the result will go.
+        guards: Read the guards whatever the output.
+    """
     from graphdoctor import __version__
     from graphdoctor.rules.diagnose import diagnose
     from graphdoctor.trace.reader import read_recording
 
-    found = read_recording(recording, guards=guards, picture=picture)
+    found = read_recording(recording, guards=guards or output.needs_guards, picture=output.needs_picture)
     diagnosis = diagnose(found, root=Path.cwd(), version=__version__, selection=shown.selection())
     return Result(diagnosis, found.picture)
 
@@ -267,7 +293,7 @@ def show_summary(recording: Path, shown: Shown, output: Output) -> None:
     try:
         if output.is_quiet and output.path is None:
             return
-        result = diagnose_recording(recording, shown, picture=output.needs_picture)
+        result = diagnose_recording(recording, shown, output)
         if not output.is_quiet:
             output.show_on_stderr(result.diagnosis)
         if output.path is not None:

@@ -28,7 +28,7 @@ def run(
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="The script is a module's name, as in python -m.")] = False,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write the report to this file too: .json or .txt.")
+        Path | None, typer.Option("--report", help="Write the report to this file too: .html, .json or .txt.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that --report names.")] = False,
     timeout: TimeoutOption = None,

@@ -1,0 +1,208 @@
+// What every section uses: data, elements, theme, filters, tables, links to lines and graphs.
+"use strict";
+const gd = (() => {
+  const blobs = {};
+
+  /** The data of a name: base64 of gzip of JSON, decoded once and only when it is asked for. */
+  const data = (name) => {
+    blobs[name] ??= (async () => {
+      const text = document.getElementById(`data-${name}`).textContent.trim();
+      const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      return new Response(stream).json();
+    })();
+    return blobs[name];
+  };
+
+  /** An element; text of a program is only ever set as text. */
+  const make = (tag, options = {}, ...children) => {
+    const { text, className, attributes = {}, on = {} } = options;
+    const svg = ["svg", "g", "rect", "path", "text", "title", "defs", "marker"].includes(tag);
+    const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+    if (className) element.setAttribute("class", className);
+    if (text !== undefined) element.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    for (const [name, handler] of Object.entries(on)) element.addEventListener(name, handler);
+    element.append(...children);
+    return element;
+  };
+
+  const duration = (us) => {
+    if (us < 1000) return `${us < 10 ? us.toFixed(1) : us.toFixed(0)} µs`;
+    return us < 1e6 ? `${(us / 1000).toFixed(2)} ms` : `${(us / 1e6).toFixed(2)} s`;
+  };
+
+  /** A link to a line of the annotated source, or its text where the page has no such line. */
+  const place = (where) => {
+    if (!where) return document.createTextNode("");
+    const [file, line, anchor] = where;
+    const text = `${file}:${line}`;
+    if (!anchor) return make("span", { text, className: "place" });
+    return make("a", { text, className: "place", attributes: { href: `#${anchor}` } });
+  };
+
+  /** Run once when an element comes near the screen, or at once where that cannot be told. */
+  const whenSeen = (element, start) => {
+    if (!("IntersectionObserver" in window)) return void start();
+    const observer = new IntersectionObserver(
+      (entries) => {
+        if (!entries.some((entry) => entry.isIntersecting)) return;
+        observer.disconnect();
+        start();
+      },
+      { rootMargin: "300px" },
+    );
+    observer.observe(element);
+  };
+
+  const themes = ["system", "light", "dark"];
+  const setTheme = (theme) => {
+    const root = document.documentElement;
+    if (theme === "system") delete root.dataset.theme;
+    else root.dataset.theme = theme;
+    try {
+      localStorage.setItem("graphdoctor-theme", theme);
+    } catch {
+      // A sandboxed frame has no storage.
+    }
+    showTheme();
+    document.dispatchEvent(new Event("gd-theme"));
+  };
+  const showTheme = () => {
+    const button = document.getElementById("theme");
+    if (!button) return;
+    const label = `Theme: ${document.documentElement.dataset.theme ?? "system"}`;
+    button.setAttribute("aria-label", label);
+    button.title = label;
+  };
+  document.getElementById("theme")?.addEventListener("click", () => {
+    const now = document.documentElement.dataset.theme ?? "system";
+    setTheme(themes[(themes.indexOf(now) + 1) % themes.length]);
+  });
+  showTheme();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    document.dispatchEvent(new Event("gd-theme"));
+  });
+
+  // Filters: hide what does not hold every word.
+  for (const input of document.querySelectorAll("input[data-filters]")) {
+    const items = [...document.querySelectorAll(input.dataset.filters)];
+    const told = input.closest(".filterbar").querySelector("output");
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let count = 0;
+      for (const item of items) {
+        const text = item.textContent.toLowerCase();
+        item.hidden = !words.every((word) => text.includes(word));
+        count += !item.hidden;
+      }
+      told.textContent = words.length ? `${count} of ${items.length}` : "";
+      if (words.length) for (const item of items) if (!item.hidden) item.closest("details")?.setAttribute("open", "");
+    });
+  }
+
+  /** Rows beyond the first are shown when they are asked for: what is hidden is said and one click away. */
+  const page = (table) => {
+    const size = Number(table.dataset.page);
+    const rows = [...table.tBodies[0].rows];
+    if (rows.length <= size) return;
+    const hide = () => [...table.tBodies[0].rows].forEach((row, number) => (row.hidden = number >= size));
+    hide();
+    table.addEventListener("gd-sorted", hide);
+    const more = make("button", {
+      text: `Show all ${rows.length} rows`,
+      attributes: { type: "button" },
+      on: {
+        click: () => {
+          table.removeEventListener("gd-sorted", hide);
+          for (const row of rows) row.hidden = false;
+          more.remove();
+        },
+      },
+    });
+    table.gdShowAll = () => more.click();
+    table.closest(".scroll").after(more);
+  };
+  const sortable = (table) => {
+    [...table.tHead.rows[0].cells].forEach((cell, column) => {
+      const button = make("button", { text: cell.textContent, attributes: { type: "button" } });
+      cell.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const way = cell.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        cell.setAttribute("aria-sort", way);
+        const value = (row) => row.cells[column]?.dataset.v ?? row.cells[column]?.textContent ?? "";
+        const sign = way === "ascending" ? 1 : -1;
+        const rows = [...table.tBodies[0].rows].map((row) => [value(row), row]);
+        rows.sort(([a], [b]) => {
+          // What is not known comes last either way.
+          if (a === "" || b === "") return (a === "") - (b === "");
+          const [x, y] = [Number(a), Number(b)];
+          return sign * (Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y);
+        });
+        table.tBodies[0].append(...rows.map(([, row]) => row));
+        table.dispatchEvent(new Event("gd-sorted"));
+      });
+    });
+  };
+  for (const table of document.querySelectorAll("table.sortable")) {
+    sortable(table);
+    page(table);
+  }
+
+  // A graph under the pointer or in focus lights up its lines in every file.
+  const light = (index) => {
+    for (const lit of document.querySelectorAll(".code tr.lit, .chip.lit")) lit.classList.remove("lit");
+    if (index === undefined) return;
+    const word = CSS.escape(index);
+    for (const row of document.querySelectorAll(`.code tr[data-g~="${word}"], .chip[data-graph="${word}"]`)) {
+      row.classList.add("lit");
+    }
+  };
+  for (const [begin, end] of [["mouseover", "mouseout"], ["focusin", "focusout"]]) {
+    document.addEventListener(begin, (event) => {
+      const chip = event.target.closest?.("[data-graph]");
+      if (chip && !chip.matches("tr")) light(chip.dataset.graph);
+    });
+    document.addEventListener(end, (event) => {
+      const chip = event.target.closest?.("[data-graph]");
+      if (chip && !chip.matches("tr")) light(undefined);
+    });
+  }
+
+  /** Open what a link points into, show rows that were held back, and go there. */
+  const reveal = () => {
+    const id = decodeURIComponent(location.hash.slice(1));
+    const target = id && document.getElementById(id);
+    if (!target) return;
+    if (target.hidden) target.closest("table")?.gdShowAll?.();
+    for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
+    target.scrollIntoView({ block: target.matches("tr, li, article") ? "center" : "start" });
+  };
+  addEventListener("hashchange", reveal);
+
+  // The section in view is the current one.
+  const links = new Map([...document.querySelectorAll(".sections a")].map((link) => [link.hash.slice(1), link]));
+  if ("IntersectionObserver" in window) {
+    const seen = new IntersectionObserver(
+      (entries) => {
+        for (const entry of entries) {
+          if (!entry.isIntersecting) continue;
+          for (const link of links.values()) link.removeAttribute("aria-current");
+          links.get(entry.target.id)?.setAttribute("aria-current", "true");
+        }
+      },
+      { rootMargin: "-20% 0px -70% 0px" },
+    );
+    for (const id of links.keys()) {
+      const section = document.getElementById(id);
+      if (section) seen.observe(section);
+    }
+  }
+
+  addEventListener("DOMContentLoaded", () => {
+    reveal();
+    document.documentElement.dataset.ready = "true";
+  });
+  return { data, make, duration, place, whenSeen, reveal };
+})();

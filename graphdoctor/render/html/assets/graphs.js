@@ -1,0 +1,420 @@
+// One graph at a time: drawn, as operations, as code, at each stage on its way to Inductor.
+"use strict";
+(() => {
+  const { data, make, place, whenSeen } = gd;
+  const box = document.getElementById("graph-view");
+  if (!box) return;
+  const MOST_DRAWN = 700;
+  const MOST_LABELS = 160;
+  const ROWS = 500;
+  const LETTERS = 400_000;
+  const STAGES = { dynamo: "captured graph", joint: "joint graph", forward: "forward", backward: "backward",
+    inference: "inference", post_grad: "post-grad", generated: "code" };
+  const MAKERS = [["Dynamo", ["dynamo"]], ["AOTAutograd", ["joint", "forward", "backward", "inference"]],
+    ["Inductor", ["post_grad", "generated"]]];
+
+  let graphs = [];
+  let graph = null;
+  let stage = null;
+  let view = "drawn";
+  let root = null;
+  let open = new Set();
+  let picked = null;
+  let found = new Set();
+
+  const select = make("select", { attributes: { "aria-label": "Graph" } });
+  const flow = make("div", { className: "flow", attributes: { role: "group", "aria-label": "Stage" } });
+  const views = make("div", { className: "flow", attributes: { role: "group", "aria-label": "View" } });
+  const search = make("input", { attributes: { type: "search", placeholder: "find a node", "aria-label": "Find a node" } });
+  const folded = make("div", { className: "told-folded", attributes: { "aria-live": "polite" } });
+  const body = make("div", { className: "bodyrow" });
+  const main = make("div");
+  const side = make("div", { className: "side", attributes: { "aria-live": "polite" } });
+  body.append(main, side);
+
+  const pressed = (text, isOn, act) =>
+    make("button", { text, attributes: { type: "button", "aria-pressed": String(isOn) }, on: { click: act } });
+  const label = (item) => `${STAGES[item.stage]}${item.of ? ` (${item.of})` : ""}`;
+  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+
+  const showFlow = () => {
+    flow.replaceChildren();
+    for (const [maker, names] of MAKERS) {
+      const items = graph.stages.filter((item) => names.includes(item.stage));
+      if (!items.length) continue;
+      if (flow.childElementCount) flow.append(make("span", { text: "→", className: "stage-of", attributes: { "aria-hidden": "true" } }));
+      flow.append(make("span", { text: maker, className: "stage-of" }));
+      for (const item of items) flow.append(pressed(label(item), item === stage, () => setStage(item)));
+    }
+    views.replaceChildren();
+    const names = stage?.nodes ? [["drawn", "Drawn"], ["ops", "Operations"], ["code", "Code"]] : [["code", "Code"]];
+    for (const [name, text] of names) {
+      views.append(pressed(text, name === view, () => {
+        view = name;
+        showFlow();
+        show();
+      }));
+    }
+    search.hidden = !stage?.nodes;
+  };
+
+  const setStage = (item) => {
+    stage = item;
+    picked = null;
+    found = new Set();
+    search.value = "";
+    if (!stage?.nodes) view = "code";
+    else if (view === "code") view = "drawn";
+    if (stage?.nodes) {
+      root = gdFold.tree(stage.nodes);
+      open = gdFold.opened(root);
+    }
+    showFlow();
+    show();
+  };
+
+  const setGraph = (index) => {
+    graph = graphs.find((item) => item.index === index) ?? graphs[0];
+    select.value = String(graph.index);
+    for (const row of document.querySelectorAll("#graphs tr.picked")) row.classList.remove("picked");
+    document.getElementById(`graph-${graph.index}`)?.classList.add("picked");
+    setStage(graph.stages[0] ?? null);
+  };
+
+  const show = () => {
+    body.classList.toggle("with-side", view === "drawn" && (picked !== null || found.size > 0));
+    folded.hidden = true;
+    if (!stage) {
+      main.replaceChildren(make("p", { className: "told-folded", text: "The log holds neither nodes nor code of this graph." }));
+      return;
+    }
+    if (stage.unread) {
+      folded.hidden = false;
+      folded.textContent = `${plural(stage.unread, "line")} of the printed graph could not be read. `;
+    } else folded.textContent = "";
+    if (view === "code") showCode();
+    else if (view === "ops") showOperations();
+    else draw();
+  };
+
+  const showCode = () => {
+    const text = stage.code ?? "torch's log holds no code of this graph.";
+    const code = make("pre", { className: "codeview", text: text.slice(0, LETTERS), attributes: { tabindex: "0" } });
+    main.replaceChildren(code);
+    if (stage.kernels?.length) {
+      main.prepend(make("div", { className: "told-folded", text: `Kernels and library calls: ${stage.kernels.join(", ")}` }));
+    }
+    if (text.length > LETTERS) {
+      main.append(make("button", { text: `Show all ${text.length.toLocaleString("en")} letters`, attributes: { type: "button" },
+        on: { click: (event) => { code.textContent = text; event.target.remove(); } } }));
+    }
+  };
+
+  const showOperations = () => {
+    const rows = make("tbody");
+    const add = (nodes) => {
+      for (const [name, opcode, target, inputs, value, where, module] of nodes) {
+        const from = inputs.map((input) => stage.nodes[input][0]).join(", ");
+        rows.append(make("tr", {}, make("td", { text: name, className: "mono text" }), make("td", { text: opcode, className: "dim text" }),
+          make("td", { text: target, className: "mono text" }), make("td", { text: from, className: "mono text" }),
+          make("td", { text: value ?? "", className: "mono text" }), make("td", { className: "text" }, place(where)),
+          make("td", { text: module ?? "", className: "mono text" })));
+      }
+    };
+    const head = make("tr", {}, ...["node", "opcode", "target", "inputs", "value", "line", "module"].map((text) =>
+      make("th", { text, className: "text", attributes: { scope: "col" } })));
+    const table = make("table", { className: "numbers" }, make("thead", {}, head), rows);
+    add(stage.nodes.slice(0, ROWS));
+    const holder = make("div", { className: "optable", attributes: { tabindex: "0", role: "region", "aria-label": "Operations" } }, table);
+    main.replaceChildren(holder);
+    if (stage.nodes.length > ROWS) {
+      holder.append(make("button", { text: `Show all ${stage.nodes.length.toLocaleString("en")} nodes`, attributes: { type: "button" },
+        on: { click: (event) => { add(stage.nodes.slice(ROWS)); event.target.remove(); } } }));
+    }
+  };
+
+  // The drawing.
+
+  const title = (item) => {
+    if (item.branch) return [item.branch.path ?? item.branch.label, `${plural(item.branch.size, "node")} folded`];
+    const [name, opcode, target, , value] = stage.nodes[item.leaf];
+    const called = opcode === "placeholder" || opcode === "output" ? opcode : target.replace(/^torch\.(ops\.)?/, "");
+    return [opcode === "placeholder" ? name : called, value ?? (opcode === "placeholder" ? "" : name)];
+  };
+  const short = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+
+  const draw = () => {
+    const { shown, standsFor } = gdFold.visible(root, open);
+    if (shown.length > MOST_DRAWN) {
+      main.replaceChildren(make("p", { className: "told-folded",
+        text: `${plural(shown.length, "node")} would be drawn, at most ${MOST_DRAWN} are: fold something, or read the operations.` }),
+        make("button", { text: "Fold as at first", attributes: { type: "button" }, on: { click: () => { open = gdFold.opened(root); show(); } } }));
+      return;
+    }
+    const hidden = shown.filter((item) => item.branch);
+    const count = hidden.reduce((sum, item) => sum + item.branch.size, 0);
+    if (count) {
+      folded.hidden = false;
+      folded.append(`${plural(count, "node")} of ${stage.nodes.length.toLocaleString("en")} are folded into ${plural(hidden.length, "part")}, by module and in runs of neighbours. `);
+      folded.append(make("button", { text: "Fold as at first", attributes: { type: "button" }, on: { click: () => { open = gdFold.opened(root); show(); } } }));
+    }
+    const layout = new dagre.graphlib.Graph({ multigraph: false });
+    layout.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 34, edgesep: 8, marginx: 16, marginy: 16 });
+    layout.setDefaultEdgeLabel(() => ({}));
+    const items = new Map(shown.map((item) => [item.id, item]));
+    for (const item of shown) {
+      const [head, sub] = title(item).map((text) => short(text, 34));
+      layout.setNode(item.id, { width: Math.max(60, 7.4 * Math.max(head.length, sub.length * 0.88) + 18), height: sub ? 36 : 24 });
+    }
+    const edges = new Map();
+    stage.nodes.forEach(([, , , inputs], index) => {
+      for (const input of inputs) {
+        const [from, to] = [standsFor.get(input), standsFor.get(index)];
+        if (!from || !to || from === to) continue;
+        const key = `${from.id}\n${to.id}`;
+        if (!edges.has(key)) edges.set(key, { from, to, values: [] });
+        edges.get(key).values.push(stage.nodes[input][4]);
+      }
+    });
+    const hasLabels = edges.size <= MOST_LABELS;
+    for (const edge of edges.values()) {
+      const values = [...new Set(edge.values.filter(Boolean))];
+      edge.text = values.length > 1 ? `${short(values[0], 20)} and ${values.length - 1} more` : short(values[0] ?? "", 26);
+      edge.all = values.join("\n");
+      layout.setEdge(edge.from.id, edge.to.id, hasLabels ? { width: edge.text.length * 6, height: 12, labelpos: "c" } : {});
+    }
+    dagre.layout(layout);
+    main.replaceChildren(drawing(layout, items, edges, hasLabels));
+    showSide();
+  };
+
+  const drawing = (layout, items, edges, hasLabels) => {
+    const { width, height } = layout.graph();
+    const scene = make("g");
+    const svg = make("svg", { attributes: { role: "group", "aria-label": `Graph ${graph.id}, ${label(stage)}: ${plural(items.size, "node")} drawn`, tabindex: "0" } },
+      make("defs", {}, make("marker", { attributes: { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" } },
+        make("path", { attributes: { d: "M0 0 L8 4 L0 8 z", fill: "currentColor", opacity: ".6" } }))), scene);
+    for (const edge of edges.values()) {
+      const route = layout.edge(edge.from.id, edge.to.id);
+      const path = route.points.map(({ x, y }, index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+      const isLit = picked && (picked.id === edge.from.id || picked.id === edge.to.id);
+      scene.append(make("path", { className: `edge${isLit ? " lit" : ""}`, attributes: { d: path, "marker-end": "url(#arrow)" } }, make("title", { text: edge.all })));
+      if (hasLabels && edge.text) {
+        scene.append(make("text", { text: edge.text, className: "edge-text", attributes: { x: route.x, y: route.y + 3, "text-anchor": "middle" } }));
+      }
+    }
+    for (const [id, item] of items) {
+      const at = layout.node(id);
+      const [head, sub] = title(item);
+      const isFound = item.branch ? [...found].some((leaf) => within(item.branch, leaf)) : found.has(item.leaf);
+      const kind = item.branch ? "folded" : stage.nodes[item.leaf][1];
+      const group = make("g", {
+        className: `node ${kind}${isFound ? " found" : ""}${picked?.id === id ? " picked" : ""}`,
+        attributes: { transform: `translate(${(at.x - at.width / 2).toFixed(1)} ${(at.y - at.height / 2).toFixed(1)})`, tabindex: "0", role: "button",
+          "aria-label": `${head} ${sub}${item.branch ? ", unfolds" : ""}`, "data-id": id },
+        on: {
+          click: () => pick(item),
+          dblclick: () => item.branch && unfold(item.branch),
+          keydown: (event) => {
+            if (event.key !== "Enter" && event.key !== " ") return;
+            event.preventDefault();
+            if (item.branch && picked?.id === id) unfold(item.branch);
+            else pick(item);
+          },
+        },
+      },
+        make("rect", { attributes: { width: at.width, height: at.height, rx: 5 } }),
+        make("text", { text: short(head, 34), attributes: { x: at.width / 2, y: sub ? 15 : 16, "text-anchor": "middle" } }));
+      if (sub) group.append(make("text", { text: short(sub, 34), className: "sub", attributes: { x: at.width / 2, y: 29, "text-anchor": "middle" } }));
+      group.append(make("title", { text: `${head}\n${sub}` }));
+      scene.append(group);
+    }
+    const canvas = make("div", { className: "canvas" }, svg);
+    movable(canvas, svg, scene, width, height, layout);
+    return canvas;
+  };
+
+  const within = (branch, leaf) => branch.leaves.includes(leaf) || branch.children.some((child) => within(child, leaf));
+
+  /** Pan by dragging and with the arrow keys, zoom with the wheel and + and -. */
+  const movable = (canvas, svg, scene, width, height, layout) => {
+    let [x, y, scale] = [0, 0, 1];
+    const place_ = () => scene.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
+    const fit = () => {
+      const [w, h] = [canvas.clientWidth || 800, canvas.clientHeight || 540];
+      scale = Math.min(1.15, Math.max(0.22, Math.min(w / width, h / height)));
+      x = (w - width * scale) / 2;
+      y = height * scale > h ? 8 : (h - height * scale) / 2;
+      const target = picked ? layout.node(picked.id) : found.size ? layout.node(svg.querySelector(".found")?.dataset.id ?? "") : null;
+      if (target && scale < 0.7) {
+        scale = 0.9;
+        x = w / 2 - target.x * scale;
+        y = h / 2 - target.y * scale;
+      }
+      place_();
+    };
+    const zoom = (factor, cx, cy) => {
+      const next = Math.min(4, Math.max(0.05, scale * factor));
+      x = cx - ((cx - x) / scale) * next;
+      y = cy - ((cy - y) / scale) * next;
+      scale = next;
+      place_();
+    };
+    const middle = () => [canvas.clientWidth / 2, canvas.clientHeight / 2];
+    svg.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey && document.activeElement !== svg && !svg.contains(document.activeElement)) return;
+      event.preventDefault();
+      zoom(event.deltaY > 0 ? 0.9 : 1.1, event.offsetX, event.offsetY);
+    }, { passive: false });
+    let last = null;
+    svg.addEventListener("pointerdown", (event) => (last = [event.clientX, event.clientY]));
+    svg.addEventListener("pointermove", (event) => {
+      if (!last || !event.buttons) return void (last = null);
+      x += event.clientX - last[0];
+      y += event.clientY - last[1];
+      last = [event.clientX, event.clientY];
+      place_();
+    });
+    svg.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
+      if (step) {
+        x += step[0];
+        y += step[1];
+        place_();
+      } else if (event.key === "+" || event.key === "=") zoom(1.25, ...middle());
+      else if (event.key === "-") zoom(0.8, ...middle());
+      else if (event.key === "0") fit();
+      else return;
+      event.preventDefault();
+    });
+    const button = (text, name, act) => make("button", { text, attributes: { type: "button", "aria-label": name, title: name }, on: { click: act } });
+    const controls = make("div", { className: "flow", attributes: { style: "position:absolute;right:.5rem;top:.5rem" } },
+      button("+", "Zoom in", () => zoom(1.25, ...middle())), button("−", "Zoom out", () => zoom(0.8, ...middle())), button("Fit", "Fit the drawing", fit));
+    canvas.append(controls);
+    requestAnimationFrame(fit);
+  };
+
+  const pick = (item) => {
+    picked = item;
+    folded.textContent = "";
+    show();
+    main.querySelector(`[data-id="${CSS.escape(item.id)}"]`)?.focus({ preventScroll: true });
+  };
+  const unfold = (branch) => {
+    open.add(branch.key);
+    picked = null;
+    show();
+  };
+  const go = (leaf) => {
+    gdFold.reveal(root, open, leaf);
+    picked = { id: `n${leaf}`, leaf };
+    view = "drawn";
+    show();
+  };
+
+  const showSide = () => {
+    side.replaceChildren();
+    if (picked?.branch) {
+      side.append(make("h4", { text: picked.branch.path ?? picked.branch.label }), make("p", { text: plural(picked.branch.size, "node") }),
+        make("button", { text: "Unfold", attributes: { type: "button" }, on: { click: () => unfold(picked.branch) } }));
+    } else if (picked) {
+      const [name, opcode, target, inputs, value, where, module] = stage.nodes[picked.leaf];
+      side.append(make("h4", { text: name }));
+      const facts = make("dl", { className: "facts" });
+      for (const [word, content] of [["opcode", opcode], ["target", target], ["value", value], ["line", where && place(where)], ["module", module]]) {
+        if (content) facts.append(make("div", {}, make("dt", { text: word }), make("dd", { className: "mono" }, content)));
+      }
+      side.append(facts);
+      const users = stage.nodes.flatMap(([, , , from], index) => (from.includes(picked.leaf) ? [index] : []));
+      for (const [word, list] of [["Takes", inputs], ["Used by", users]]) {
+        if (list.length) side.append(make("h4", { text: word }), ...list.slice(0, 30).map((leaf) => make("button", { text: stage.nodes[leaf][0], attributes: { type: "button" }, on: { click: () => go(leaf) } })));
+        if (list.length > 30) side.append(` and ${list.length - 30} more`);
+      }
+      if (picked.leaf !== undefined && open.size > 1) {
+        side.append(make("p", {}, make("button", { text: "Fold its module", attributes: { type: "button" }, on: { click: () => foldAround(picked.leaf) } })));
+      }
+    }
+    if (found.size) {
+      side.append(make("h4", { text: `${plural(found.size, "node")} found` }), ...[...found].slice(0, 40).map((leaf) =>
+        make("button", { text: stage.nodes[leaf][0], attributes: { type: "button" }, on: { click: () => go(leaf) } })));
+      if (found.size > 40) side.append(` and ${found.size - 40} more`);
+    }
+  };
+  const foldAround = (leaf) => {
+    const walk = (branch) => {
+      if (branch.leaves.includes(leaf)) return branch;
+      for (const child of branch.children) {
+        const inner = walk(child);
+        if (inner) return inner;
+      }
+      return null;
+    };
+    const branch = walk(root);
+    if (branch?.key) open.delete(branch.key);
+    picked = branch?.key ? { id: `b${branch.key}`, branch } : null;
+    show();
+  };
+
+  let waiting;
+  search.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      picked = null;
+      found = new Set();
+      if (words.length) {
+        stage.nodes.forEach(([name, , target, , value, where, module], index) => {
+          const text = `${name} ${target} ${value ?? ""} ${module ?? ""} ${where ? `${where[0]}:${where[1]}` : ""}`.toLowerCase();
+          if (words.every((word) => text.includes(word))) found.add(index);
+        });
+      }
+      folded.textContent = "";
+      show();
+    }, 150);
+  });
+  select.addEventListener("change", () => setGraph(Number(select.value)));
+
+  let started;
+  const start = () => {
+    started ??= (async () => {
+      graphs = await data("graphs");
+      if (!graphs.length) return;
+      for (const item of graphs) select.append(make("option", { text: `${item.id} ${item.name}`, attributes: { value: item.index } }));
+      box.replaceChildren(make("div", { className: "viewer" }, make("div", { className: "head" }, select, flow, views, search), folded, body));
+      setGraph(graphs[0].index);
+      box.dataset.ready = "true";
+    })();
+    return started;
+  };
+  whenSeen(box, start);
+
+  /** Show a graph, and the nodes of a line when one is given. */
+  const openGraph = async (index, anchor) => {
+    await start();
+    setGraph(index);
+    if (anchor && stage?.nodes) {
+      found = new Set(stage.nodes.flatMap(([, , , , , where], number) => (where?.[2] === anchor ? [number] : [])));
+      view = "drawn";
+      show();
+    }
+    box.scrollIntoView({ block: "start" });
+    select.focus({ preventScroll: true });
+  };
+  document.addEventListener("click", (event) => {
+    const chip = event.target.closest?.("a.chip[data-graph]");
+    const line = event.target.closest?.(".code tr[data-g]");
+    if (chip) {
+      event.preventDefault();
+      history.pushState(null, "", `#graph-${chip.dataset.graph}`);
+      openGraph(Number(chip.dataset.graph), line?.id);
+    } else if (line && event.target.closest("td.c") && !String(getSelection())) {
+      openGraph(Number(line.dataset.g.split(" ")[0]), line.id);
+    }
+  });
+  const fromHash = () => {
+    const match = /^#graph-(\d+)$/.exec(location.hash);
+    if (match) openGraph(Number(match[1]));
+  };
+  addEventListener("hashchange", fromHash);
+  fromHash();
+})();

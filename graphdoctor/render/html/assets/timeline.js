@@ -1,0 +1,257 @@
+// Bars on a time axis, row by row: the calls, and the phases of compiling.
+"use strict";
+(() => {
+  const { data, make, duration, whenSeen } = gd;
+  const LINE = 18;
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+  /** A colour for a name: the same name has the same one everywhere. */
+  const hue = (name) => [...name].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
+
+  /** Fill a bar; eager and compile have a pattern of their own, so that colour is not all that tells. */
+  const paint = (context, { kind, label }, x, y, width, height) => {
+    if (kind === "phase") {
+      context.fillStyle = `hsl(${hue(label)} ${colour("chip-back-s")} ${colour("chip-back-l")})`;
+      context.fillRect(x, y, width, height);
+      context.fillStyle = colour("dim");
+      return context.fillRect(x, y, 1, height);
+    }
+    context.fillStyle = colour(kind === "graph" ? "compiled" : kind);
+    if (kind !== "eager" && kind !== "compile") return context.fillRect(x, y, width, height);
+    context.save();
+    context.beginPath();
+    context.rect(x, y, width, height);
+    context.clip();
+    context.globalAlpha = 0.35;
+    context.fillRect(x, y, width, height);
+    context.globalAlpha = 1;
+    if (width > 3) {
+      context.strokeStyle = colour(kind);
+      context.lineWidth = 2;
+      context.beginPath();
+      const slope = kind === "eager" ? height : 0;
+      for (let at = x - height; at < x + width + height; at += 6) {
+        context.moveTo(at, y + height);
+        context.lineTo(at + slope, y);
+      }
+      context.stroke();
+    } else context.fillRect(x, y, width, height);
+    context.restore();
+  };
+
+  /**
+   * A drawing.
+   * rows: [{name, note, us, depth, bars: [{start, end, depth, kind, label, told}]}], times in µs from the row's start.
+   */
+  const timeline = (box, rows, { legend, scales }) => {
+    let [from, to] = [0, 1];
+    let scale = scales[0];
+    const longest = rows.reduce((most, row) => Math.max(most, row.us), 1);
+    const told = make("p", { className: "told", attributes: { "aria-live": "polite" } });
+    const bar = make("div", { className: "bar" });
+    const list = make("div", { className: "rows", attributes: { role: "list" } });
+
+    // Thousands of rows: only those in view have pixels.
+    const inView = new Set();
+    const watcher = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries) {
+          if (isIntersecting) {
+            inView.add(target);
+            target.gdDraw();
+          } else if (inView.delete(target)) target.width = 0;
+        }
+      },
+      { rootMargin: "200px" },
+    );
+
+    const span = (row) => (scale === "each" ? row.us : longest);
+    const redraw = () => inView.forEach((canvas) => canvas.gdDraw());
+    const zoom = (factor, centre = (from + to) / 2) => {
+      const width = Math.min(1, Math.max(1e-7, (to - from) * factor));
+      from = Math.min(1 - width, Math.max(0, centre - ((centre - from) / (to - from)) * width));
+      to = from + width;
+      redraw();
+    };
+    const pan = (share) => {
+      const width = to - from;
+      from = Math.min(1 - width, Math.max(0, from + share * width));
+      to = from + width;
+      redraw();
+    };
+    const button = (text, label, act) =>
+      make("button", { text, attributes: { type: "button", "aria-label": label, title: label }, on: { click: act } });
+    bar.append(
+      button("+", "Zoom in", () => zoom(0.5)),
+      button("−", "Zoom out", () => zoom(2)),
+      button("←", "Earlier", () => pan(-0.4)),
+      button("→", "Later", () => pan(0.4)),
+      button("All", "Show everything", () => ([from, to] = [0, 1], redraw())),
+    );
+    if (scales.length > 1) {
+      const names = { common: "One scale for all", each: "Each to its own width" };
+      for (const name of scales) {
+        const chooser = button(names[name], names[name], () => {
+          scale = name;
+          for (const other of bar.querySelectorAll("[data-scale]")) {
+            other.setAttribute("aria-pressed", String(other.dataset.scale === name));
+          }
+          redraw();
+        });
+        chooser.dataset.scale = name;
+        chooser.setAttribute("aria-pressed", String(name === scale));
+        bar.append(chooser);
+      }
+    }
+    for (const [kind, text] of legend) bar.append(make("span", { text, className: `swatch ${kind}` }));
+
+    for (const row of rows) {
+      const height = LINE * (row.depth ?? 1) + 4;
+      const canvas = make("canvas", {
+        attributes: { tabindex: "0", role: "img", "aria-label": `${row.name}: ${row.summary ?? duration(row.us)}` },
+      });
+      canvas.style.height = `${height}px`;
+      let chosen = -1;
+      const at = (x) => from + (x / canvas.clientWidth) * (to - from);
+      const draw = () => {
+        const width = canvas.clientWidth;
+        const ratio = devicePixelRatio || 1;
+        canvas.width = width * ratio;
+        canvas.height = height * ratio;
+        const context = canvas.getContext("2d");
+        context.scale(ratio, ratio);
+        const x = (us) => ((us / span(row) - from) / (to - from)) * width;
+        context.fillStyle = colour("raised");
+        context.fillRect(x(0), 2, x(row.us) - x(0), height - 4);
+        context.font = "11px ui-monospace, Menlo, Consolas, monospace";
+        row.bars.forEach((part, number) => {
+          const left = Math.max(-2, x(part.start));
+          const right = Math.min(width + 2, x(part.end));
+          if (right < 0 || left > width) return;
+          const top = 2 + (part.depth ?? 0) * LINE;
+          paint(context, part, left, top, Math.max(right - left, 1), LINE - 2);
+          if (number === chosen) {
+            context.strokeStyle = colour("link");
+            context.lineWidth = 2;
+            context.strokeRect(left, top + 1, Math.max(right - left, 2), LINE - 4);
+          }
+          if (right - left > 34 && part.label) {
+            context.save();
+            context.beginPath();
+            context.rect(left, top, right - left - 3, LINE);
+            context.clip();
+            context.fillStyle = part.kind === "graph" || part.kind === "guards" ? colour("page") : colour("text");
+            context.fillText(part.label, left + 4, top + 12);
+            context.restore();
+          }
+        });
+      };
+      const tell = (number) => {
+        chosen = number;
+        const part = row.bars[number];
+        told.textContent = part ? `${row.name}: ${part.told}` : "";
+        draw();
+      };
+      canvas.addEventListener("mousemove", (event) => {
+        const time = at(event.offsetX) * span(row);
+        const slack = ((to - from) * span(row) * 2) / canvas.clientWidth;
+        const depth = Math.floor((event.offsetY - 2) / LINE);
+        const number = row.bars.findIndex(
+          (part) => (part.depth ?? 0) === depth && part.start - slack <= time && time <= part.end + slack,
+        );
+        if (number !== chosen) tell(number);
+      });
+      canvas.addEventListener("wheel", (event) => {
+        if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return;
+        event.preventDefault();
+        zoom(event.deltaY > 0 || event.deltaX > 0 ? 1.25 : 0.8, at(event.offsetX));
+      }, { passive: false });
+      let grabbed = null;
+      canvas.addEventListener("pointerdown", (event) => (grabbed = event.clientX));
+      canvas.addEventListener("pointermove", (event) => {
+        if (grabbed === null || !event.buttons) return void (grabbed = null);
+        pan((grabbed - event.clientX) / canvas.clientWidth);
+        grabbed = event.clientX;
+      });
+      canvas.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+        if (step) tell(Math.min(row.bars.length - 1, Math.max(0, chosen + step)));
+        else if (event.key === "+" || event.key === "=") zoom(0.5);
+        else if (event.key === "-") zoom(2);
+        else if (event.key === "0") [from, to] = [0, 1], redraw();
+        else return;
+        event.preventDefault();
+      });
+      const name = make("div", { className: "name", text: row.name });
+      if (row.note) name.append(make("small", { text: row.note }));
+      list.append(make("div", { className: "row", attributes: { role: "listitem" } }, name, canvas));
+      canvas.gdDraw = draw;
+      watcher.observe(canvas);
+    }
+    box.replaceChildren(bar, list, told);
+    addEventListener("resize", redraw);
+    document.addEventListener("gd-theme", redraw);
+  };
+
+  const WORDS = { graph: "graph", eager: "eager", guards: "guard checks", compile: "compile" };
+  const KINDS = [["graph", "compiled graph"], ["eager", "eager operations"], ["guards", "guard checks"],
+    ["compile", "compile"], ["python", "Python"]];
+  const callsBox = document.getElementById("lanes");
+  if (callsBox) {
+    whenSeen(callsBox, async () => {
+      const lanes = await data("lanes");
+      const rows = lanes.map((lane) => {
+        const totals = {};
+        const bars = lane.segments.map(([kind, start, end, id, index, named, count, names]) => {
+          totals[kind] = (totals[kind] ?? 0) + end - start;
+          const what = { graph: `graph ${id ?? index ?? ""}${named ? ` of ${named}` : ""}`, compile: `compile ${id ?? ""}`,
+            guards: "guard checks", eager: `${count ?? "some"} eager operation${count === 1 ? "" : "s"}` }[kind];
+          const ops = Object.entries(names).map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
+          const told = `${what}${ops ? ` (${ops})` : ""}, ${duration(end - start)}, from ${duration(start)} on`;
+          return { start, end, kind, label: kind === "eager" ? ops : id ?? "", told };
+        });
+        const parts = Object.entries(totals).map(([kind, us]) => `${WORDS[kind]} ${duration(us)}`);
+        const hidden = lane.hidden ? `, ${lane.hidden} segments left out` : "";
+        return {
+          name: lane.call === null ? "steady call" : `call ${lane.call}`,
+          note: `${duration(lane.us)}${lane.profiled ? ", profiled" : ""}${hidden}`,
+          us: lane.us, bars, summary: `${duration(lane.us)}, ${parts.join(", ")}`,
+        };
+      });
+      const spread = Math.max(...rows.map((row) => row.us)) / Math.min(...rows.map((row) => row.us));
+      timeline(callsBox, rows, { legend: KINDS, scales: spread > 20 ? ["each", "common"] : ["common", "each"] });
+    });
+  }
+
+  const phasesBox = document.getElementById("phases");
+  if (phasesBox) {
+    whenSeen(phasesBox, async () => {
+      const phases = await data("phases");
+      const rows = new Map();
+      for (const [name, id, call, start, us, depth, process, , notes] of phases) {
+        if (us === null) continue;
+        const key = `${process ?? ""} ${id ?? "outside"}`;
+        if (!rows.has(key)) rows.set(key, { name: id ?? "outside a compile", call, bars: [] });
+        const row = rows.get(key);
+        const extra = Object.entries(notes).map(([word, value]) => `${word} ${value}`).join(", ");
+        row.bars.push({ start, end: start + us, depth, kind: "phase", label: name,
+          told: `${name}, ${duration(us)}${extra ? ` (${extra})` : ""}` });
+      }
+      const drawn = [...rows.values()].map((row) => {
+        const least = row.bars.reduce((least_, part) => Math.min(least_, part.depth), Infinity);
+        const first = row.bars.reduce((first_, part) => Math.min(first_, part.start), Infinity);
+        for (const part of row.bars) {
+          part.start -= first;
+          part.end -= first;
+          part.depth -= least;
+        }
+        const us = row.bars.reduce((last, part) => Math.max(last, part.end), 0);
+        const depth = 1 + row.bars.reduce((most, part) => Math.max(most, part.depth), 0);
+        return { name: row.name, note: `${row.call === null ? "" : `call ${row.call}, `}${duration(us)}`, us, depth, bars: row.bars };
+      });
+      drawn.sort((a, b) => b.us - a.us);
+      timeline(phasesBox, drawn, { legend: [], scales: ["each", "common"] });
+    });
+  }
+})();

@@ -1,0 +1,81 @@
+"""Two diagnoses side by side as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from graphdoctor.model.comparison import CountPair, DiagnosisComparison, SharePair, Side, TimePair
+from graphdoctor.render import words
+from graphdoctor.render.html.document import write_document
+
+_UNKNOWN = "not known"
+
+
+def render_comparison_page(comparison: DiagnosisComparison) -> str:
+    """The page.
+
+    Args:
+        comparison: What to show.
+
+    Returns:
+        A whole HTML document.
+    """
+    context = {"comparison": comparison, "rows": list(_rows(comparison)), "made": list(_made(comparison))}
+    return write_document("comparison.html.j2", context, blobs={}, scripts=())
+
+
+def _rows(comparison: DiagnosisComparison) -> Iterator[dict[str, str]]:
+    for name in type(comparison.numbers).model_fields:
+        pair = getattr(comparison.numbers, name)
+        label, shown = _LABELS.get(name, (name.replace("_", " "), str))
+        if pair.before is None and pair.after is None:
+            continue
+        yield {
+            "label": label,
+            "before": _UNKNOWN if pair.before is None else shown(pair.before),
+            "after": _UNKNOWN if pair.after is None else shown(pair.after),
+            "change": _change(pair),
+        }
+
+
+_LABELS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "coverage": ("coverage", words.percent),
+    "compile_time_s": ("compile time", lambda seconds: f"{seconds:.2f} s"),
+    "steady_call_us": ("steady call", words.duration),
+    "frames_over_limit": ("frames over the recompile limit", str),
+}
+
+
+def _change(pair: CountPair | SharePair | TimePair) -> str:
+    if pair.before is None or pair.after is None:
+        return ""
+    if isinstance(pair, TimePair):
+        return "" if pair.ratio is None else f"{pair.ratio:.2f} of it"
+    if pair.before == pair.after:
+        return "same"
+    if isinstance(pair, SharePair):
+        return f"{100 * (pair.after - pair.before):+.0f} points"
+    return f"{pair.after - pair.before:+d}"
+
+
+def _made(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str]]:
+    described: dict[str, Callable[[Side], object]] = {
+        "target": lambda side: side.target.text or "trace log",
+        "class": lambda side: side.target.class_name,
+        "torch": lambda side: side.environment.torch,
+        "Python": lambda side: side.environment.python,
+        "platform": lambda side: side.environment.platform,
+        "device": lambda side: side.environment.device_name,
+        "torch.compile": lambda side: _options(side.target.compile_arguments),
+        "calls": lambda side: _options(side.target.call_options),
+        "config": lambda side: _options(side.target.config),
+        "graphdoctor": lambda side: side.graphdoctor_version,
+    }
+    for label, of in described.items():
+        before, after = of(comparison.before), of(comparison.after)
+        if before or after:
+            yield label, str(before or ""), str(after or "")
+
+
+def _options(values: dict[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value not in (None, False, {}))

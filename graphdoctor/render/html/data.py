@@ -1,0 +1,150 @@
+"""What the page's scripts draw: graphs, guards, calls and phases on time axes. Plain lists and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.picture import GeneratedCode, Lane, Phase, Picture, StageGraph, StageNode
+from graphdoctor.render.guard_parts import Part, parts_of
+
+Place = Callable[[str | None, int | None], list[Any] | None]
+"""A file and a line to ``[file as shown, line, anchor or None]``; None for no file."""
+
+
+def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[dict[str, Any]]:
+    """Every graph with its stages on the way to Inductor.
+
+    Args:
+        diagnosis: Has the graphs.
+        picture: Has their nodes, stage by stage, and the generated code.
+        place: Where a line is in the page.
+
+    Returns:
+        One object a graph, in the order of ``Graph.index``.
+    """
+    by_graph: dict[int, list[dict[str, Any]]] = {}
+    for found in picture.graphs:
+        if found.graph_index is not None:
+            by_graph.setdefault(found.graph_index, []).append(_stage(found, place))
+    for code in picture.generated:
+        if code.graph_index is not None:
+            by_graph.setdefault(code.graph_index, []).append(_generated(code))
+    return [
+        {
+            "index": graph.index,
+            "id": graph.compile_id,
+            "name": graph.function,
+            "ended": graph.ended_by,
+            "backend": graph.backend,
+            "error": graph.backend_error,
+            "stages": by_graph.get(graph.index, []),
+        }
+        for graph in diagnosis.graphs
+    ]
+
+
+def _stage(found: StageGraph, place: Place) -> dict[str, Any]:
+    names = {node.name: number for number, node in enumerate(found.nodes)}
+    return {
+        "stage": found.stage,
+        "of": getattr(found, "of", None),
+        "unread": found.unread_lines,
+        "code": found.code,
+        "nodes": [_node(node, names, place) for node in found.nodes],
+    }
+
+
+def _node(node: StageNode, names: dict[str, int], place: Place) -> list[Any]:
+    inputs = [names[name] for name in node.inputs if name in names]
+    return [node.name, node.opcode, node.target, inputs, node.value, place(node.file, node.line), node.module]
+
+
+def _generated(code: GeneratedCode) -> dict[str, Any]:
+    return {"stage": "generated", "of": code.stage, "code": code.code, "kernels": code.kernels, "file": code.file}
+
+
+def guards_data(diagnosis: Diagnosis, place: Place) -> list[dict[str, Any]]:
+    """Each compile's guards as the tree of their parts."""
+    if diagnosis.guards is None:
+        return []
+    return [
+        {"id": found.compile_id, "count": found.guard_count, "parts": [_part(part, place) for part in parts_of(found)]}
+        for found in diagnosis.guards.sets
+    ]
+
+
+def _part(part: Part, place: Place) -> dict[str, Any]:
+    return {
+        "path": part.path,
+        "label": part.label,
+        "times": part.times,
+        "count": part.guard_count,
+        "us": part.check_us,
+        "guards": [
+            [
+                guard.kind,
+                guard.expression,
+                guard.expected,
+                guard.guard,
+                place(guard.location.file, guard.location.line) if guard.location else None,
+                guard.hint,
+            ]
+            for guard in part.guards
+        ],
+        "parts": [_part(inner, place) for inner in part.parts],
+    }
+
+
+def lanes_data(diagnosis: Diagnosis, picture: Picture) -> list[dict[str, Any]]:
+    """The calls, each with its segments."""
+    compiled = {graph.index: graph for graph in diagnosis.graphs}
+    inputs = {call.index: call.inputs for call in diagnosis.calls}
+
+    def named(index: int | None) -> str | None:
+        return compiled[index].function if index in compiled else None
+
+    return [_lane(lane, inputs.get(lane.call_index or 0), named) for lane in picture.lanes]
+
+
+def _lane(lane: Lane, inputs: str | None, named: Callable[[int | None], str | None]) -> dict[str, Any]:
+    return {
+        "call": lane.call_index,
+        "us": lane.duration_us,
+        "profiled": lane.is_profiled,
+        "hidden": lane.hidden_segments,
+        "inputs": inputs,
+        "segments": [
+            [
+                part.kind,
+                part.start_us,
+                part.end_us,
+                part.compile_id,
+                part.graph_index,
+                named(part.graph_index),
+                part.op_count,
+                part.op_names,
+            ]
+            for part in lane.segments
+        ],
+    }
+
+
+def phases_data(picture: Picture) -> list[list[Any]]:
+    """Phases of compiles, for a flame chart."""
+    return [_phase(phase) for phase in picture.phases]
+
+
+def _phase(phase: Phase) -> list[Any]:
+    return [
+        phase.name,
+        phase.compile_id,
+        phase.call_index,
+        phase.start_us,
+        phase.duration_us,
+        phase.depth,
+        phase.process,
+        phase.thread,
+        phase.notes,
+    ]

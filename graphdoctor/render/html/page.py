@@ -1,0 +1,188 @@
+"""A diagnosis and what belongs to its picture as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.picture import Picture
+from graphdoctor.render import words
+from graphdoctor.render.html import data
+from graphdoctor.render.html.document import write_document
+from graphdoctor.render.html.highlight import highlighted
+from graphdoctor.render.html.lines import AnnotatedFile, annotate, shown_path
+from graphdoctor.render.html.packed import packed
+from graphdoctor.render.html.verdict import actions, sentence, tiles
+
+_SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
+_HUES = 8
+_MAX_CHIPS = 3
+
+
+def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_source: bool = True) -> str:
+    """The page.
+
+    Args:
+        diagnosis: What to show.
+        picture: What only the page shows.
+        root: Paths below it are shown relative to it, as the diagnosis does.
+        has_source: Show lines of code; without them the page says that they were left out.
+
+    Returns:
+        A whole HTML document.
+    """
+    if not has_source:
+        from graphdoctor.render.html.sourceless import without_source
+
+        diagnosis, picture = without_source(diagnosis, picture)
+    page = _Page(diagnosis, picture, root)
+    context = page.context() | {"has_source": has_source}
+    return write_document("report.html.j2", context, blobs=page.blobs(), scripts=_SCRIPTS)
+
+
+class _Page:
+    """Where things are in the page, and what the templates ask for."""
+
+    def __init__(self, diagnosis: Diagnosis, picture: Picture, root: Path) -> None:
+        self._diagnosis = diagnosis
+        self._picture = picture
+        self._root = root
+        self._files = annotate(diagnosis, picture, root)
+        self._numbers = {file.file: number for number, file in enumerate(self._files)}
+        self._lines = {(number, line.number) for number, file in enumerate(self._files) for line in file.lines}
+        self._hues: dict[str, int] = {}
+
+    def context(self) -> dict[str, Any]:
+        """What the template needs."""
+        diagnosis = self._diagnosis
+        said, tone = sentence(diagnosis)
+        return {
+            "diagnosis": diagnosis,
+            "picture": self._picture,
+            "summary": diagnosis.summary,
+            "title": words.title_parts(diagnosis),
+            "sentence": said,
+            "tone": tone,
+            "tiles": list(tiles(diagnosis.summary)),
+            "actions": actions(diagnosis.findings),
+            "clusters": list(words.clusters(diagnosis.findings)),
+            "files": [self._file(number, file) for number, file in enumerate(self._files)],
+            "findings": {finding.fingerprint: finding for finding in diagnosis.findings},
+            "graphs": {graph.index: graph for graph in diagnosis.graphs},
+            "calls": self._calls(),
+            "frames": self._frames(),
+            "phase_rows": _phase_rows(self._picture),
+            "gaps": words.gaps_not_told(diagnosis),
+            "hue": self.hue,
+            "anchor": self.anchor,
+            "location_anchor": lambda location: self.anchor(location.file, location.line),
+            "max_chips": _MAX_CHIPS,
+        }
+
+    def blobs(self) -> dict[str, str]:
+        """What the scripts ask for."""
+        diagnosis, picture = self._diagnosis, self._picture
+        return {
+            "graphs": packed(data.graphs_data(diagnosis, picture, self._place)),
+            "guards": packed(data.guards_data(diagnosis, self._place)),
+            "lanes": packed(data.lanes_data(diagnosis, picture)),
+            "phases": packed(data.phases_data(picture)),
+        }
+
+    def anchor(self, file: str | None, line: int | None) -> str | None:
+        """Where a line is in the page; None when it is not."""
+        if file is None or line is None:
+            return None
+        number = self._numbers.get(shown_path(file, self._root))
+        if number is None or (number, line) not in self._lines:
+            return None
+        return f"f{number}-L{line}"
+
+    def _place(self, file: str | None, line: int | None) -> list[Any] | None:
+        if file is None or line is None:
+            return None
+        return [words.base_name(file), line, self.anchor(file, line)]
+
+    def hue(self, compile_id: str) -> int:
+        """A frame's colour; all compiles of a frame have the same."""
+        frame = compile_id.rpartition("/")[0]
+        return self._hues.setdefault(frame, len(self._hues) % _HUES)
+
+    def _file(self, number: int, file: AnnotatedFile) -> dict[str, Any]:
+        texts = [line.text for line in file.lines]
+        whole = "\n".join(text or "" for text in texts)
+        return {
+            "number": number,
+            "file": file,
+            "finding_count": len({found for line in file.lines for found in line.break_fingerprints}),
+            "code": highlighted(whole) if any(text is not None for text in texts) else [],
+        }
+
+    def _calls(self) -> list[dict[str, Any]]:
+        """Each call with the compiles that it caused."""
+        compiles: dict[int | None, list[Any]] = {}
+        for compile_ in self._diagnosis.compiles:
+            compiles.setdefault(compile_.call_index, []).append(compile_)
+        return [
+            {
+                "call": call,
+                "compiled": [found for found in compiles.get(call.index, []) if found.outcome == "compiled"],
+                "recompiled": [
+                    found
+                    for found in compiles.get(call.index, [])
+                    if found.outcome == "compiled" and found.is_recompile
+                ],
+                "fell_back": [
+                    found for found in compiles.get(call.index, []) if found.outcome in ("skipped", "limit", "failed")
+                ],
+            }
+            for call in self._diagnosis.calls
+        ]
+
+    def _frames(self) -> list[dict[str, Any]]:
+        """Each function that was compiled more than once or went over its limit, its cache entries in order."""
+        reports = {id_: report for report in self._diagnosis.recompiles for id_ in report.compile_ids[:1]}
+        followers = {
+            id_: report.compile_ids[0] for report in self._diagnosis.recompiles for id_ in report.compile_ids[1:]
+        }
+        compiles: dict[int, list[Any]] = {}
+        for compile_ in self._diagnosis.compiles:
+            compiles.setdefault(compile_.frame_id, []).append(compile_)
+        return [
+            {
+                "frame": frame,
+                "entries": [
+                    {
+                        "compile": compile_,
+                        "report": reports.get(compile_.compile_id),
+                        "follows": followers.get(compile_.compile_id),
+                    }
+                    for compile_ in compiles.get(frame.frame_id, [])
+                ],
+            }
+            for frame in self._diagnosis.frames
+            if len(compiles.get(frame.frame_id, [])) > 1
+        ]
+
+
+def _phase_rows(picture: Picture) -> list[tuple[str, int, float, float]]:
+    """Phases by name: how many, all of their time, and their own without the phases in them; longest own time first."""
+    totals: dict[str, list[float]] = {}
+    stack: list[tuple[str | None, int, int, str]] = []
+    for phase in picture.phases:
+        if phase.duration_us is None:
+            continue
+        row = totals.setdefault(phase.name, [0, 0.0, 0.0])
+        # A phase within one of its own name is in the other's time already.
+        while stack and not (stack[-1][:2] == (phase.process, phase.thread) and stack[-1][2] < phase.depth):
+            stack.pop()
+        is_inner = any(name == phase.name for *_, name in stack)
+        row[0] += 1
+        row[1] += 0 if is_inner else phase.duration_us
+        row[2] += phase.duration_us
+        if stack:
+            totals[stack[-1][3]][2] -= phase.duration_us
+        stack.append((phase.process, phase.thread, phase.depth, phase.name))
+    rows = [(name, int(count), total, own) for name, (count, total, own) in totals.items()]
+    return sorted(rows, key=lambda row: -row[3])

@@ -1,0 +1,141 @@
+"""The first thing a reader sees: one sentence, the counts, and what to do, each thing once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Summary
+from graphdoctor.render.words import (
+    Tone,
+    clusters,
+    counted,
+    headline,
+    nothing_compiled,
+    percent,
+    times,
+)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One count.
+
+    Args:
+        label: What is counted.
+        value: The number, or ``unknown``.
+        note: What belongs to it.
+        tone: ``bad`` or ``warning`` where it is one.
+        anchor: The section that tells more.
+    """
+
+    label: str
+    value: str
+    note: str = ""
+    tone: Tone | None = None
+    anchor: str = "verdict"
+
+
+@dataclass
+class Action:
+    """One thing to do, and the findings that it is for.
+
+    Args:
+        fix: The suggestion; None where none is known.
+        findings: Worst first.
+    """
+
+    fix: Fix | None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def call_us(self) -> float | None:
+        """What its findings cost a steady call."""
+        known = [finding.cost.call_us for finding in self.findings if finding.cost and finding.cost.call_us is not None]
+        return sum(known) if known else None
+
+    @property
+    def compile_s(self) -> float | None:
+        """What its findings cost in compiles."""
+        costs = [finding.cost.compile_s for finding in self.findings if finding.cost]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known else None
+
+
+def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
+    """The verdict."""
+    summary = diagnosis.summary
+    if (empty := nothing_compiled(diagnosis)) is not None:
+        return empty.message, "warning"
+    if (said := headline(summary, is_partial=diagnosis.is_partial)) is not None:
+        return said
+    parts = []
+    if summary.coverage is not None:
+        parts.append(f"{percent(summary.coverage)} of a steady call's tensor operations run compiled")
+    elif summary.graphs:
+        parts.append(f"{counted(summary.graphs, 'graph')} compiled")
+    if summary.break_sites:
+        parts.append(f"{counted(summary.break_sites, 'line')} {'breaks' if summary.break_sites == 1 else 'break'} it")
+    if summary.frames_over_limit:
+        verb = "is" if summary.frames_over_limit == 1 else "are"
+        parts.append(f"{counted(summary.frames_over_limit, 'function')} {verb} over the recompile limit")
+    text = ", ".join(parts) or "Nothing was compiled"
+    is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
+    return text[0].upper() + text[1:] + ".", "bad" if is_bad else "warning"
+
+
+def tiles(summary: Summary) -> Iterator[Tile]:
+    """The counts in the order in which they are asked for."""
+    failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
+    yield Tile("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
+    yield Tile("graphs", str(summary.graphs), "", None, "graphs")
+    yield Tile(
+        "break sites",
+        str(summary.break_sites),
+        f"reported {times(summary.break_records)}" if summary.break_records else "",
+        "warning" if summary.break_sites else None,
+        "findings",
+    )
+    eager = summary.skipped_frames + summary.frames_over_limit
+    over = f"{summary.frames_over_limit} over the limit" if summary.frames_over_limit else ""
+    skipped = f"{summary.skipped_frames} skipped" if summary.skipped_frames else ""
+    yield Tile(
+        "frames gone eager", str(eager), ", ".join(filter(None, (skipped, over))), "bad" if eager else None, "findings"
+    )
+    yield Tile(
+        "recompiles",
+        str(summary.recompiles),
+        f"for {counted(summary.recompile_causes, 'cause')}" if summary.recompiles else "",
+        "warning" if summary.recompiles else None,
+        "recompiles",
+    )
+    seconds = summary.compile_time_s
+    took = "unknown" if seconds is None else f"{seconds:.2f} s"
+    yield Tile("compile time", took, counted(summary.compiles, "compile"), None, "time")
+
+
+def actions(findings: Sequence[Finding]) -> list[Action]:
+    """What to do, each thing once, the costliest first.
+
+    Those whose cost in a steady call is known come first; the others keep the order of their findings. A finding that
+    is gone with the fixes of others asks for nothing.
+    """
+    found: dict[tuple[str, str | None] | str, Action] = {}
+    for cluster in clusters(findings):
+        fix = _best_fix(cluster)
+        if all(finding.is_mended for finding in cluster) and (fix is None or fix.verdict != "verified"):
+            continue
+        key = (fix.title, fix.diff or fix.snippet) if fix else cluster[0].fingerprint
+        found.setdefault(key, Action(fix)).findings.extend(cluster)
+    ordered = list(found.values())
+    return sorted(ordered, key=lambda action: -(action.call_us if action.call_us is not None else float("-inf")))
+
+
+def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
+    """The verified one, else the first that nothing speaks against."""
+    fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
+    for verdict in ("verified", "not tried", "unproven"):
+        chosen = next((fix for fix in fixes if fix.verdict == verdict), None)
+        if chosen is not None:
+            return chosen
+    return None
