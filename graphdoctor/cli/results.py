@@ -90,7 +90,16 @@ class Output:
         if self.path is None:
             self._write_to_stdout(diagnosis, view)
             return
-        self._write_file(self._text(diagnosis, view), self.path)
+        self.write_text(self._text(diagnosis, view))
+
+    def write_text(self, text: str) -> None:
+        """Write what is rendered already, to the file or to standard output."""
+        if self.path is None:
+            # JSON is UTF-8 whatever the terminal speaks.
+            sys.stdout.buffer.write(text.encode())
+            sys.stdout.flush()
+            return
+        self._write_file(text, self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
 
@@ -102,9 +111,7 @@ class Output:
 
     def _write_to_stdout(self, diagnosis: Diagnosis, view: View | None) -> None:
         if self.format is Format.json:
-            # JSON is UTF-8 whatever the terminal speaks.
-            sys.stdout.buffer.write(self._text(diagnosis, view).encode())
-            sys.stdout.flush()
+            self.write_text(self._text(diagnosis, view))
             return
         (view or _whole_view())(diagnosis, stdout_console(self.colour), is_verbose=self.is_verbose)
 
@@ -200,14 +207,21 @@ class Shown:
         return Selection(select=self.select, ignore=self.ignore, is_own_code_only=self.is_own_code_only)
 
 
-def diagnose_recording(recording: Path, shown: Shown, *, guards: bool = False) -> Diagnosis:
-    """Read a recording, with its guards when asked, and say what it means."""
+def diagnose_recording(recording: Path, shown: Shown, *, guards: bool = False, root: Path | None = None) -> Diagnosis:
+    """Read a recording, with its guards when asked, and say what it means.
+
+    Args:
+        recording: Its folder, or a log.
+        shown: Which findings to show.
+        guards: Read the guards too.
+        root: Paths below it are shown relative to it; the working directory by default.
+    """
     from graphdoctor import __version__
     from graphdoctor.rules.diagnose import diagnose
     from graphdoctor.trace.reader import read_recording
 
     found = read_recording(recording, guards=guards)
-    return diagnose(found, root=Path.cwd(), version=__version__, selection=shown.selection())
+    return diagnose(found, root=root or Path.cwd(), version=__version__, selection=shown.selection())
 
 
 def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:
