@@ -10,17 +10,15 @@ import select
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import jsonschema
 import pytest
 
 import graphdoctor
-from graphdoctor.cli import main
 from graphdoctor.rules.catalog import ALL_RULES
-from tests.conftest import CLEAN_TARGET, RunCli, clean_environment, command_line
+from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
-COMMANDS = ("explain", "guards", "recompiles", "report", "rule", "run", "schema")
+COMMANDS = ("diff", "explain", "guards", "recompiles", "report", "rule", "run", "schema")
 TRACES = Path(__file__).resolve().parent / "recordings" / "2.13.0"
 
 
@@ -32,27 +30,6 @@ def trace(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / log.name).write_bytes(log.read_bytes())
     return folder
-
-
-@pytest.fixture
-def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCli:
-    """As ``run_cli``, but in this process: for what starts no probe, and ten times as quick."""
-
-    def run(*args: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        # In place: rich keeps the mapping that it found when it was imported.
-        environment = mock.patch.dict(os.environ, clean_environment() if env is None else env, clear=True)
-        with environment, monkeypatch.context() as patch:
-            patch.chdir(tmp_path)
-            patch.setattr(sys, "argv", ["graphdoctor", *map(str, args)])
-            status: object = 0
-            try:
-                main()
-            except SystemExit as end:
-                status = end.code or 0
-        output, errors = capfd.readouterr()
-        return subprocess.CompletedProcess(sys.argv, status, output, errors)  # type: ignore[arg-type]
-
-    return run
 
 
 def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -435,6 +412,7 @@ def test_the_parent_never_imports_torch(tmp_path, trace):
         ("rule", "--all"),
         ("schema",),
         ("report", trace, "-o", "a.json"),
+        ("diff", "a.json", trace),
     ):
         process = run_python(code, *arguments, cwd=tmp_path)
         assert process.returncode == 0, process.stderr

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor import __version__
+from graphdoctor.cli.diff import diff
 from graphdoctor.cli.explain import explain
 from graphdoctor.cli.fix import fix
 from graphdoctor.cli.guards import guards
@@ -49,5 +50,6 @@ app.command()(guards)
 # Everything behind the script belongs to the script.
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(report)
+app.command()(diff)
 app.command()(rule)
 app.command()(schema)

@@ -39,6 +39,16 @@ FormatOption = Annotated[
     Format | None,
     typer.Option("--format", help="Result format; by default what the ending of -o says, else text."),
 ]
+HtmlOption = Annotated[
+    bool,
+    typer.Option(
+        "--html",
+        help="Write one HTML file: what -o names, else graphdoctor-report.html (of a comparison graphdoctor-diff.html).",
+    ),
+]
+OpenOption = Annotated[
+    bool, typer.Option("--open/--no-open", help="Open what --html wrote in a browser, on a terminal only.")
+]
 ColourOption = Annotated[Colour, typer.Option("--color", help="When to colour text.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on standard error.")]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from graphdoctor.cli.options import Format, OutputOptions, ShownOptions, with_options
+from graphdoctor.cli.options import HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
 
-PAGE_NAME = "graphdoctor-report.html"
+_PAGE = Path("graphdoctor-report.html")
 
 
 @with_options
@@ -25,12 +23,8 @@ def report(
             show_default=False,
         ),
     ] = None,
-    html: Annotated[
-        bool, typer.Option("--html", help=f"Write one HTML file, {PAGE_NAME} unless -o names another.")
-    ] = False,
-    is_opened: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open what --html wrote in a browser, on a terminal only.")
-    ] = True,
+    html: HtmlOption = False,
+    is_opened: OpenOption = True,
 ) -> None:
     """Show a recording again, the last one by default, without running anything."""
     from graphdoctor.capture.store import Store
@@ -38,25 +32,10 @@ def report(
     from graphdoctor.config import load_settings
 
     settings = load_settings(Path.cwd())
-    output = Output.choose(_as_page(written) if html else written)
+    output = Output.choose_page(written, _PAGE) if html else Output.choose(written)
     chosen = Shown.choose(settings, shown)
     if recording is None:
         recording = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
     output.write(diagnose_recording(recording, chosen, output))
-    if html and is_opened and output.path is not None and sys.stdout.isatty():
-        typer.launch(str(output.path.resolve()))
-
-
-def _as_page(written: OutputOptions) -> OutputOptions:
-    """The options of a page; a name that nobody gave may be written again and again.
-
-    Raises:
-        GraphDoctorError: Another format was asked for too.
-    """
-    from graphdoctor.errors import GraphDoctorError
-
-    if written.format not in (None, Format.html):
-        raise GraphDoctorError(f"--html and --format {written.format} exclude each other.", hint="Give one of them.")
-    if written.output is None:
-        return replace(written, format=Format.html, output=Path(PAGE_NAME), force=True)
-    return replace(written, format=Format.html)
+    if html and is_opened:
+        output.show()

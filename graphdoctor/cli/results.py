@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,6 +102,23 @@ class Output:
         return cls(format, path, asked.verbose, asked.color, asked.quiet, asked.source)
 
     @classmethod
+    def choose_page(cls, asked: OutputOptions, name: Path) -> Output:
+        """As ``choose``, for ``--html``.
+
+        Args:
+            asked: The options of the command line.
+            name: The file where none is named; nobody named it, so it may be written again and again.
+
+        Raises:
+            GraphDoctorError: As there, or another format was asked for too.
+        """
+        if asked.format not in (None, Format.html):
+            raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
+        if asked.output is None:
+            asked = replace(asked, output=name, force=True)
+        return cls.choose(replace(asked, format=Format.html))
+
+    @classmethod
     def choose_file(cls, asked: OutputOptions) -> Output:
         """As ``choose``, where standard output belongs to the program that runs.
 
@@ -122,9 +139,25 @@ class Output:
         if self.path is None:
             self._write_to_stdout(result, view)
             return
-        self._write_file(self._text(result, view), self.path)
+        self.write_text(self._text(result, view))
+
+    def write_text(self, text: str) -> None:
+        """Write what is rendered already, to the file or to standard output."""
+        if self.path is None:
+            # Documents are UTF-8 whatever the terminal speaks.
+            sys.stdout.buffer.write(text.encode())
+            sys.stdout.flush()
+            return
+        self._write_file(text, self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
+
+    def show(self) -> None:
+        """Open the file that was written in a browser, where someone sits at a terminal."""
+        import typer
+
+        if self.path is not None and sys.stdout.isatty():
+            typer.launch(self.path.resolve().as_uri())
 
     def show_on_stderr(self, diagnosis: Diagnosis) -> None:
         """Show the console report on standard error: standard output belongs to the program that ran."""
@@ -136,9 +169,7 @@ class Output:
         if self.format is Format.text:
             (view or _whole_view())(result.diagnosis, stdout_console(self.colour), is_verbose=self.is_verbose)
             return
-        # Documents are UTF-8 whatever the terminal speaks.
-        sys.stdout.buffer.write(self._text(result, view).encode())
-        sys.stdout.flush()
+        self.write_text(self._text(result, view))
 
     def _text(self, result: Result, view: View | None) -> str:
         match self.format:
@@ -249,21 +280,25 @@ class Shown:
         return Selection(select=self.select, ignore=self.ignore, is_own_code_only=self.is_own_code_only)
 
 
-def diagnose_recording(recording: Path, shown: Shown, output: Output, *, guards: bool = False) -> Result:
+def diagnose_recording(
+    recording: Path, shown: Shown, output: Output | None = None, *, guards: bool = False, root: Path | None = None
+) -> Result:
     """Read a recording, with all that the output shows, and say what it means.
 
     Args:
         recording: A recording's folder, or a trace log of others.
         shown: Which findings.
-        output: Where the result will go.
+        output: Where the result will go; None where only the diagnosis is wanted.
         guards: Read the guards whatever the output.
+        root: Paths below it are shown relative to it; the working directory by default.
     """
     from graphdoctor import __version__
     from graphdoctor.rules.diagnose import diagnose
     from graphdoctor.trace.reader import read_recording
 
-    found = read_recording(recording, guards=guards or output.needs_guards, picture=output.needs_picture)
-    diagnosis = diagnose(found, root=Path.cwd(), version=__version__, selection=shown.selection())
+    has_guards, has_picture = (output.needs_guards, output.needs_picture) if output else (False, False)
+    found = read_recording(recording, guards=guards or has_guards, picture=has_picture)
+    diagnosis = diagnose(found, root=root or Path.cwd(), version=__version__, selection=shown.selection())
     return Result(diagnosis, found.picture)
 
 

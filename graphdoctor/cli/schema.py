@@ -1,14 +1,32 @@
-"""``graphdoctor schema``: the JSON Schema of the JSON document."""
+"""``graphdoctor schema``: the JSON Schemas of the JSON documents."""
 
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
 
 
-def schema() -> None:
+class Document(StrEnum):
+    """What --format json writes."""
+
+    diagnosis = "diagnosis"
+    comparison = "comparison"
+
+
+def schema(
+    document: Annotated[
+        Document, typer.Argument(help="comparison: what graphdoctor diff writes.")
+    ] = Document.diagnosis,
+) -> None:
     """Print the JSON Schema of what --format json writes."""
     import orjson
 
+    from graphdoctor.model.comparison import DiagnosisComparison
+    from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.render.json import json_schema
 
-    sys.stdout.write(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
+    described = json_schema(DiagnosisComparison if document is Document.comparison else Diagnosis)
+    sys.stdout.write(orjson.dumps(described, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())

@@ -243,6 +243,8 @@ class Summary(Fact):
     """The counts behind coverage."""
     compile_time_s: float | None = None
     """Seconds spent compiling during the user's calls, as torch measured it."""
+    steady_call_us: float | None = None
+    """Microseconds of a steady call, the median of at most 15; None when not measured."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``."""
 

@@ -1,4 +1,4 @@
-"""The JSON document and its schema."""
+"""The JSON documents and their schemas."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 
 
-def render_json(diagnosis: Diagnosis) -> str:
-    """The diagnosis as JSON, indented, with a newline at the end."""
+def render_json(document: Diagnosis | DiagnosisComparison) -> str:
+    """A document as JSON, indented, with a newline at the end."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(diagnosis.model_dump(mode="json"), option=options).decode()
+    return orjson.dumps(document.model_dump(mode="json"), option=options).decode()
 
 
-def json_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of the document."""
+def json_schema(document: type[Diagnosis | DiagnosisComparison] = Diagnosis) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a document."""
     from graphdoctor.model.schema import described_schema
 
-    schema = described_schema(Diagnosis)
+    schema = described_schema(document)
+    kind = "diagnosis" if document is Diagnosis else "comparison"
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"graphdoctor diagnosis {SCHEMA_VERSION}",
+        "title": f"graphdoctor {kind} {SCHEMA_VERSION}",
     } | {key: value for key, value in schema.items() if key != "title"}

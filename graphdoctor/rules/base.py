@@ -148,7 +148,10 @@ class RecordingView:
 
 @dataclass(frozen=True)
 class RuleMatch:
-    """What a ``RecordingRule`` found, before it gets its fingerprint and its place in the order."""
+    """What a ``RecordingRule`` found, before it gets its fingerprint and its place in the order.
+
+    ``subject`` is what tells it from another finding of the rule at the same line, such as the value that changed.
+    """
 
     entry: StackEntry
     message: str
@@ -162,6 +165,7 @@ class RuleMatch:
     user_stack: tuple[StackEntry, ...] = ()
     fixes: tuple[Fix, ...] = ()
     severity: Severity | None = None
+    subject: str = ""
 
 
 class RecompileRule(Rule):

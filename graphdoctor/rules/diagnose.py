@@ -31,6 +31,7 @@ from graphdoctor.rules.recompiles import RecompileEvent, RecompileGroup, recompi
 from graphdoctor.rules.sites import view_of
 from graphdoctor.rules.verdicts import with_verdicts
 
+_LINE_NUMBER = re.compile(r":\d+\b")
 _SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -142,6 +143,8 @@ def _recompile_findings(view: RecordingView, root: Path) -> Iterator[Finding]:
             torch_reason="\n".join(dict.fromkeys(_torch_words(group))) or None,
             user_stack=group.events[0].compiles[0].stack,
             fixes=rule.fixes(group),
+            # A value that was carried over a break is named by the break's place: its line moves.
+            subject=_LINE_NUMBER.sub("", group.first.expression),
         )
         yield _finding(rule, match, root)
 
@@ -252,7 +255,7 @@ def _finding(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         compile_ids=match.compile_ids,
         user_stack=match.user_stack,
         fixes=match.fixes,
-        fingerprint=_fingerprint(rule.code, match.entry, root, torch_id or (cause.gb_type if cause else "")),
+        fingerprint=_fingerprint(rule.code, match.entry, root, torch_id or (cause.gb_type if cause else match.subject)),
     )
 
 
@@ -281,8 +284,8 @@ def relative(file: str, root: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else file
 
 
-def _fingerprint(code: str, entry: StackEntry, root: Path, torch_id: str) -> str:
-    """Rule, file, qualified name, normalised line and torch's id: what stays when lines move.
+def _fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
+    """Rule, file, qualified name, normalised line and torch's id or the changed value: what stays when lines move.
 
     A package's file is named from the package on, so that another environment gives the same value.
     """
@@ -290,7 +293,7 @@ def _fingerprint(code: str, entry: StackEntry, root: Path, torch_id: str) -> str
     if entry.package and f"/{entry.package}/" in file:
         file = entry.package + file.rpartition(f"/{entry.package}/")[2]
     text = re.sub(r"\s+", " ", re.sub(r"\s+#.*$", "", entry.text or "")).strip()
-    parts = (code, Path(file).as_posix(), entry.qualname or entry.function, text, torch_id)
+    parts = (code, Path(file).as_posix(), entry.qualname or entry.function, text, subject)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -334,6 +337,7 @@ def _summary(view: RecordingView, *, hidden: int) -> Summary:
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,
         compile_time_s=sum(durations) if durations or not recording.compiles else None,
+        steady_call_us=recording.steady_call.call_us if recording.steady_call else None,
         hidden_findings=hidden,
     )
 

@@ -17,7 +17,7 @@ from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInp
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.origin import Origins, collapse_resumes, without_probe
+from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 
 if TYPE_CHECKING:
     from graphdoctor.trace.guard_tree import GuardTree
@@ -381,6 +381,8 @@ class Intake:
             if whole is None:
                 return None
             file = whole
+        if (resume := RESUME_NAME.match(function)) is not None:
+            function = resume[1]
         context = self.sources.get((file, line))
         if context is None:
             return self.entry(file, line, function, None)

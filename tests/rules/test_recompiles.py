@@ -96,6 +96,24 @@ def test_values_that_change_over_the_calls_are_one_finding_with_all_their_values
     assert {report.fingerprint for report in diagnosis.recompiles} == {finding.fingerprint}
 
 
+def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes() -> None:
+    mask = change("size", "mask.shape[0]", source="L['mask']")
+    both = diagnosed(facts_of(recompiled("0/1", BATCH, call=2), recompiled("0/2", mask, call=3)))
+    (left,) = diagnosed(facts_of(recompiled("0/1", mask, call=2))).findings
+    told = {finding.fingerprint: finding.message for finding in both.findings}
+    assert len(told) == 2
+    assert "mask.shape[0]" in told[left.fingerprint]
+
+
+def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerprint_when_lines_move() -> None:
+    def at(line: int) -> str:
+        carried = change("value", f"the value of `x.max()` at model.py:{line}", source="L['___stack0']")
+        (finding,) = diagnosed(facts_of(recompiled("0/1", carried))).findings
+        return finding.fingerprint
+
+    assert at(7) == at(70)
+
+
 def test_two_values_that_change_together_are_found_both_and_one_cause() -> None:
     summary = diagnosed(facts_of(recompiled("0/1", BATCH, STEP))).summary
     assert (summary.recompiles, summary.recompile_causes) == (1, 1)

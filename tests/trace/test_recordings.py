@@ -109,6 +109,16 @@ def test_a_stack_has_columns_and_names(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_guarded_line_of_a_resume_function_lies_in_the_function_that_people_wrote(version: str) -> None:
+    (finding,) = (
+        finding
+        for finding in diagnose(read(version, "item"), root=DEMO, version="0").findings
+        if finding.code == "GD203"
+    )
+    assert (finding.location.line, finding.location.function) == (9, "scale")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_path_to_a_resume_function_names_its_function_once(version: str) -> None:
     stacks = [
         [(entry.function, entry.line) for entry in compile_.stack if entry.origin == "user"]

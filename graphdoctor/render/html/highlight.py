@@ -41,6 +41,6 @@ def highlighted(text: str) -> list[Markup]:
 def _class(kind: object) -> str | None:
     while kind in STANDARD_TYPES and kind is not Token:
         if kind in _CLASSES:
-            return _CLASSES[kind]  # type: ignore[index]
+            return _CLASSES[kind]
         kind = kind.parent  # type: ignore[attr-defined]
     return None

@@ -1,0 +1,77 @@
+"""JSON documents back to diagnoses: whole ones, later ones, and what is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.gate.comparison import compare
+from graphdoctor.gate.documents import read_diagnosis
+from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.render.json import render_json
+from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.trace.reader import read_recording
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
+
+
+def diagnosis_of(name: str, *, guards: bool = False) -> Diagnosis:
+    return diagnose(read_recording(RECORDINGS / name, guards=guards), root=Path("/home/user/demo"), version="1")
+
+
+def changed(**values: Any) -> bytes:
+    document = diagnosis_of("item").model_dump(mode="json")
+    return orjson.dumps(document | values)
+
+
+@pytest.mark.parametrize("guards", [False, True])
+@pytest.mark.parametrize("name", sorted(folder.name for folder in RECORDINGS.iterdir()))
+def test_a_document_reads_as_what_was_written(name: str, guards: bool) -> None:
+    written = diagnosis_of(name, guards=guards)
+    assert read_diagnosis(render_json(written).encode(), "a.json") == written
+
+
+def test_a_byte_order_mark_is_no_trouble() -> None:
+    assert read_diagnosis(b"\xef\xbb\xbf" + changed(), "a.json") == diagnosis_of("item")
+
+
+def test_fields_of_a_later_minor_version_are_passed_over() -> None:
+    document = diagnosis_of("item").model_dump(mode="json")
+    version = f"{SCHEMA_VERSION.partition('.')[0]}.99"
+    document |= {"schema_version": version, "later": {"x": 1}}
+    document["summary"]["later"] = 1
+    document["findings"][1] |= {"later": [], "latest": None}
+    read = read_diagnosis(orjson.dumps(document), "a.json")
+    assert read.model_dump(exclude={"schema_version"}) == diagnosis_of("item").model_dump(exclude={"schema_version"})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "a.json is no whole JSON document"),
+        (changed()[:5000], "a.json is no whole JSON document"),
+        (b"[]", "a.json is JSON, but no diagnosis that graphdoctor wrote"),
+        (b'{"schema_version": 1}', "no diagnosis that graphdoctor wrote"),
+        (orjson.dumps({"schema_version": SCHEMA_VERSION}), "no diagnosis that graphdoctor wrote"),
+        (changed(schema_version="2.0"), "a.json has schema version 2.0; this graphdoctor reads 1.x"),
+        (changed(summary={}), "schema version 1.0: summary.calls: Field required"),
+        (changed(summary={"later": 1}), "summary.calls: Field required"),
+        (changed(gaps="none"), "gaps: Input should be a valid tuple"),
+    ],
+    ids=["cut", "cut late", "list", "number", "bare", "other major", "empty", "empty and more", "wrong type"],
+)
+def test_what_is_no_diagnosis_is_refused_by_name(content: bytes, words: str) -> None:
+    with pytest.raises(GraphDoctorError) as caught:
+        read_diagnosis(content, "a.json")
+    assert words in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_comparison_is_refused_as_one() -> None:
+    diagnosis = diagnosis_of("item")
+    with pytest.raises(GraphDoctorError, match=r"a\.json is a comparison, not a diagnosis"):
+        read_diagnosis(render_json(compare(diagnosis, diagnosis)).encode(), "a.json")

@@ -1,0 +1,110 @@
+"""What people read of two runs side by side, at 80 and at 140 columns."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.gate.comparison import compare
+from graphdoctor.model.comparison import DiagnosisComparison
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.recording import Coverage, Recording, SteadyCall
+from graphdoctor.render.comparison import render_comparison
+from graphdoctor.rules.diagnose import Selection, diagnose
+from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+
+PASSED_ON = frame(1, function="embed", line=30)
+
+
+def facts(*, is_after: bool) -> Recording:
+    """Before: three prints, one of them in a loop. After: one print less, one moved, one value that recompiles."""
+    kept = record(entry(14 if is_after else 12, 'print("kept")', columns=(9, 22)))
+    again = record(entry(20, 'print("again")'), compile_id="1/0", effect="rest_eager" if is_after else "resumed")
+    gone = record(entry(25, 'print("gone")'), compile_id="2/0", effect="frame_skipped", chain=(LOOP, PRINT))
+    recompiles = (recompiled("0/1", change()),) if is_after else ()
+    return recording(
+        breaks=(kept, again) if is_after else (kept, again, gone),
+        compiles=(compiled(), compiled("1/0"), *recompiles),
+        frames=(frame(), PASSED_ON),
+        graphs=(graph(), graph("1/0", index=1)) if is_after else (graph(),),
+        coverage=Coverage(graph_ops=9 if is_after else 3, eager_ops=3, extra_calls=1, extra_compiles=0),
+    ).model_copy(
+        update={
+            "steady_call": SteadyCall(call_us=61.5 if is_after else 1480.0, runs=()),
+            "environment": recording().environment.model_copy(update={"torch": "2.15.0" if is_after else "2.13.0"}),
+        }
+    )
+
+
+def diagnosed(known: Recording) -> Diagnosis:
+    return diagnose(known, root=Path("/project"), version="0")
+
+
+def both(selection: Selection | None = None) -> DiagnosisComparison:
+    return compare(
+        diagnosed(facts(is_after=False)),
+        diagnosed(facts(is_after=True)),
+        names=("before.json", ".graphdoctor/20261121-042906-123456-model"),
+        selection=selection,
+    )
+
+
+def text_of(comparison: DiagnosisComparison, *, width: int = 80, is_verbose: bool = False) -> str:
+    console = Console(file=StringIO(), width=width, color_system=None)
+    render_comparison(comparison, console, is_verbose=is_verbose)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("is_verbose", [False, True])
+def test_a_comparison_reads_as_it_should(snapshot: SnapshotAssertion, width: int, is_verbose: bool) -> None:
+    assert text_of(both(), width=width, is_verbose=is_verbose) == snapshot
+
+
+def test_new_findings_come_before_those_that_are_gone_and_those_that_stay() -> None:
+    text = text_of(both())
+    assert text.index("\nNew\n") < text.index("\nGone\n") < text.index("\nSame ")
+
+
+def test_what_is_the_same_is_a_count_unless_it_got_worse_or_is_asked_for() -> None:
+    text, verbose = text_of(both()), text_of(both(), is_verbose=True)
+    assert "model.py:20" in text
+    assert "warning → error" in text
+    assert "model.py:14" not in text
+    assert "model.py:14 (was 12)" in verbose
+
+
+def test_a_run_against_itself_has_nothing_to_say_but_its_numbers() -> None:
+    diagnosis = diagnosed(facts(is_after=False))
+    text = text_of(compare(diagnosis, diagnosis))
+    assert "0 new findings, 0 gone" in text
+    assert "Differences" not in text
+    assert "1.00" in text
+
+
+def test_two_clean_runs_say_so_and_unknown_is_never_0() -> None:
+    clean = diagnosed(recording(coverage=None))
+    text = text_of(compare(clean, clean))
+    assert "No finding on either side." in text
+    assert "coverage" in text
+    assert text.count("not known") == 4
+    assert "break sites" not in text
+
+
+def test_hidden_findings_are_told() -> None:
+    assert "Hidden by --own-code, --select or --ignore: 3 before, 3 after" in (
+        text_of(both(Selection(select=("GD9",)))).replace("\n", " ")
+    )
+
+
+def test_paths_and_messages_are_text_and_no_markup() -> None:
+    odd = entry(5, 'print("[red]x\x1b[31m")', file="/project/[bold]m.py")
+    comparison = compare(diagnosed(recording()), diagnosed(recording(breaks=(record(odd),))), names=("[red]a", "\x1bb"))
+    text = text_of(comparison)
+    assert "[bold]m.py" in text
+    assert "[red]a" in text
+    assert "\x1b" not in text
