@@ -43,7 +43,7 @@ HtmlOption = Annotated[
     bool,
     typer.Option(
         "--html",
-        help="Write one HTML file: what -o names, else graphdoctor-report.html (of a comparison graphdoctor-diff.html).",
+        help="Write one HTML file: what -o names, else graphdoctor-report.html, for diff graphdoctor-diff.html.",
     ),
 ]
 OpenOption = Annotated[
