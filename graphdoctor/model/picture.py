@@ -46,7 +46,8 @@ class StageNode(Fact):
     opcode: str
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
     target: str
-    """What is called, as torch prints it, such as ``torch.relu`` or ``aten.mm.default``; empty for an output."""
+    """What is called, as torch prints it less ``torch.ops.``, such as ``torch.relu`` or ``aten.mm.default``; the name
+    of the argument, attribute, method or module where the opcode is of that kind; empty for an output."""
     inputs: tuple[str, ...] = ()
     """Names of the nodes that it takes, in order, each once."""
     value: str | None = None
@@ -56,8 +57,8 @@ class StageNode(Fact):
     line: int | None = None
     """1-based."""
     module: str | None = None
-    """Path of the innermost module of the user's model that it was traced in, such as ``self.blocks.0.lin``; None when
-    not known."""
+    """The innermost module that it was traced in, as guards spell it, such as ``self.blocks[0].lin``; None outside any
+    and when not known, as at every stage but Dynamo's."""
 
 
 class StageGraph(Fact):
@@ -69,8 +70,10 @@ class StageGraph(Fact):
     """Where on its way."""
     graph_index: int | None = None
     """Of the graph that Dynamo captured, ``Graph.index``; None when not known."""
+    of: Literal["forward", "backward", "inference"] | None = None
+    """For ``post_grad`` the graph of AOTAutograd that it lowers; None when not known, and at every other stage."""
     nodes: tuple[StageNode, ...]
-    """In order."""
+    """In order; the bodies of higher-order operators are in ``code`` alone."""
     unread_lines: int = 0
     """Lines of the printed graph that have a layout which is not known."""
     code: str | None = None
@@ -89,7 +92,8 @@ class GeneratedCode(Fact):
     file: str | None = None
     """Where Inductor put it."""
     kernels: tuple[str, ...] = ()
-    """Names of its kernels in order, and of the library functions that it calls, such as ``extern_kernels.addmm``."""
+    """Names of its kernels in the order of their definitions, then of the library functions that it calls, such as
+    ``extern_kernels.addmm``, in the order of the first call; empty for a C++ wrapper, which is not read."""
     code: str
     """All of it."""
 

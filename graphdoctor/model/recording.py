@@ -289,10 +289,15 @@ class GraphNode(Fact):
     """Keyword arguments, cut at 500 characters."""
     value: str | None = None
     """What it yields, such as ``f32[2, 4]``."""
+    inputs: tuple[str, ...] | None = None
+    """Names of the nodes that it takes, in order, each once; None when not known."""
     file: str | None = None
-    """The line of code that made it."""
+    """The innermost line of the user's or a package's code that made it; None when there is none."""
     line: int | None = None
     """1-based."""
+    module: str | None = None
+    """torch's path of the innermost module that it was traced in, such as ``L['self'].blocks.0.lin``; None outside any
+    and when not known."""
 
 
 class Graph(Fact):

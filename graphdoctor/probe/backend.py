@@ -14,6 +14,7 @@ import torch
 
 from . import torch_api
 from .describe import dtype_text, tensor_text
+from .guards import user_file_test
 
 _CALLS = frozenset({"call_function", "call_method", "call_module"})
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
@@ -105,11 +106,12 @@ class InstrumentedBackend:
 def describe_graph(gm: torch.fx.GraphModule) -> dict[str, Any]:
     """A graph's inputs, nodes and operation counts, in the form of the recording."""
     nodes = list(gm.graph.nodes)
+    is_user_file = user_file_test()
     return {
         "op_count": sum(node.op in _CALLS for node in nodes),
         "tensor_op_count": tensor_op_count(gm),
         "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
-        "nodes": [_describe_node(node) for node in nodes],
+        "nodes": [_describe_node(node, is_user_file) for node in nodes],
     }
 
 
@@ -173,7 +175,7 @@ def _describe_input(node: torch.fx.Node) -> dict[str, Any]:
     return described
 
 
-def _describe_node(node: torch.fx.Node) -> dict[str, Any]:
+def _describe_node(node: torch.fx.Node, is_user_file: Callable[[str], bool]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": node.name,
         "opcode": node.op,
@@ -181,9 +183,13 @@ def _describe_node(node: torch.fx.Node) -> dict[str, Any]:
         "args": _cut(", ".join(map(str, node.args))),
         "kwargs": _cut(", ".join(f"{key}={value}" for key, value in node.kwargs.items())),
         "value": _value_text(torch_api.node_value(node)),
+        "inputs": [taken.name for taken in node.all_input_nodes],
     }
-    if node.stack_trace and (lines := _STACK_LINE.findall(node.stack_trace)):
-        described["file"], described["line"] = lines[-1][0], int(lines[-1][1])
+    lines = _STACK_LINE.findall(node.stack_trace or "")
+    if (innermost := next(((file, line) for file, line in reversed(lines) if is_user_file(file)), None)) is not None:
+        described["file"], described["line"] = innermost[0], int(innermost[1])
+    if (module := torch_api.node_module(node)) is not None:
+        described["module"] = module
     return described
 
 

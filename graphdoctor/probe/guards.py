@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -407,7 +408,8 @@ def _counted_names(header: str) -> list[str]:
 
 def user_file_test() -> Callable[[str], bool]:
     """A test for files that are neither torch's, nor Python's own, nor the probe's."""
-    foreign = (str(torch_api.torch_root()), str(Path(__file__).resolve().parent), "<")
+    # With the separator: torchvision lies beside torch.
+    foreign = (f"{torch_api.torch_root()}{os.sep}", f"{Path(__file__).resolve().parent}{os.sep}", "<")
     stdlib = str(Path(linecache.__file__).parent)
     known: dict[str, bool] = {}
 

@@ -356,6 +356,17 @@ def node_value(node: Any) -> Any:  # noqa: ANN401
     return node.meta.get("example_value")
 
 
+def node_module(node: Any) -> str | None:  # noqa: ANN401
+    """Path of the innermost module that a node was traced in, such as ``L['self'].blocks.0.lin``, or None.
+
+    ``record_nn_module_stack`` (``torch/_dynamo/variables/nn_module.py``, 2.13) keeps path and class, innermost last.
+    """
+    stack = node.meta.get("nn_module_stack")
+    innermost = next(reversed(stack.values()), None) if isinstance(stack, dict) else None
+    path = innermost[0] if isinstance(innermost, tuple) and innermost else None
+    return path if isinstance(path, str) and path else None
+
+
 def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
     """The node makes a tensor of a number for Dynamo's own sake.
 

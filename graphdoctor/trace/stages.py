@@ -1,18 +1,81 @@
-"""Graphs on their way from Dynamo to Inductor, and the code that Inductor wrote."""
+"""Graphs on their way from Dynamo to Inductor, and the code that Inductor wrote.
+
+Comes in: the log's records of graphs and of generated code. Goes out: a ``StageGraph`` for each graph at each stage and
+a ``GeneratedCode`` for each graph that Inductor compiled. All of one compile carry its compile id; which of its graphs
+they are made of is told by the order of the log, and forward from backward by the first line of the generated code.
+"""
 
 from __future__ import annotations
 
-from graphdoctor.model.picture import GeneratedCode, StageGraph
-from graphdoctor.model.recording import Recording
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from graphdoctor.model.expressions import expression
+from graphdoctor.model.picture import GeneratedCode, Stage, StageGraph, StageNode
+from graphdoctor.model.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
+
+AotGraph = Literal["forward", "backward", "inference"]
+"""A graph that AOTAutograd hands to Inductor."""
+
+_STAGES: dict[str, Stage] = {
+    "aot_joint_graph": "joint",
+    "aot_forward_graph": "forward",
+    "aot_backward_graph": "backward",
+    "aot_inference_graph": "inference",
+    "inductor_post_grad_graph": "post_grad",
+}
+_CODE = "inductor_output_code"
+_AOT_ID = re.compile(rf"^# AOT ID: \[.*'\d+_({'|'.join(get_args(AotGraph))})'\]", re.MULTILINE)
+"""First line of generated code (``write_header``, ``torch/_inductor/codegen/wrapper.py``, 2.13)."""
+_MODULE_NUMBER = re.compile(r"\.(\d[^.\[\]]*)")
+_LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
+"""What generated code calls library functions by; the last two are names that its header gives."""
+_BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
+
+
+@dataclass
+class _Seen:
+    """A graph of AOTAutograd or Inductor, or generated code.
+
+    Args:
+        compile_id: As in the log.
+        stage: None for generated code.
+        graph: Which of Dynamo's graphs it is made of, by its number in the log; None when not known.
+        text: As in the log.
+        file: Where generated code was put.
+        of: The graph of AOTAutograd that it is made of; None when not known.
+    """
+
+    compile_id: str | None
+    stage: Stage | None
+    graph: int | None
+    text: str
+    file: str | None = None
+    of: AotGraph | None = None
 
 
 class Stages:
     """Takes the records of graphs in the order of the log."""
 
-    KINDS: frozenset[str] = frozenset()
+    KINDS: frozenset[str] = frozenset({"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES})
 
-    def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
+    def __init__(self) -> None:
+        # Dynamo's graphs by number in the order of the log, as in Recording.graphs, the others as they are.
+        self._seen: list[int | _Seen] = []
+        self._graph_count = 0
+        self._last_graph: dict[str | None, int] = {}
+        self._has_backward: dict[str | None, bool] = {}
+        self._unpaired: tuple[str | None] | None = None
+        self._unlowered: dict[str | None, _Seen] = {}
+
+    def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - as all parts
         """Take the next record.
 
         Args:
@@ -20,11 +83,195 @@ class Stages:
             call_index: The user's call that was under way; None outside the calls.
             is_extra: It belongs to a repetition of ours: to be left out.
         """
+        if is_extra:
+            return
+        if record.kind in ("dynamo_output_graph", "graphdoctor_graph"):
+            self._add_dynamo(record)
+        elif record.payload is not None:
+            self._add_lowered(record, record.payload)
+
+    def _add_dynamo(self, record: Record) -> None:
+        """Count as ``Intake`` does: our record describes the graph of torch's own right before it, if there is one."""
+        is_ours = record.kind == "graphdoctor_graph"
+        if is_ours and self._unpaired == (record.compile_id,):
+            self._unpaired = None
+            return
+        self._unpaired = None if is_ours else (record.compile_id,)
+        self._seen.append(self._graph_count)
+        self._last_graph[record.compile_id] = self._graph_count
+        self._has_backward.pop(record.compile_id, None)
+        self._graph_count += 1
+
+    def _add_lowered(self, record: Record, text: str) -> None:
+        compile_id = record.compile_id
+        seen = _Seen(compile_id, _STAGES.get(record.kind), self._last_graph.get(compile_id), text)
+        self._seen.append(seen)
+        if seen.stage == "post_grad":
+            self._unlowered[compile_id] = seen
+            # Known before there is code, which there may never be.
+            seen.of = "inference" if self._has_backward.get(compile_id) is False else None
+        elif seen.stage is not None:
+            self._has_backward[compile_id] = self._has_backward.get(compile_id, False) or seen.stage != "inference"
+        else:
+            seen.file = record.value.get("filename") if isinstance(record.value, dict) else None
+            match = _AOT_ID.search(text)
+            seen.of = match[1] if match else None  # type: ignore[assignment]
+            # Inductor writes a graph down and then its code, one graph of a compile after the other.
+            lowered = self._unlowered.pop(compile_id, None)
+            if lowered is not None and seen.of is not None:
+                lowered.of = seen.of
 
     def graphs(self, prefix: str, recording: Recording) -> tuple[StageGraph, ...]:
-        """The graphs, compile ids with a prefix."""
-        return ()
+        """The graphs in the order of the log.
+
+        Args:
+            prefix: What compile ids of this part of the recording begin with.
+            recording: The merged recording.
+        """
+        origins = Origins(recording.environment)
+        frames = {frame.frame_id: frame for frame in recording.frames}
+        frame_of = {each.compile_id: frames.get(each.frame_id) for each in recording.compiles}
+        own = _graphs_of(prefix, recording)
+        found = []
+        for seen in self._seen:
+            if isinstance(seen, _Seen):
+                if seen.stage is not None:
+                    found.append(_lowered_graph(seen, seen.stage, _prefixed(prefix, seen.compile_id), own, origins))
+            elif seen < len(own):
+                found.append(_dynamo_graph(own[seen], frame_of.get(own[seen].compile_id), origins))
+        return tuple(found)
 
     def generated(self, prefix: str, recording: Recording) -> tuple[GeneratedCode, ...]:
-        """The generated code."""
-        return ()
+        """The generated code in the order of the log.
+
+        Args:
+            prefix: What compile ids of this part of the recording begin with.
+            recording: The merged recording.
+        """
+        own = _graphs_of(prefix, recording)
+        return tuple(
+            GeneratedCode(
+                compile_id=_prefixed(prefix, seen.compile_id),
+                stage=seen.of,
+                graph_index=_index(own, seen.graph),
+                file=seen.file,
+                kernels=kernels_of(seen.text),
+                code=seen.text,
+            )
+            for seen in self._seen
+            if isinstance(seen, _Seen) and seen.stage is None
+        )
+
+
+def _graphs_of(prefix: str, recording: Recording) -> list[Graph]:
+    """Graphs of one part; the ids of a process begin as those behind its resets do."""
+    return [
+        graph
+        for graph in recording.graphs
+        if graph.compile_id.startswith(prefix) and ":" not in graph.compile_id[len(prefix) :]
+    ]
+
+
+def _prefixed(prefix: str, compile_id: str | None) -> str | None:
+    return None if compile_id is None else prefix + compile_id
+
+
+def _index(own: list[Graph], number: int | None) -> int | None:
+    return own[number].index if number is not None and number < len(own) else None
+
+
+def _lowered_graph(seen: _Seen, stage: Stage, compile_id: str | None, own: list[Graph], origins: Origins) -> StageGraph:
+    printed = parse_graph(seen.text, _named_by(origins))
+    return StageGraph(
+        compile_id=compile_id,
+        stage=stage,
+        graph_index=_index(own, seen.graph),
+        of=seen.of,
+        nodes=printed.nodes,
+        unread_lines=printed.unread_lines,
+        code=seen.text,
+    )
+
+
+def _dynamo_graph(graph: Graph, frame: Frame | None, origins: Origins) -> StageGraph:
+    nodes: tuple[StageNode, ...] = ()
+    unread_lines = 0
+    if graph.nodes is not None and all(node.inputs is not None for node in graph.nodes):
+        words = _module_words(frame)
+        nodes = tuple(_recorded_node(node, words) for node in graph.nodes)
+    elif graph.code is not None:
+        printed = parse_graph(graph.code, _named_by(origins))
+        nodes, unread_lines = printed.nodes, printed.unread_lines
+    return StageGraph(
+        compile_id=None if graph.compile_id == "?" else graph.compile_id,
+        stage="dynamo",
+        graph_index=graph.index,
+        nodes=nodes,
+        unread_lines=unread_lines,
+        code=graph.code,
+    )
+
+
+def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
+    return StageNode(
+        name=node.name,
+        opcode=node.opcode,
+        target="" if node.opcode == "output" else short_target(node.target),
+        inputs=node.inputs or (),
+        value=node.value,
+        file=node.file,
+        line=node.line,
+        module=None if node.module is None else words(node.module),
+    )
+
+
+def _module_words(frame: Frame | None) -> Callable[[str], str]:
+    """Says a module's path as guards do: ``L['self'].blocks.0.lin`` is ``self.blocks[0].lin``."""
+    # A root of torch's own class is compiled as the argument of a wrapper (``torch/_dynamo/external_utils.py``, 2.13).
+    is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
+    resumes_at = None if frame is None else frame.resumes_at
+    known: dict[str, str] = {}
+
+    def words(path: str) -> str:
+        if path not in known:
+            own = path.replace("L['fn']", "L['self']", 1) if is_wrapped else path
+            known[path] = _MODULE_NUMBER.sub(r"[\1]", expression(own, resumes_at))
+        return known[path]
+
+    return words
+
+
+def _named_by(origins: Origins) -> Callable[[str], bool]:
+    return lambda file: origins.of(file)[0] in ("user", "third_party")
+
+
+def kernels_of(code: str) -> tuple[str, ...]:
+    """Names of the kernels that generated code defines, then of the library functions that it calls."""
+    with warnings.catch_warnings():
+        # Python warns of escapes in strings that it does not know; kernels are strings.
+        warnings.simplefilter("ignore")
+        try:
+            module = ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ()
+    kernels: dict[str, None] = {}
+    for statement in module.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile")))
+            ):
+                kernels[name] = None
+    called = dict.fromkeys(name for name in _calls(module) if name.startswith(_LIBRARY))
+    return (*kernels, *called)
+
+
+def _calls(module: ast.Module) -> Iterator[str]:
+    """Dotted names that are called, in the order of the text, less what only benchmarks the code."""
+    waiting: list[ast.AST] = [module]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef) and node.name in _BENCHMARKS:
+            continue
+        if isinstance(node, ast.Call) and (path := dotted_path(node.func)) is not None:
+            yield ".".join(path)
+        waiting += reversed(list(ast.iter_child_nodes(node)))

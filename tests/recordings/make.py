@@ -3,7 +3,9 @@
     python make.py PYTHON [PYTHON …]
 
 ``PYTHON`` is an interpreter whose environment has the torch to record. Each program is recorded with graphdoctor
-(``NAME/``), some with ``TORCH_TRACE`` alone too (``NAME.bare/``). Paths, process ids and the system's name are replaced
+(``NAME/``), some with ``TORCH_TRACE`` alone too (``NAME.bare/``). One is compiled by Inductor, with an empty cache and
+with what that left (``lowered.bare/``, ``lowered_again.bare/``); of its records those that nobody reads, most of the
+log, are left out. Paths, process ids and the system's name are replaced
 by neutral ones; the sums that torch writes of payloads are made anew. Nothing else changes.
 """
 
@@ -43,9 +45,33 @@ for args in module.example_inputs():
 """
 
 
+_LOWERED = """
+import torch
+
+weight = torch.ones(8, 8, requires_grad=True)
+
+
+def forward(x):
+    return torch.nn.functional.layer_norm(torch.relu(x @ weight) * 2, (8,)).sum()
+
+
+compiled = torch.compile(forward)
+compiled(torch.ones(8, 8)).backward()
+with torch.no_grad():
+    compiled(torch.ones(8, 8))
+"""
+_KEPT = (
+    *("str", "torch_version", "dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "compilation_metrics"),
+    *("recompile_reasons", "aot_joint_graph", "aot_forward_graph", "aot_backward_graph", "aot_inference_graph"),
+    *("inductor_post_grad_graph", "inductor_output_code"),
+)
+
+
 def main(pythons: list[str]) -> None:
     for python in pythons:
         version, *roots = subprocess.check_output([python, "-c", _ASK], text=True).split()
+        with tempfile.TemporaryDirectory() as temporary:
+            record_lowered(python, version, Path(temporary), roots)
         for name in NAMES:
             with tempfile.TemporaryDirectory() as temporary:
                 record(python, version, name, Path(temporary), roots)
@@ -66,9 +92,29 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
     subprocess.run([python, "bare.py", f"{name}.py"], cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
     (ours,) = (folder for folder in (demo / ".graphdoctor").iterdir() if folder.is_dir())
 
+    replacements = {str(ours): "/home/user/demo/.graphdoctor/recording"} | neutral_paths(demo, temporary, roots)
+    save(ours, HERE / version / name, replacements)
+    if name in BARE:
+        save(temporary / "bare", HERE / version / f"{name}.bare", replacements)
+
+
+def record_lowered(python: str, version: str, temporary: Path, roots: list[str]) -> None:
+    """Record what Inductor makes of one program, twice."""
+    demo = temporary / "demo"
+    demo.mkdir()
+    (demo / "lowered.py").write_text(_LOWERED)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(temporary / "cache")
+    for name in ("lowered", "lowered_again"):
+        environment["TORCH_TRACE"] = str(temporary / name)
+        subprocess.run([python, "lowered.py"], cwd=demo, env=environment, check=True)
+        save(temporary / name, HERE / version / f"{name}.bare", neutral_paths(demo, temporary, roots), kinds=_KEPT)
+
+
+def neutral_paths(demo: Path, temporary: Path, roots: list[str]) -> dict[str, str]:
+    """What is replaced, the longest paths first."""
     purelib, stdlib, prefix, base_prefix = roots
-    replacements = {
-        str(ours): "/home/user/demo/.graphdoctor/recording",
+    return {
         str(demo): "/home/user/demo",
         str(temporary): "/home/user",
         str(REPOSITORY): "/home/user/graphdoctor",
@@ -79,13 +125,10 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
         f"{platform.platform(terse=True)} {platform.machine()}": "Linux x86_64",
         str(Path.home()) + "/": "/home/user/",
     }
-    save(ours, HERE / version / name, replacements)
-    if name in BARE:
-        save(temporary / "bare", HERE / version / f"{name}.bare", replacements)
 
 
-def save(source: Path, folder: Path, replacements: dict[str, str]) -> None:
-    """Copy a recording with every text of the machine replaced."""
+def save(source: Path, folder: Path, replacements: dict[str, str], kinds: tuple[str, ...] = ()) -> None:
+    """Copy a recording with every text of the machine replaced; given kinds of records alone, if any are."""
     shutil.rmtree(folder, ignore_errors=True)
     for file in sorted(source.rglob("*")):
         if file.is_file() and file.stat().st_size:
@@ -95,12 +138,12 @@ def save(source: Path, folder: Path, replacements: dict[str, str]) -> None:
             for old, new in replacements.items():
                 text = text.replace(old, new)
             if name.endswith(".log"):
-                text = with_new_sums(text)
+                text = with_new_sums(text, kinds)
             (folder / name).write_text(text, encoding="utf-8")
 
 
-def with_new_sums(log: str) -> str:
-    """The log with process ids replaced and ``has_payload`` computed again."""
+def with_new_sums(log: str, kinds: tuple[str, ...] = ()) -> str:
+    """The log with process ids replaced and ``has_payload`` made anew; given kinds of records alone, if any are."""
     records: list[tuple[str, list[str]]] = []
     for line in log.split("\n"):
         if line.startswith("\t"):
@@ -114,6 +157,8 @@ def with_new_sums(log: str) -> str:
             lines += [line, *payload]
             continue
         value = json.loads(match[3])
+        if kinds and not any(kind in value or kind == value.get("artifact", {}).get("name") for kind in kinds):
+            continue
         if "has_payload" in value:
             whole = "\n".join(part[1:] for part in payload)
             value["has_payload"] = hashlib.md5(whole.encode()).hexdigest()

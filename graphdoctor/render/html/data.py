@@ -49,7 +49,7 @@ def _stage(found: StageGraph, place: Place) -> dict[str, Any]:
     names = {node.name: number for number, node in enumerate(found.nodes)}
     return {
         "stage": found.stage,
-        "of": getattr(found, "of", None),
+        "of": found.of,
         "unread": found.unread_lines,
         "code": found.code,
         "nodes": [_node(node, names, place) for node in found.nodes],

@@ -1,0 +1,428 @@
+"""A graph as torch prints it to its nodes.
+
+Comes in: the text of ``GraphModule.print_readable``, which is what the log's records of graphs hold. Goes out: the
+nodes of the graph itself; bodies of higher-order operators, printed as classes inside, are left out. Pure; text of a
+form that is not known is counted and never raises.
+
+Forms as seen in ``torch/fx/graph.py`` (``CodeGen``), 2.13 and 2.15: each node is a statement of Python, mostly on a
+line of its own, with the line of source that it comes from in a comment above.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from graphdoctor.model.picture import StageNode
+
+_CLASS = re.compile(r"^(?P<indent> *)class \S+\(torch\.nn\.Module\):$")
+_SIGNATURE = re.compile(r"^ *def \w+\(")
+_SIGNATURE_END = re.compile(r"^ *\).*:$")
+_WRAP = re.compile(r'^ *wrap\("\w+"\)$')
+_PLACE = re.compile(r"\bFile: (?P<file>\S.*?):(?P<line>\d+) in [^,]+?, code: ")
+_NO_PLACE = "No stacktrace found for following nodes"
+_STATEMENT = re.compile(r' *(?:#|class |return\b|"""|\w+(?: ?: ?"[^"]*")? = |[\w.]+\[|\w+ \S{1,2}= )')
+"""How the line of another node begins: a statement that goes on over several lines ends before it at the latest."""
+_OBJECT = re.compile(r"<(?=[A-Za-z_])[^<>\n]*>")
+"""Python's own text for an object, such as ``<Color.RED: 1>``; torch prints its operators with a space behind."""
+_TENSOR = re.compile(r"^(?:\w+\()?(?P<dtype>[a-z]\w*)\[(?P<shape>[^\[\]]*)\](?:\[[^\[\]]*\])?(?P<device>[a-z][\w:]*)?")
+_SYMBOL = re.compile(r"^Sym\((?P<value>.*)\)$")
+_BOXED_ARGUMENT = re.compile(r"_boxed_arg_\d+(?:_\d+)?$")
+_OPERATOR_FUNCTION = re.compile(r"^_operator_(?=[a-z])")
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.FloorDiv: "floordiv",
+    ast.Div: "truediv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+    ast.MatMult: "matmul",
+}
+_BINARY_IN_PLACE = {kind: f"i{name.removesuffix('_')}" for kind, name in _BINARY.items()}
+_UNARY: dict[type[ast.unaryop], str] = {ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert"}
+_COMPARISON: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.Gt: "gt",
+    ast.LtE: "le",
+    ast.GtE: "ge",
+}
+
+
+@dataclass(frozen=True)
+class PrintedGraph:
+    """What a printed graph says.
+
+    Args:
+        nodes: In order, placeholders first.
+        unread_lines: Lines of a layout that is not known.
+    """
+
+    nodes: tuple[StageNode, ...]
+    unread_lines: int = 0
+
+
+def parse_graph(text: str, names_file: Callable[[str], bool] = lambda _file: True) -> PrintedGraph:
+    """Read a printed graph.
+
+    Args:
+        text: As torch printed it.
+        names_file: Whether a node is to name a line in this file; torch's own are no use to anybody.
+    """
+    reader = _Reader(names_file)
+    with warnings.catch_warnings():
+        # Python warns of escapes in strings that it does not know.
+        warnings.simplefilter("ignore")
+        reader.read(text.split("\n"))
+    return PrintedGraph(reader.nodes(), reader.unread_lines)
+
+
+def short_target(target: str) -> str:
+    """A target as ``str`` of an operator has it, such as ``aten.mm.default``."""
+    return target.removeprefix("torch.ops.")
+
+
+def _parsed(text: str) -> list[ast.stmt] | None:
+    try:
+        return compile(text, "<graph>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True).body  # type: ignore[no-any-return,attr-defined]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+class _Reader:
+    """Reads one graph line by line.
+
+    Args:
+        names_file: Whether a node is to name a line in this file.
+    """
+
+    def __init__(self, names_file: Callable[[str], bool]) -> None:
+        self.unread_lines = 0
+        self._names_file = names_file
+        self._place: tuple[str | None, int | None] = None, None
+        # Placeholders by the name that they have in the signature.
+        self._arguments: dict[str, str | None] = {}
+        self._announced: dict[str, str | None] = {}
+        self._renamed: dict[str, str] = {}
+        self._known: set[str] = set()
+        self._boxed: dict[str, list[str]] = {}
+        self._nodes: list[StageNode] = []
+
+    def nodes(self) -> tuple[StageNode, ...]:
+        """The nodes found, placeholders first."""
+        placeholders = (
+            StageNode(name=self._renamed.get(name, name), opcode="placeholder", target=name, value=value)
+            for name, value in self._arguments.items()
+        )
+        return (*placeholders, *self._nodes)
+
+    def read(self, lines: Sequence[str]) -> None:
+        """Read the graph that begins in the first line."""
+        at = self._read_head(lines)
+        inner = None
+        while at < len(lines):
+            line = lines[at]
+            if (match := _CLASS.match(line)) is not None:
+                # Bodies of higher-order operators; they have names of their own.
+                inner = inner or match
+            if inner is not None or not line or line.isspace():
+                at += 1
+            elif line.lstrip().startswith("#"):
+                self._read_comment(line)
+                at += 1
+            elif line.strip() == '"""':
+                # FX_GRAPH_SHOW_META prints what torch noted on a node.
+                at = next((n + 1 for n in range(at + 1, len(lines)) if lines[n].strip() == '"""'), len(lines))
+            else:
+                at = self._read_statement(lines, at)
+
+    def _read_head(self, lines: Sequence[str]) -> int:
+        """Read the class's and the function's heads; returns where the body begins."""
+        is_class = False
+        for at, line in enumerate(lines):
+            if _SIGNATURE.match(line) and is_class:
+                return self._read_signature(lines, at)
+            if not is_class and _CLASS.match(line):
+                is_class = True
+            elif line.strip() and not _WRAP.match(line):
+                self.unread_lines += 1
+        return len(lines)
+
+    def _read_signature(self, lines: Sequence[str], at: int) -> int:
+        end = at + 1
+        if not lines[at].rstrip().endswith(":"):
+            while end < len(lines) and not _SIGNATURE_END.match(lines[end]):
+                end += 1
+            end = min(end + 1, len(lines))
+        parsed = _parsed("\n".join(lines[at:end]).strip() + "\n  pass")
+        if parsed is None or not isinstance(function := parsed[0], ast.FunctionDef):
+            self.unread_lines += end - at
+            return end
+        given = function.args
+        found = (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg)
+        self._take_arguments({each.arg: _value(each.annotation) for each in found if each and each.arg != "self"})
+        return end
+
+    def _take_arguments(self, arguments: dict[str, str | None]) -> None:
+        self._arguments = arguments
+        self._known = set(arguments)
+
+    def _read_comment(self, line: str) -> None:
+        match = _PLACE.search(line)
+        if match is None:
+            self._place = None, None
+            self.unread_lines += _NO_PLACE not in line
+        elif self._names_file(match["file"]):
+            self._place = match["file"], int(match["line"][:9])
+        else:
+            self._place = None, None
+
+    def _read_statement(self, lines: Sequence[str], at: int) -> int:
+        """Read the statement that begins in a line; returns where the next one does."""
+        end = at + 1
+        body = _parsed(lines[at].strip())
+        if body is None:
+            indent = _indent(lines[at])
+            while end < len(lines) and not (_STATEMENT.match(lines[end]) and _indent(lines[end]) <= indent):
+                end += 1
+            text = "\n".join(lines[at:end]).strip()
+            body = _parsed(text) or _parsed(_OBJECT.sub("...", text))
+        if body is None or not self._take(body):
+            self.unread_lines += sum(bool(line.strip()) for line in lines[at:end])
+        return end
+
+    def _take(self, body: list[ast.stmt]) -> bool:
+        """Take the statements of one node; False where their form is not known."""
+        first, *rest = [each for each in body if not _is_deletion(each)] or [ast.Pass()]
+        if isinstance(first, ast.Return):
+            self._add("output", "output", "", parts=(first.value,))
+            return not rest
+        if isinstance(first, ast.AnnAssign) and first.value is None:
+            return self._take_announced([first, *rest])
+        if isinstance(first, ast.AugAssign):
+            return self._take_in_place(_BINARY_IN_PLACE[type(first.op)], (first.target, first.value), rest)
+        if isinstance(first, ast.Assign) and len(first.targets) == 1:
+            target = first.targets[0]
+            if isinstance(target, ast.Subscript):
+                return self._take_in_place("setitem", (target.value, target.slice, first.value), rest)
+            if isinstance(target, ast.Tuple):
+                return self._take_flattened(target, first.value)
+        if rest:
+            return False
+        named = _named(first)
+        return isinstance(first, ast.Pass) if named is None else self._take_named(*named)
+
+    def _take_announced(self, body: Sequence[ast.stmt]) -> bool:
+        """Values of placeholders that the signature lacks: it has the arguments before they are taken apart."""
+        for each in body:
+            if not (isinstance(each, ast.AnnAssign) and each.value is None and isinstance(each.target, ast.Name)):
+                return False
+            self._announced[each.target.id] = _value(each.annotation)
+        return True
+
+    def _take_flattened(self, target: ast.Tuple, value: ast.expr) -> bool:
+        names = [each.id for each in target.elts if isinstance(each, ast.Name)]
+        is_known = isinstance(value, ast.Call) and dotted_path(value.func) == ["fx_pytree", "tree_flatten_spec"]
+        if is_known:
+            self._take_arguments({name: self._announced.get(name) for name in names})
+        return is_known
+
+    def _take_in_place(self, name: str, parts: tuple[ast.expr, ...], rest: list[ast.stmt]) -> bool:
+        """``a += 1;  a_1 = a`` and ``c[0] = 1;  setitem = c``."""
+        named = _named(rest[0]) if len(rest) == 1 else None
+        if named is None:
+            return False
+        self._add(named[0], "call_function", f"operator.{name}", parts=parts, value=_value(named[1]))
+        return True
+
+    def _take_named(self, name: str, annotation: ast.expr | None, value: ast.expr) -> bool:
+        if isinstance(value, ast.Name):
+            # A placeholder whose node has another name than the argument.
+            is_argument = value.id in self._arguments and value.id not in self._renamed and name not in self._known
+            if is_argument:
+                self._renamed[value.id] = name
+                self._known.discard(value.id)
+                self._known.add(name)
+            return is_argument
+        if _BOXED_ARGUMENT.search(name) and isinstance(value, (ast.List, ast.Tuple)):
+            # From 2.15 on: a list that the operator of the next line empties.
+            self._boxed[name] = self._inputs((value,))
+            return True
+        operation = self._operation(value)
+        if operation is None:
+            return False
+        self._add(name, *operation, parts=(value,), value=_value(annotation))
+        return True
+
+    def _operation(self, value: ast.expr) -> tuple[str, str] | None:
+        """A node's opcode and target."""
+        path = dotted_path(value)
+        if path is not None:
+            if path[0] == "self":
+                return ("get_attr", ".".join(path[1:])) if len(path) > 1 else None
+            return ("call_function", "builtins.getattr") if path[0] in self._known and len(path) == 2 else None
+        if isinstance(value, ast.Call):
+            return self._called(value.func)
+        if isinstance(value, ast.Subscript):
+            return "call_function", "operator.getitem"
+        if isinstance(value, ast.UnaryOp):
+            return _unary(value)
+        if isinstance(value, ast.BinOp):
+            return "call_function", f"operator.{_BINARY[type(value.op)]}"
+        if isinstance(value, ast.Compare) and len(value.ops) == 1 and (name := _COMPARISON.get(type(value.ops[0]))):
+            return "call_function", f"operator.{name}"
+        return None
+
+    def _called(self, function: ast.expr) -> tuple[str, str] | None:
+        path = dotted_path(function)
+        if path is None:
+            return ("call_method", function.attr) if isinstance(function, ast.Attribute) else None
+        name = ".".join(path)
+        if path[0] == "self":
+            return ("call_module", ".".join(path[1:])) if len(path) > 1 else None
+        if path[0] in self._known:
+            return ("call_method", ".".join(path[1:])) if len(path) > 1 else None
+        if path[0] == "torch":
+            return "call_function", short_target(name)
+        # A function that is not torch's has its dots replaced.
+        if len(path) > 1:
+            return None
+        if hasattr(builtins, name):
+            return "call_function", f"builtins.{name}"
+        return "call_function", _OPERATOR_FUNCTION.sub("operator.", name)
+
+    def _add(
+        self, name: str, opcode: str, target: str, *, parts: Sequence[ast.expr | None], value: str | None = None
+    ) -> None:
+        is_output = opcode == "output"
+        file, line = (None, None) if is_output else self._place
+        if is_output:
+            # Its name is not printed.
+            name = next(each for each in _numbered(name) if each not in self._known)
+        self._nodes.append(
+            StageNode(
+                name=name,
+                opcode=opcode,
+                target=target,
+                inputs=tuple(self._inputs(parts)),
+                value=value,
+                file=file,
+                line=line,
+            )
+        )
+        self._known.add(name)
+
+    def _inputs(self, parts: Sequence[ast.expr | None]) -> list[str]:
+        """Names of the nodes in some expressions, in the order of the text, each once."""
+        found = [node for part in parts if part is not None for node in _names_in(part)]
+        found.sort(key=lambda node: (node.lineno, node.col_offset))
+        names: dict[str, None] = {}
+        for node in found:
+            if node.id in self._known:
+                names[node.id] = None
+            elif node.id in self._boxed:
+                names.update(dict.fromkeys(self._boxed[node.id]))
+        return list(names)
+
+
+def _unary(value: ast.UnaryOp) -> tuple[str, str] | None:
+    match value:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(op=ast.Pow(), left=ast.Constant())):
+            # Python reads -1 ** x as -(1 ** x); an operator's own operand is never a power.
+            return "call_function", "operator.pow"
+        case ast.UnaryOp(operand=ast.BinOp()):
+            return None
+    name = _UNARY.get(type(value.op))
+    return ("call_function", f"operator.{name}") if name else None
+
+
+def _is_deletion(statement: ast.stmt) -> bool:
+    """``x = y = None``: values that are used no more."""
+    return (
+        isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.Constant)
+        and statement.value.value is None
+        and all(isinstance(target, ast.Name) for target in statement.targets)
+    )
+
+
+def _named(statement: ast.stmt) -> tuple[str, ast.expr | None, ast.expr] | None:
+    """Name, annotation and value of an assignment to one name."""
+    match statement:
+        case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
+            return name, annotation, value
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name, None, value
+    return None
+
+
+def dotted_path(expression: ast.expr) -> list[str] | None:
+    """The names of ``self.a.b``, None for another expression.
+
+    A name that is no identifier is printed as ``getattr(self.a, "0")``.
+    """
+    names: list[str] = []
+    while not isinstance(expression, ast.Name):
+        if isinstance(expression, ast.Attribute):
+            names.append(expression.attr)
+            expression = expression.value
+            continue
+        match expression:
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name))], keywords=[]):
+                names.append(name)
+                expression = owner
+            case _:
+                return None
+    return [expression.id, *reversed(names)]
+
+
+def _value(annotation: ast.expr | None) -> str | None:
+    """What a node yields, as ``GraphNode.value`` has it; None for an annotation that is a type."""
+    if not (isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)):
+        return None
+    text = annotation.value
+    if match := _SYMBOL.match(text):
+        return match["value"]
+    if match := _TENSOR.match(text):
+        device = match["device"]
+        return f"{match['dtype']}[{match['shape']}]" + (f" {device}" if device and device != "cpu" else "")
+    return text
+
+
+def _names_in(expression: ast.expr) -> Iterator[ast.Name]:
+    """Every name in an expression, in any order; quicker than ``ast.walk``, since this is most of the work."""
+    waiting: list[ast.AST] = [expression]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            yield node
+        elif not isinstance(node, ast.Constant):
+            for field in node._fields:
+                value = getattr(node, field)
+                if isinstance(value, list):
+                    waiting += [each for each in value if isinstance(each, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    waiting.append(value)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    for number in itertools.count(1):
+        yield f"{name}_{number}"
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

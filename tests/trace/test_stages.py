@@ -1,0 +1,369 @@
+"""Graphs stage by stage, and generated code: from made-up records, from real logs, and from the probe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.model.picture import GeneratedCode, StageGraph
+from graphdoctor.model.recording import Graph, GraphNode, Recording
+from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.printed_graph import parse_graph
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.stages import Stages, kernels_of
+from tests.conftest import run_command
+from tests.factories import recording
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+VERSIONS = sorted(folder.parent.name for folder in RECORDINGS.glob("*/lowered.bare"))
+PRINTED = "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
+NODES = (
+    GraphNode(name="x", opcode="placeholder", target="L_x_", args="", kwargs="", inputs=()),
+    GraphNode(
+        name="mm",
+        opcode="call_function",
+        target="torch.ops.aten.mm.default",
+        args="x",
+        kwargs="",
+        inputs=("x",),
+        module="L['self'].blocks.0.seq.1",
+    ),
+    GraphNode(name="output", opcode="output", target="output", args="(mm,)", kwargs="", inputs=("mm",)),
+)
+
+# Records: kind, compile id, and for generated code its AOT id.
+Made = tuple[str, str, str]
+
+
+def record(kind: str, compile_id: str, aot_id: str = "") -> Record:
+    frame, count = map(int, compile_id.split("/"))
+    text = f"# AOT ID: ['{aot_id}']\n" if aot_id else PRINTED
+    value = {"filename": "/cache/code.py"} if kind == "inductor_output_code" else {}
+    return Record(kind, False, value, {kind: value, "frame_id": frame, "frame_compile_id": count}, text)
+
+
+def taken(*made: Made | tuple[str, str], extra: frozenset[int] = frozenset()) -> Stages:
+    """All of them taken in; those at the places in ``extra`` belong to repetitions."""
+    stages = Stages()
+    for place, each in enumerate(made):
+        stages.add(record(*each), 1, is_extra=place in extra)
+    return stages
+
+
+def graph(index: int, compile_id: str, nodes: tuple[GraphNode, ...] | None = NODES, code: str | None = None) -> Graph:
+    return Graph(compile_id=compile_id, index=index, op_count=1, nodes=nodes, code=code)
+
+
+def merged(*graphs: Graph) -> Recording:
+    return recording().model_copy(update={"graphs": graphs})
+
+
+def found(
+    stages: Stages, recorded: Recording, prefix: str = ""
+) -> list[tuple[str | None, str, int | None, str | None]]:
+    return [(each.compile_id, each.stage, each.graph_index, each.of) for each in stages.graphs(prefix, recorded)]
+
+
+def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_of() -> None:
+    stages = taken(
+        ("dynamo_output_graph", "0/0"),
+        ("aot_joint_graph", "0/0"),
+        ("aot_forward_graph", "0/0"),
+        ("aot_backward_graph", "0/0"),
+        ("inductor_post_grad_graph", "0/0"),
+        ("inductor_output_code", "0/0", "0_forward"),
+        ("graphdoctor_graph", "0/0"),
+        ("dynamo_output_graph", "1/0"),
+        ("aot_inference_graph", "1/0"),
+        ("graphdoctor_graph", "1/0"),
+        # The backward graph is lowered when it runs for the first time.
+        ("inductor_post_grad_graph", "0/0"),
+        ("inductor_output_code", "0/0", "0_backward"),
+    )
+    recorded = merged(graph(0, "0/0"), graph(1, "1/0"))
+
+    assert found(stages, recorded) == [
+        ("0/0", "dynamo", 0, None),
+        ("0/0", "joint", 0, None),
+        ("0/0", "forward", 0, None),
+        ("0/0", "backward", 0, None),
+        ("0/0", "post_grad", 0, "forward"),
+        ("1/0", "dynamo", 1, None),
+        ("1/0", "inference", 1, None),
+        ("0/0", "post_grad", 0, "backward"),
+    ]
+    assert [(each.compile_id, each.stage, each.graph_index, each.file) for each in stages.generated("", recorded)] == [
+        ("0/0", "forward", 0, "/cache/code.py"),
+        ("0/0", "backward", 0, "/cache/code.py"),
+    ]
+
+
+def test_an_attempt_that_is_begun_again_has_graphs_of_its_own() -> None:
+    stages = taken(
+        ("dynamo_output_graph", "2/0"),
+        ("aot_inference_graph", "2/0"),
+        ("graphdoctor_graph", "2/0"),
+        ("dynamo_output_graph", "2/0"),
+        ("aot_inference_graph", "2/0"),
+        ("graphdoctor_graph", "2/0"),
+    )
+
+    assert [index for _, _, index, _ in found(stages, merged(graph(0, "2/0"), graph(1, "2/0")))] == [0, 0, 1, 1]
+
+
+def test_a_backend_that_is_called_again_for_a_compile_has_made_another_graph() -> None:
+    stages = taken(("dynamo_output_graph", "0/0"), ("graphdoctor_graph", "0/0"), ("graphdoctor_graph", "0/0"))
+
+    assert [index for _, _, index, _ in found(stages, merged(graph(0, "0/0"), graph(1, "0/0")))] == [0, 1]
+
+
+def test_forward_and_backward_are_not_told_apart_without_their_code() -> None:
+    lost = taken(("dynamo_output_graph", "0/0"), ("aot_forward_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
+    alone = taken(("dynamo_output_graph", "0/0"), ("aot_inference_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
+
+    assert found(lost, merged(graph(0, "0/0")))[-1] == ("0/0", "post_grad", 0, None)
+    assert found(alone, merged(graph(0, "0/0")))[-1] == ("0/0", "post_grad", 0, "inference")
+
+
+def test_what_our_own_repetitions_make_is_left_out() -> None:
+    stages = taken(
+        ("dynamo_output_graph", "0/0"),
+        ("aot_forward_graph", "0/0"),
+        ("inductor_output_code", "0/0", "0_forward"),
+        ("dynamo_output_graph", "1/0"),
+        extra=frozenset({0, 1, 2}),
+    )
+
+    assert found(stages, merged(graph(0, "1/0"))) == [("1/0", "dynamo", 0, None)]
+    assert stages.generated("", merged(graph(0, "1/0"))) == ()
+
+
+@pytest.mark.parametrize(("prefix", "index"), [("", 0), ("rank1:", 1), ("rank1:reset1:", 2), ("reset1:", 3)])
+def test_a_part_has_the_graphs_whose_ids_are_its_own(prefix: str, index: int) -> None:
+    stages = taken(("dynamo_output_graph", "0/0"), ("aot_joint_graph", "0/0"))
+    prefixes = ("", "rank1:", "rank1:reset1:", "reset1:")
+
+    assert found(stages, merged(*(graph(number, f"{each}0/0") for number, each in enumerate(prefixes))), prefix) == [
+        (f"{prefix}0/0", "dynamo", index, None),
+        (f"{prefix}0/0", "joint", index, None),
+    ]
+
+
+def test_recorded_nodes_are_taken_and_modules_are_spelled_as_in_guards() -> None:
+    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs("", merged(graph(0, "0/0")))
+
+    assert [(node.name, node.target, node.inputs, node.module) for node in stage.nodes] == [
+        ("x", "L_x_", (), None),
+        ("mm", "aten.mm.default", ("x",), "self.blocks[0].seq[1]"),
+        ("output", "", ("mm",), None),
+    ]
+
+
+def test_nodes_without_inputs_are_read_from_the_print() -> None:
+    older = tuple(node.model_copy(update={"inputs": None}) for node in NODES)
+    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs("", merged(graph(0, "0/0", older, PRINTED)))
+
+    assert [(node.name, node.inputs) for node in stage.nodes] == [("x", ()), ("a", ("x",)), ("output", ("a",))]
+
+
+def test_kernels_are_those_defined_then_the_library_functions_called() -> None:
+    code = """\
+# AOT ID: ['3_inference']
+aten = torch.ops.aten
+reinterpret_tensor = torch._C._dynamo.guards._reinterpret_tensor
+triton_poi_fused_relu_1 = async_compile.triton('triton_poi_fused_relu_1', '''
+    # extern_kernels.nothing(1)
+''', device_str='cuda')
+cpp_fused_add_0 = async_compile.cpp_pybinding(['const float*'], r'''
+    "\\d"
+''')
+async_compile.wait(globals())
+
+def call(args):
+    extern_kernels.mm(arg0, reinterpret_tensor(arg1, (8, 8), (1, 8), 0), out=buf0)
+    triton_poi_fused_relu_1.run(buf0, 64, stream=stream0)
+    buf1 = torch.ops.aten.sort.stable(aten.view.dtype(buf0))[0]
+    extern_kernels.mm(buf1, arg1, out=buf2)
+
+def benchmark_compiled_module(times=10, repeat=10):
+    arg0 = torch.ops.aten.rand(8)
+"""
+    assert kernels_of(code) == (
+        "triton_poi_fused_relu_1",
+        "cpp_fused_add_0",
+        "extern_kernels.mm",
+        "torch.ops.aten.sort.stable",
+        "aten.view.dtype",
+    )
+    assert kernels_of("not python") == ()
+
+
+# Real logs.
+
+
+def pictured(version: str, name: str) -> tuple[tuple[StageGraph, ...], tuple[GeneratedCode, ...]]:
+    picture = read_recording(RECORDINGS / version / name, picture=True).picture
+    assert picture is not None
+    return picture.graphs, picture.generated
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["lowered.bare", "lowered_again.bare"])
+def test_what_inductor_lowers_is_followed_from_dynamo_to_the_kernels(version: str, name: str) -> None:
+    graphs, generated = pictured(version, name)
+
+    assert sum(each.unread_lines for each in graphs) == 0
+    assert {(each.compile_id, each.stage, each.graph_index, each.of) for each in graphs} == {
+        ("0/0", "dynamo", 0, None),
+        ("0/0", "joint", 0, None),
+        ("0/0", "forward", 0, None),
+        ("0/0", "backward", 0, None),
+        ("0/0", "post_grad", 0, "forward"),
+        ("0/0", "post_grad", 0, "backward"),
+        ("0/1", "dynamo", 1, None),
+        ("0/1", "inference", 1, None),
+        ("0/1", "post_grad", 1, "inference"),
+    }
+    assert [(each.compile_id, each.stage, each.graph_index) for each in generated] == [
+        ("0/0", "forward", 0),
+        ("0/0", "backward", 0),
+        ("0/1", "inference", 1),
+    ]
+    for each in generated:
+        # How often Inductor's own text defines a kernel is told by the calls that begin one.
+        assert sum(name.startswith("cpp_fused_") for name in each.kernels) == each.code.count("= async_compile.cpp")
+        assert "extern_kernels.mm" in each.kernels
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_lowered_takes_and_gives_as_many_values_as_what_was_traced(version: str) -> None:
+    graphs, _ = pictured(version, "lowered.bare")
+
+    for lowered in (each for each in graphs if each.stage == "post_grad"):
+        (traced,) = (each for each in graphs if each.stage == lowered.of and each.graph_index == lowered.graph_index)
+        given = [sum(node.opcode == "placeholder" for node in each.nodes) for each in (lowered, traced)]
+        assert given[0] == given[1] > 0
+        assert len(lowered.nodes[-1].inputs) == len(traced.nodes[-1].inputs) > 0
+
+
+LOGS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
+
+
+@pytest.mark.parametrize("folder", LOGS, ids=lambda folder: "-".join(folder.relative_to(RECORDINGS).parts))
+def test_every_recorded_graph_is_whole(folder: Path) -> None:
+    recorded = read_recording(folder, picture=True)
+    assert recorded.picture is not None
+    graphs = recorded.picture.graphs
+
+    assert [each.graph_index for each in graphs if each.stage == "dynamo"] == [each.index for each in recorded.graphs]
+    for stage in graphs:
+        assert stage.unread_lines == 0
+        known: set[str] = set()
+        for node in stage.nodes:
+            assert known.issuperset(node.inputs)
+            assert node.name not in known
+            known.add(node.name)
+        assert stage.nodes[-1].opcode == "output"
+
+
+# The probe.
+
+TARGET = """\
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seq = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        y = self.seq(x)
+        y, _ = self.attention(y, y, y)
+        y = y.clone()
+        y[0] = 1
+        y += x
+        return y
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x * 2
+
+
+def example_inputs():
+    return (torch.randn(2, 3, 8),)
+"""
+
+
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of ``TARGET`` under AOTAutograd."""
+    folder = tmp_path_factory.mktemp("stages")
+    (folder / "target.py").write_text(TARGET)
+    process = run_command("explain", "target.py:Net", "--backend", "aot_eager", "--format", "json", cwd=folder)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout)["summary"]["graphs"] == 1
+    (recorded,) = (each for each in (folder / ".graphdoctor").iterdir() if each.is_dir())
+    return recorded
+
+
+@pytest.mark.slow
+def test_the_probe_records_what_torch_prints(attention: Path) -> None:
+    recorded = read_recording(attention, picture=True, guards=True)
+    assert recorded.picture is not None and recorded.guards is not None
+    stages = {each.stage: each for each in recorded.picture.graphs}
+    assert list(stages) == ["dynamo", "joint", "forward", "backward"]
+    assert sum(each.unread_lines for each in stages.values()) == 0
+    printed = parse_graph(stages["dynamo"].code or "").nodes
+
+    def told(nodes: Any) -> list[tuple[Any, ...]]:
+        return [(node.name, node.opcode, node.target, node.inputs) for node in nodes]
+
+    assert told(stages["dynamo"].nodes) == told(printed)
+    for node, text in zip(stages["dynamo"].nodes, printed, strict=True):
+        assert text.value in (None, node.value)
+        if node.opcode.startswith("call_"):
+            assert (node.file, node.line) == (text.file, text.line)
+    calls = sum(node.opcode.startswith("call_") for node in printed)
+    assert calls == recorded.graphs[0].op_count
+
+
+@pytest.mark.slow
+def test_a_node_inside_torchs_own_modules_has_the_users_line_and_the_modules_path(attention: Path) -> None:
+    recorded = read_recording(attention, picture=True, guards=True)
+    assert recorded.picture is not None and recorded.guards is not None
+    nodes = recorded.picture.graphs[0].nodes
+    lines = TARGET.splitlines()
+
+    seen = {(node.target, node.module, lines[(node.line or 0) - 1].strip()) for node in nodes if node.file}
+    for number in range(2):
+        block = f"self.blocks[{number}]"
+        assert {
+            ("torch._C._nn.linear", f"{block}.seq[0]", "y = self.seq(x)"),
+            ("torch.nn.functional.relu", f"{block}.seq[1]", "y = self.seq(x)"),
+            (
+                "torch.nn.functional.multi_head_attention_forward",
+                f"{block}.attention",
+                "y, _ = self.attention(y, y, y)",
+            ),
+            ("operator.setitem", block, "y[0] = 1"),
+            ("operator.iadd", block, "y += x"),
+        } <= seen
+    assert ("operator.mul", None, "return x * 2") in seen
+    assert {Path(node.file).name for node in nodes if node.file} == {"target.py"}
+    # The same words as in guards, which come from another source of torch's.
+    paths = {node.path for found in recorded.guards.sets for node in found.nodes if node.path}
+    for module in {node.module for node in nodes if node.module}:
+        assert any(path == module or path.startswith((f"{module}.", f"{module}[")) for path in paths)
