@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.diagnosis import Diagnosis, GraphReport
+from graphdoctor.model.expressions import expression
 from graphdoctor.model.picture import GeneratedCode, Lane, Phase, Picture, StageGraph, StageNode
 from graphdoctor.render.guard_parts import Part, parts_of
 
@@ -25,9 +26,10 @@ def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[di
         One object a graph, in the order of ``Graph.index``.
     """
     by_graph: dict[int, list[dict[str, Any]]] = {}
+    labels = {graph.index: _labels(graph) for graph in diagnosis.graphs}
     for found in picture.graphs:
         if found.graph_index is not None:
-            by_graph.setdefault(found.graph_index, []).append(_stage(found, place))
+            by_graph.setdefault(found.graph_index, []).append(_stage(found, place, labels.get(found.graph_index, {})))
     for code in picture.generated:
         if code.graph_index is not None:
             by_graph.setdefault(code.graph_index, []).append(_generated(code))
@@ -45,7 +47,12 @@ def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[di
     ]
 
 
-def _stage(found: StageGraph, place: Place) -> dict[str, Any]:
+def _labels(graph: GraphReport) -> dict[str, str]:
+    """Inputs of a captured graph in the user's words, by the name of their node."""
+    return {item.name: expression(item.source, graph.resumes_at) for item in graph.inputs or () if item.source}
+
+
+def _stage(found: StageGraph, place: Place, labels: dict[str, str]) -> dict[str, Any]:
     names = {node.name: number for number, node in enumerate(found.nodes)}
     return {
         "stage": found.stage,
@@ -53,6 +60,7 @@ def _stage(found: StageGraph, place: Place) -> dict[str, Any]:
         "unread": found.unread_lines,
         "code": found.code,
         "nodes": [_node(node, names, place) for node in found.nodes],
+        "labels": labels if found.stage == "dynamo" else {},
     }
 
 

@@ -139,7 +139,7 @@
     if (item.branch) return [item.branch.path ?? item.branch.label, `${plural(item.branch.size, "node")} folded`];
     const [name, opcode, target, , value] = stage.nodes[item.leaf];
     const called = opcode === "placeholder" || opcode === "output" ? opcode : target.replace(/^torch\.(ops\.)?/, "");
-    return [opcode === "placeholder" ? name : called, value ?? (opcode === "placeholder" ? "" : name)];
+    return [opcode === "placeholder" ? (stage.labels[name] ?? name) : called, value ?? (opcode === "placeholder" ? "" : name)];
   };
   const short = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
@@ -319,9 +319,9 @@
         make("button", { text: "Unfold", attributes: { type: "button" }, on: { click: () => unfold(picked.branch) } }));
     } else if (picked) {
       const [name, opcode, target, inputs, value, where, module] = stage.nodes[picked.leaf];
-      side.append(make("h4", { text: name }));
+      side.append(make("h4", { text: stage.labels[name] ?? name }));
       const facts = make("dl", { className: "facts" });
-      for (const [word, content] of [["opcode", opcode], ["target", target], ["value", value], ["line", where && place(where)], ["module", module]]) {
+      for (const [word, content] of [["node", name], ["opcode", opcode], ["target", target], ["value", value], ["line", where && place(where)], ["module", module]]) {
         if (content) facts.append(make("div", {}, make("dt", { text: word }), make("dd", { className: "mono" }, content)));
       }
       side.append(facts);
@@ -364,7 +364,7 @@
       found = new Set();
       if (words.length) {
         stage.nodes.forEach(([name, , target, , value, where, module], index) => {
-          const text = `${name} ${target} ${value ?? ""} ${module ?? ""} ${where ? `${where[0]}:${where[1]}` : ""}`.toLowerCase();
+          const text = `${name} ${stage.labels[name] ?? ""} ${target} ${value ?? ""} ${module ?? ""} ${where ? `${where[0]}:${where[1]}` : ""}`.toLowerCase();
           if (words.every((word) => text.includes(word))) found.add(index);
         });
       }
