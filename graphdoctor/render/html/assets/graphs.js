@@ -139,7 +139,7 @@
     if (item.branch) return [item.branch.path ?? item.branch.label, `${plural(item.branch.size, "node")} folded`];
     const [name, opcode, target, , value] = stage.nodes[item.leaf];
     const called = opcode === "placeholder" || opcode === "output" ? opcode : target.replace(/^torch\.(ops\.)?/, "");
-    return [opcode === "placeholder" ? (stage.labels[name] ?? name) : called, value ?? (opcode === "placeholder" ? "" : name)];
+    return [opcode === "placeholder" ? (stage.labels[name] ?? name) : called, value ?? (opcode === "placeholder" || opcode === "output" ? "" : name)];
   };
   const short = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
