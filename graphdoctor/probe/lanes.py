@@ -19,14 +19,14 @@ from __future__ import annotations
 import contextlib
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import torch
 
 from . import torch_api
-from .compile_times import CompileTimes
+from .compile_times import CompileTimes, TimedCompile
 from .coverage import profiled
 from .events import EventFile
 from .segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number
@@ -53,12 +53,14 @@ class _Made:
 
     Args:
         inputs: Its arguments in short.
-        compile_ids: What it compiled, in order.
+        has_compiled: It compiled something.
+        compile_ids: The frames that it compiled, in order.
         graphs: Numbers of the graphs that reached the backend.
         cut: Where its time went.
     """
 
     inputs: str
+    has_compiled: bool
     compile_ids: tuple[str | None, ...]
     graphs: tuple[int, ...]
     cut: CutCall
@@ -130,7 +132,8 @@ class Lanes:
             self._made.append(
                 _Made(
                     inputs=self._inputs,
-                    compile_ids=tuple(compile_id for compile_id, *_ in compiles),
+                    has_compiled=bool(compiles),
+                    compile_ids=_frames(compiles),
                     graphs=self._graphs_from(known),
                     cut=cut_timeline(runs.timeline, compiles, began=began, ended=ended),
                 )
@@ -139,9 +142,8 @@ class Lanes:
     def write(self) -> None:
         """Write down the call that was watched last, if it can be among those that are shown."""
         made = self._made[-1]
-        has_compiled = bool(made.compile_ids)
-        if self._written[has_compiled] < _MAX_LANES:
-            self._written[has_compiled] += 1
+        if self._written[made.has_compiled] < _MAX_LANES:
+            self._written[made.has_compiled] += 1
             self._write(len(self._made), made.cut)
 
     def repeat(self) -> None:
@@ -153,7 +155,7 @@ class Lanes:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
             self._gap(f"The steady call has no time axis: repeating the last call raised {type(error).__qualname__}.")
         self._workload.mark("end", None)
-        steady = [index for index, made in enumerate(self._made, start=1) if not made.compile_ids]
+        steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:
             self._repeat_calls(wanted)
@@ -164,11 +166,20 @@ class Lanes:
         call = self._workload.last_call
         if call is None:
             return
+        # Also those of the repetitions that others made before.
+        compiles = self._compiles.taken()
         for _ in range(_MAX_WARM_UPS):
-            self._compiles.taken()
             self._workload.repeat(call)
-            if not self._compiles.taken():
+            again = self._compiles.taken()
+            compiles += again
+            if not again:
                 break
+        if any(made.is_over_limit for made in compiles):
+            self._gap(
+                "The steady call has no time axis: the last call compiled again whenever it was repeated, up to the "
+                "recompile limit."
+            )
+            return
         cuts: list[CutCall] = []
         ends = time.perf_counter() + _STEADY_S
         while not cuts or (len(cuts) < _STEADY_CALLS and time.perf_counter() < ends):
@@ -231,15 +242,16 @@ class Lanes:
             cut = self._profile(call)
         else:
             self._workload.repeat(call)
-        compile_ids = tuple(compile_id for compile_id, *_ in self._compiles.taken())
-        graphs = self._graphs_from(known)
-        if len(compile_ids) != len(made.compile_ids) or len(graphs) != len(made.graphs):
-            raise _NotRepeatedError(
-                f"call {index} compiled {len(compile_ids)} times instead of {len(made.compile_ids)}"
-            )
+        compiles = self._compiles.taken()
+        compile_ids, graphs = _frames(compiles), self._graphs_from(known)
+        if len(compile_ids) != len(made.compile_ids):
+            counts = f"{len(compile_ids)}, not {len(made.compile_ids)}"
+            raise _NotRepeatedError(f"call {index} made another number of compiles ({counts})")
+        if len(graphs) != len(made.graphs):
+            raise _NotRepeatedError(f"call {index} compiled another number of graphs")
         self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)
         self._graph_of |= zip(graphs, made.graphs, strict=True)
-        if cut is None:
+        if cut is None or compiles:
             return None
         cut = cut.renamed(self._compile_of, self._graph_of)
         return cut if cut.forward_runs == made.cut.forward_runs else None
@@ -280,6 +292,10 @@ def _synchronize() -> None:
 def _tensor_bytes(call: Call) -> int:
     leaves = torch_api.tree_leaves(call)
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _frames(compiles: Iterable[TimedCompile]) -> tuple[str | None, ...]:
+    return tuple(made.compile_id for made in compiles if made.is_frame)
 
 
 def _calls_text(indexes: list[int]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import torch_api
+from .compile_times import TimedCompile
 from .coverage import RANGE_PREFIX, is_eager
 
 CALL_RANGE = "graphdoctor_call"
@@ -197,7 +198,7 @@ def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 def cut_timeline(
     runs: Iterable[tuple[int, float, float]],
-    compiles: Iterable[tuple[str | None, float, float | None]],
+    compiles: Iterable[TimedCompile],
     *,
     began: float,
     ended: float,
@@ -206,7 +207,7 @@ def cut_timeline(
 
     Args:
         runs: Graph, start and end of each run.
-        compiles: Compile id, start and end of each compile; no end where it never came to one.
+        compiles: Those that began in the call.
         began: Start of the call.
         ended: End of the call.
     """
@@ -215,6 +216,7 @@ def cut_timeline(
         return (moment - began) * 1e6
 
     found = [Segment("graph", since(start), since(end), graph=graph) for graph, start, end in runs]
-    for compile_id, start, end in compiles:
-        found.append(Segment("compile", since(start), since(ended if end is None else end), compile_id))
+    for made in compiles:
+        end = ended if made.end is None else made.end
+        found.append(Segment("compile", since(made.start), since(end), made.compile_id))
     return CutCall(since(ended), tuple(_in_turns(found)), is_profiled=False)

@@ -304,9 +304,10 @@ COMPILED_FORWARD, COMPILED_BACKWARD = "CompiledFunction", "CompiledFunctionBackw
 """Profiler ranges of AOTAutograd's two graphs, which have one sequence number
 (``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
 
-COMPILE_PHASES = frozenset({"dynamo", "entire_backward_compile"})
-"""``chromium_event`` records around one compile of a frame, also one that stops at the recompile limit, and around
-that of a backward graph (``_compile``, ``torch/_dynamo/convert_frame.py``, 2.13 and 2.15)."""
+FRAME_PHASE, BACKWARD_PHASE = "dynamo", "entire_backward_compile"
+"""``chromium_event`` records around one compile of a frame, also one that stops at the recompile limit (``_compile``,
+``torch/_dynamo/convert_frame.py``, 2.13 and 2.15), and around a backward graph's, which is compiled when it first runs
+(``_AutogradBackwardCompiler``, ``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
 
 PROFILED_OVERHEAD = ("Pregraph bytecode", CACHE_LOOKUP)
 """Profiler ranges of torch's own round work that no program asked for: numbers and NumPy arrays made tensors before a
