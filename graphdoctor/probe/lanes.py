@@ -90,6 +90,8 @@ class Lanes:
         self._kept_bytes = 0
         self._is_keeping = not workload.is_made_anew
         self._inputs = ""
+        self._watched = 0.0, 0.0, 0
+        """Start and end of the call that was watched last, and how many graphs there were before it."""
         self._made: list[_Made] = []
         self._written = {True: 0, False: 0}
         """Lanes written of calls that compiled something, and of those that did not."""
@@ -128,20 +130,20 @@ class Lanes:
             _synchronize()
             ended = time.perf_counter()
             runs.watched = None
-            compiles = self._compiles.taken()
-            self._made.append(
-                _Made(
-                    inputs=self._inputs,
-                    has_compiled=bool(compiles),
-                    compile_ids=_frames(compiles),
-                    graphs=self._graphs_from(known),
-                    cut=cut_timeline(runs.timeline, compiles, began=began, ended=ended),
-                )
-            )
+            self._watched = began, ended, known
 
     def write(self) -> None:
         """Write down the call that was watched last, if it can be among those that are shown."""
-        made = self._made[-1]
+        began, ended, known = self._watched
+        compiles = self._compiles.taken()
+        made = _Made(
+            inputs=self._inputs,
+            has_compiled=bool(compiles),
+            compile_ids=_frames(compiles),
+            graphs=self._graphs_from(known),
+            cut=cut_timeline(self._workload.runs.timeline, compiles, began=began, ended=ended),
+        )
+        self._made.append(made)
         if self._written[made.has_compiled] < _MAX_LANES:
             self._written[made.has_compiled] += 1
             self._write(len(self._made), made.cut)
