@@ -65,6 +65,7 @@ class Request:
         vary: Make the first call alone, then vary one property of it at a time.
         vary_count: How many properties are varied at most.
         vary_s: Seconds after which no other property is begun.
+        lanes: Note where the time of each call goes, and repeat the calls under the profiler for it.
     """
 
     target: TargetText
@@ -87,6 +88,7 @@ class Request:
     vary: bool = False
     vary_count: int = 60
     vary_s: float = 300.0
+    lanes: bool = False
 
     def for_probe(self) -> dict[str, Any]:
         """The request file's content."""

@@ -22,7 +22,13 @@ EXIT_INTERRUPTED = 130
 
 
 def request_of(
-    target: str, asked: TargetOptions, *, coverage: bool, guard_cost: bool = False, vary: Settings | None = None
+    target: str,
+    asked: TargetOptions,
+    *,
+    coverage: bool,
+    guard_cost: bool = False,
+    lanes: bool = False,
+    vary: Settings | None = None,
 ) -> Request:
     """What the probe is asked to do.
 
@@ -31,6 +37,7 @@ def request_of(
         asked: The options of the command line.
         coverage: Measure coverage after the calls.
         guard_cost: Measure what guard checks cost after the calls.
+        lanes: Note where the time of each call goes.
         vary: Vary the first call, within these settings; None to make all calls and vary none.
 
     Raises:
@@ -55,6 +62,7 @@ def request_of(
         device=asked.device,
         coverage=coverage,
         guard_cost=guard_cost,
+        lanes=lanes,
     )
     if vary is None:
         return request

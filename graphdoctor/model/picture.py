@@ -148,8 +148,9 @@ class Segment(Fact):
 class Lane(Fact):
     """One call on a time axis.
 
-    What no segment covers is Python: the program's own lines, Dynamo's entry code, and in a call without a profiler
-    eager operations and guard checks too.
+    What no segment covers is Python: the program's own lines, Dynamo's entry code, all of a backward pass but
+    AOTAutograd's graphs, and in a call without a profiler these, eager operations and guard checks too. It is the CPU's
+    time: on a GPU a graph is over when its kernels are started; the call ends when the device is idle.
     """
 
     call_index: int | None
@@ -158,7 +159,7 @@ class Lane(Fact):
     """From its start to its end, in the pass that the segments are from."""
     is_profiled: bool
     """Made under torch.profiler, which slows it: eager operations and guard checks are told apart. A call that compiles
-    is not, since its profile would show Dynamo at work."""
+    is not, since its profile would show Dynamo at work, nor is one that could not be repeated as it was."""
     segments: tuple[Segment, ...]
     """In the order of their starts; none lies within another."""
     hidden_segments: int = 0

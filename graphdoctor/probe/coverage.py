@@ -16,10 +16,22 @@ import torch
 from . import torch_api
 from .backend import GraphRuns
 
-_RANGE_PREFIX = "graphdoctor_graph "
+RANGE_PREFIX = "graphdoctor_graph "
+"""Profiler ranges of compiled graphs, each followed by the graph's index."""
+
+BACKWARD_RANGE = "graphdoctor_backward"
+"""Profiler range of what ``--backward`` adds to a call."""
+
 _CONVERSION_RANGE = "graphdoctor_conversion"
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
-_NOT_EAGER = ("aten::", _RANGE_PREFIX, _CONVERSION_RANGE, _BACKWARD_PREFIX, *torch_api.PROFILED_OVERHEAD)
+_NOT_EAGER = (
+    "aten::",
+    RANGE_PREFIX,
+    BACKWARD_RANGE,
+    _CONVERSION_RANGE,
+    _BACKWARD_PREFIX,
+    *torch_api.PROFILED_OVERHEAD,
+)
 _MAX_NAMES = 20
 _TIMED_CALLS = 15
 _TIMED_S = 0.3
@@ -36,6 +48,21 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
         ``graph_ops``, ``eager_ops`` and ``eager_op_names`` of the recording's ``Coverage``.
     """
     runs.runs.clear()
+    eager = Counter(event.name for event in profiled(call, runs) if is_eager(event))
+    return {
+        "graph_ops": sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
+        "eager_ops": eager.total(),
+        "eager_op_names": dict(eager.most_common(_MAX_NAMES)),
+    }
+
+
+def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
+    """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of their own.
+
+    Args:
+        call: Makes the call.
+        runs: The backend's counter of graph runs.
+    """
     runs.watched = "count"
     try:
         with (
@@ -45,12 +72,7 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
             call()
     finally:
         runs.watched = None
-    eager = Counter(event.name for event in profiler.events() if event.name.startswith("aten::") and _is_eager(event))
-    return {
-        "graph_ops": sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
-        "eager_ops": eager.total(),
-        "eager_op_names": dict(eager.most_common(_MAX_NAMES)),
-    }
+    return list(profiler.events())
 
 
 def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
@@ -82,8 +104,10 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
     }
 
 
-def _is_eager(event: Any) -> bool:  # noqa: ANN401
-    """The operation is outermost, outside every compiled graph, and neither autograd's nor Dynamo's own."""
+def is_eager(event: Any) -> bool:  # noqa: ANN401
+    """It is an outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's own."""
+    if not event.name.startswith("aten::"):
+        return False
     parent = event.cpu_parent
     while parent is not None:
         if parent.name.startswith(_NOT_EAGER):

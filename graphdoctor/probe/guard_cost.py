@@ -13,7 +13,6 @@ look quick, so every tree must say True before it is timed.
 from __future__ import annotations
 
 import contextlib
-import random
 import statistics
 import sys
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 
 from . import torch_api, torch_guards
+from .snapshot import RandomState
 
 _MAX_PARTS = 60
 """Parts of one tree that are measured on their own."""
@@ -41,15 +41,11 @@ _BATCH_NS = 100_000
 @contextlib.contextmanager
 def kept_random_state() -> Iterator[None]:
     """Put Python's, torch's and NumPy's random numbers back to where they were."""
-    python, numpy = random.getstate(), sys.modules.get("numpy.random")
-    drawn = None if numpy is None else numpy.get_state()
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            if numpy is not None:
-                numpy.set_state(drawn)
+    state = RandomState()
+    try:
+        yield
+    finally:
+        state.restore()
 
 
 class CompiledCode:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from .events import EventFile
 
 if TYPE_CHECKING:
+    from .lanes import Lanes
     from .targets import Call
     from .trial import Trial
     from .vary import Varying
@@ -76,6 +77,7 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
 
     from . import torch_api
     from .environment import describe_environment
+    from .lanes import Lanes
     from .vary import Varying
     from .workload import Workload
 
@@ -90,9 +92,10 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     if workload.trial is not None and workload.trial.has_warm_up:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
+    lanes = Lanes(workload, events) if request["lanes"] else None
     config = _tell_config(events)
     with _kept_stdout(workload) as printed:
-        is_complete = make_calls(workload, events, varying)
+        is_complete = make_calls(workload, events, varying=varying, lanes=lanes)
     _tell_config(events, config)
     trial = workload.trial
     if is_complete and trial is not None and trial.timing is not None:
@@ -112,6 +115,9 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         measure_coverage(workload, events)
     if is_complete and request["guard_cost"]:
         measure_guards(workload, events)
+    if is_complete and lanes is not None:
+        with _silence():
+            lanes.repeat()
     for name, count in workload.listener.failures.items():
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
     for name, count in workload.recompiles.failures.items():
@@ -161,13 +167,16 @@ def _compare(workload: Workload, trial: Trial, events: EventFile, printed: str |
     events.write("trial", **found)
 
 
-def make_calls(workload: Workload, events: EventFile, varying: Varying | None = None) -> bool:
+def make_calls(
+    workload: Workload, events: EventFile, *, varying: Varying | None = None, lanes: Lanes | None = None
+) -> bool:
     """Make the user's calls in order; stop at the first that fails.
 
     Args:
         workload: Makes them.
         events: Where to say what is being done.
         varying: Keeps the first call in order to vary it; then it is the only one.
+        lanes: Notes where the time of each call goes.
 
     Returns:
         Whether every call came back.
@@ -186,17 +195,25 @@ def make_calls(workload: Workload, events: EventFile, varying: Varying | None = 
             return True
         if varying is not None:
             varying.keep(call)
+        if lanes is not None:
+            lanes.keep(call)
         events.phase(f"call {index}")
         workload.mark("start", index, inputs=workload.inputs_text(call))
         started = time.perf_counter()
         try:
-            workload.call(call)
+            with contextlib.nullcontext() if lanes is None else lanes.watched():
+                workload.call(call)
         except (TargetError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - the user's program may raise anything
-            _end_failed_call(error, index, time.perf_counter() - started, call=call, workload=workload, events=events)
+            duration_s = time.perf_counter() - started
+            if lanes is not None:
+                lanes.write()
+            _end_failed_call(error, index, duration_s, call=call, workload=workload, events=events)
             return False
         workload.mark("end", index, outcome="ok", duration_s=time.perf_counter() - started)
+        if lanes is not None:
+            lanes.write()
         workload.listener.write_sources()
         workload.keep_results()
 

@@ -12,6 +12,8 @@ import dataclasses
 import enum
 import functools
 import logging
+import random
+import sys
 from collections import deque
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -81,6 +83,25 @@ class FreshCopies:
         copied = torch.empty(0, dtype=value.dtype, device=value.device)
         copied.set_(self._storages[key], value.storage_offset(), value.size(), value.stride())
         return dressed_as(copied, value)
+
+
+class RandomState:
+    """Where Python's, torch's and NumPy's random numbers were when this was made."""
+
+    def __init__(self) -> None:
+        numpy = sys.modules.get("numpy.random")
+        self._python, self._torch = random.getstate(), torch.get_rng_state()
+        self._numpy = None if numpy is None else numpy.get_state()
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+
+    def restore(self) -> None:
+        """Go back there."""
+        random.setstate(self._python)
+        torch.set_rng_state(self._torch)
+        if self._numpy is not None:
+            sys.modules["numpy.random"].set_state(self._numpy)
+        if self._cuda is not None:
+            torch.cuda.set_rng_state_all(self._cuda)
 
 
 def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:

@@ -70,10 +70,12 @@ class Calls:
     Args:
         rounds: Yields one round of calls each time it is called.
         origin: Where they come from, for people.
+        is_anew: Each round makes its arguments anew; False where every round hands out the same objects.
     """
 
     rounds: Callable[[], Iterator[Call]]
     origin: str
+    is_anew: bool = False
 
 
 def import_target(file: str | None, module: str | None) -> ModuleType:
@@ -199,7 +201,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
                 f"{name}{_signature_text(function)} cannot be called without arguments",
                 "It takes none and returns the arguments of the calls.",
             )
-        return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()")
+        return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_anew=True)
     for name in _INPUT_ATTRIBUTES:
         value = getattr(target.function, name, None)
         if value is not None:

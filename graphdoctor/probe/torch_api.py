@@ -241,7 +241,24 @@ def is_compile_disabled() -> bool:
     return bool(torch._dynamo.config.disable)
 
 
-PROFILED_OVERHEAD = ("Pregraph bytecode", "TorchDynamo Cache Lookup")
+CACHE_LOOKUP = "TorchDynamo Cache Lookup"
+"""Profiler range of Dynamo's search for a cache entry whose guards hold, at the entry of every frame that it has not
+given up (``dynamo__custom_eval_frame``, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13 and 2.15)."""
+
+REGION_PREFIX = "Torch-Compiled Region: "
+"""Profiler range of a run of Dynamo's code for a frame, followed by its compile id; it begins right behind the search
+that found it (``annotation_str``, ``torch/_dynamo/convert_frame.py``, 2.13 and 2.15)."""
+
+COMPILED_FORWARD, COMPILED_BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
+"""Profiler ranges of AOTAutograd's two graphs, which have one sequence number
+(``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
+
+FRAME_PHASE, BACKWARD_PHASE = "dynamo", "entire_backward_compile"
+"""``chromium_event`` records around one compile of a frame, also one that stops at the recompile limit (``_compile``,
+``torch/_dynamo/convert_frame.py``, 2.13 and 2.15), and around a backward graph's, which is compiled when it first runs
+(``_AutogradBackwardCompiler``, ``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
+
+PROFILED_OVERHEAD = ("Pregraph bytecode", CACHE_LOOKUP)
 """Profiler ranges of torch's own round work that no program asked for: numbers and NumPy arrays made tensors before a
 graph (``PyCodegen.make_call_generated_code``, ``torch/_dynamo/codegen.py``, 2.13) and the check of guards, which makes
 tensors of NumPy arrays too (``_PythonDispatcher``'s cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""

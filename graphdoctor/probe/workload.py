@@ -64,7 +64,7 @@ class Workload:
         if (lost := self.recompiles.install()) is not None:
             events.write("gap", message=lost)
         self._compiled_code = CompiledCode() if request["guard_cost"] else None
-        self._runs = GraphRuns()
+        self.runs = GraphRuns()
         self.trial = Trial(plan, self._target.function) if plan else None
         if self.trial is not None and self.trial.setup is not None:
             _set_up(self.trial.setup)
@@ -75,6 +75,16 @@ class Workload:
     def function(self) -> Any:  # noqa: ANN401
         """The target, not compiled."""
         return self._target.function
+
+    @property
+    def last_call(self) -> Call | None:
+        """The call that was made last."""
+        return self._last_call
+
+    @property
+    def is_made_anew(self) -> bool:
+        """``calls`` makes all arguments anew when it is asked again."""
+        return self._calls.is_anew
 
     def _find_target(self, module: ModuleType) -> Target:
         request = self._request
@@ -126,9 +136,10 @@ class Workload:
             raise TargetError(
                 f"torch.compile does not take these arguments: {error}", "See --backend, --mode and --option."
             ) from error
+        is_watched = request["coverage"] or request["lanes"]
         return torch.compile(
             self._target.function,
-            backend=InstrumentedBackend(request["backend"], inner, self._runs if request["coverage"] else None),
+            backend=InstrumentedBackend(request["backend"], inner, self.runs if is_watched else None),
             dynamic=request["dynamic"],
             fullgraph=request["fullgraph"],
         )
@@ -176,6 +187,13 @@ class Workload:
         if self._request["backward"]:
             self._backward(output)
         self._output = output
+
+    def repeat(self, call: Call) -> None:
+        """Make a call once more, what ``--backward`` adds to it in a profiler range of its own."""
+        output = self._forward(self._compiled, call)
+        if self._request["backward"]:
+            with torch.profiler.record_function(coverage.BACKWARD_RANGE):
+                self._backward(output)
 
     def keep_results(self) -> None:
         """In a trial keep what the last call gave."""
@@ -291,7 +309,7 @@ class Workload:
         for attempt in range(1, _MAX_WARM_UPS + 1):
             before = self._compiles_seen
             # The first repetition is measured at once: most calls are steady by then.
-            measured = coverage.measure(lambda: self._forward(self._compiled, call), self._runs)
+            measured = coverage.measure(lambda: self._forward(self._compiled, call), self.runs)
             compiled = self._compiles_seen - before
             if not compiled:
                 return measured | {"extra_calls": attempt, "extra_compiles": extra_compiles}
@@ -304,7 +322,7 @@ class Workload:
         Coverage has been measured, so that the last call is steady.
         """
         call, before = self._last_call, self._compiles_seen
-        timed = coverage.time_runs(lambda: self._forward(self._compiled, call), self._runs) if call else None
+        timed = coverage.time_runs(lambda: self._forward(self._compiled, call), self.runs) if call else None
         return timed if self._compiles_seen == before else None
 
     def measure_guards(self) -> tuple[dict[str, Any], list[str]] | str:

@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphdoctor.model.picture import Lane
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.picture import Lane, Segment
+from graphdoctor.model.recording import Graph, Recording
+
+_MAX_LANES = 200
 
 
 def read_lanes(events: Sequence[dict[str, Any]], recording: Recording) -> tuple[Lane, ...]:
-    """The lanes."""
-    return ()
+    """The lanes: of the calls that compile first, then of the rest, as many as are shown; then the steady call.
+
+    Args:
+        events: The probe's events. A call that was repeated under the profiler has two; the later one counts.
+        recording: Says which compile a graph is from.
+    """
+    by_call = {event["call"]: event for event in events if event["event"] == "lane"}
+    # The probe numbers its own graphs; one that the program itself compiled elsewhere has no record of ours.
+    graphs = [graph for graph in recording.graphs if graph.nodes is not None]
+    lanes = {call: _lane(event, graphs) for call, event in by_call.items()}
+    ranked = sorted((call for call in lanes if call is not None), key=lambda call: (not _compiles(lanes[call]), call))
+    shown = [lanes[call] for call in sorted(ranked[:_MAX_LANES])]
+    return (*shown, *([lanes[None]] if None in lanes else []))
+
+
+def _lane(event: Mapping[str, Any], graphs: Sequence[Graph]) -> Lane:
+    return Lane(
+        call_index=event["call"],
+        duration_us=event["duration_us"],
+        is_profiled=event["is_profiled"],
+        segments=tuple(_segment(row, graphs) for row in event["segments"]),
+        hidden_segments=event["hidden"],
+    )
+
+
+def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> Segment:
+    kind, start, end, *rest = row
+    if kind == "eager":
+        return Segment(kind=kind, start_us=start, end_us=end, op_names=rest[0], op_count=rest[1])
+    compile_id, number = rest
+    graph = graphs[number] if number is not None and number < len(graphs) else None
+    return Segment(
+        kind=kind,
+        start_us=start,
+        end_us=end,
+        compile_id=compile_id if compile_id is not None or graph is None else graph.compile_id,
+        graph_index=None if graph is None else graph.index,
+    )
+
+
+def _compiles(lane: Lane) -> bool:
+    return any(segment.kind == "compile" for segment in lane.segments)

@@ -1,0 +1,215 @@
+"""Where the time of each call goes, measured by the probe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.capture.child import Watching, interpreter, record
+from graphdoctor.cli.options import TargetOptions
+from graphdoctor.cli.running import request_of
+from graphdoctor.model.picture import Lane
+from graphdoctor.model.recording import Recording
+from graphdoctor.trace.reader import read_recording
+
+pytestmark = pytest.mark.slow
+
+VARIED = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.step = 0
+        self.is_warm = False
+
+    def forward(self, x):
+        y = self.linear(x) * (1 + self.step) + self.is_warm
+        torch._dynamo.graph_break()
+        y = torch.relu(y) + 1
+        try:
+            torch._dynamo.graph_break()
+            self.is_warm = True
+            y = torch.sin(torch.cos(y))
+        except ValueError:
+            pass
+        return y
+
+
+model = Net()
+
+
+def example_inputs():
+    for step in (0, 0, 1, 1, 0):
+        model.step = step
+        yield (torch.randn(4, 8),)
+"""
+"""Steps 0 and 1 have a graph of their own each, and so has the first call of all, which leaves the module changed.
+What is left behind the break in a try runs eagerly."""
+
+MUTATED = """\
+import torch
+
+weight = torch.ones(3, requires_grad=True)
+
+
+def f(x, seen):
+    seen.append(1)
+    x.mul_(2)
+    return (torch.relu(x) * len(seen)).sin() * weight
+
+
+example_inputs = [(torch.ones(3), [1] * (2 if call == 3 else 1)) for call in range(5)]
+"""
+"""A list of calls whose arguments each call changes; the last one repeated has a longer list each time."""
+
+RAISING = """\
+import torch
+
+
+def f(x, number):
+    y = torch.relu(x)
+    torch._dynamo.graph_break()
+    if number == 3:
+        raise KeyError("three")
+    return y.sin()
+
+
+def example_inputs():
+    for number in (1, 1, 3):
+        yield torch.ones(3), number
+"""
+
+
+def _recorded(folder: Path, source: str, name: str | None = None, **asked: Any) -> Recording:
+    path = folder / "model.py"
+    path.write_text(source)
+    recording = folder / "recording"
+    recording.mkdir()
+    target = f"{path}:{name}" if name else str(path)
+    request = request_of(target, TargetOptions(**asked), coverage=True, lanes=True)
+    watching = Watching(lambda _: None, lambda _: None)
+    record(request, recording, python=interpreter(None), timeout_s=120, watching=watching)
+    return read_recording(recording, picture=True)
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return _recorded(tmp_path_factory.mktemp("varied"), VARIED)
+
+
+@pytest.fixture(scope="module")
+def mutated(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return _recorded(tmp_path_factory.mktemp("mutated"), MUTATED, "f", backend="aot_eager", backward=True)
+
+
+@pytest.fixture(scope="module")
+def raising(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return _recorded(tmp_path_factory.mktemp("raising"), RAISING, "f")
+
+
+def _lanes(recording: Recording) -> dict[int | None, Lane]:
+    assert recording.picture is not None
+    return {lane.call_index: lane for lane in recording.picture.lanes}
+
+
+def _graphs(lane: Lane) -> list[int | None]:
+    return [part.graph_index for part in lane.segments if part.kind == "graph"]
+
+
+@pytest.mark.parametrize("name", ["varied", "mutated", "raising"])
+def test_segments_follow_each_other_within_the_call(name, request):
+    recording = request.getfixturevalue(name)
+    for lane in _lanes(recording).values():
+        moments = [0.0, *(moment for part in lane.segments for moment in (part.start_us, part.end_us))]
+        assert moments == sorted(moments)
+        assert moments[-1] <= lane.duration_us
+        assert lane.hidden_segments == 0
+
+
+@pytest.mark.parametrize("name", ["varied", "mutated", "raising"])
+def test_a_call_shows_the_compiles_that_torch_logged_in_it(name, request):
+    recording = request.getfixturevalue(name)
+    lanes = _lanes(recording)
+    assert [call.index for call in recording.calls] == [index for index in lanes if index is not None]
+    for call in recording.calls:
+        logged = {found.compile_id: found for found in recording.compiles if found.call_index == call.index}
+        shown = [part for part in lanes[call.index].segments if part.kind == "compile"]
+        assert {part.compile_id for part in shown} == set(logged)
+        for compile_id, found in logged.items():
+            longest = max(part.end_us - part.start_us for part in shown if part.compile_id == compile_id)
+            # torch's own figure is of what lies inside; the lane's has its bookkeeping too.
+            assert found.duration_s is not None
+            assert found.duration_s * 1e6 <= longest <= found.duration_s * 1.5e6 + 100_000
+        # It is the very call: what the call took and what is drawn of it are one measurement.
+        if logged and call.duration_s is not None:
+            assert lanes[call.index].duration_us == pytest.approx(call.duration_s * 1e6, rel=0.2)
+
+
+def test_the_steady_lane_agrees_with_coverage(varied):
+    lane = _lanes(varied)[None]
+    assert varied.coverage is not None
+    assert varied.steady_call is not None
+    assert lane.is_profiled
+    eager = [part for part in lane.segments if part.kind == "eager"]
+    assert sum(part.op_count or 0 for part in eager) == varied.coverage.eager_ops == 2
+    assert {name: count for part in eager for name, count in part.op_names.items()} == varied.coverage.eager_op_names
+    assert _graphs(lane) == [run.graph for run in varied.steady_call.runs]
+    operations = sum(varied.graphs[index].tensor_op_count or 0 for index in _graphs(lane) if index is not None)
+    assert operations == varied.coverage.graph_ops
+
+
+def test_each_run_of_a_graph_comes_behind_the_guard_check_that_found_it(varied):
+    lane = _lanes(varied)[None]
+    kinds = [(part.kind, part.compile_id) for part in lane.segments if part.kind in ("guards", "graph")]
+    assert kinds == [(kind, part) for part in ("0/1", "1/0") for kind in ("guards", "graph")]
+
+
+def test_a_call_that_compiles_nothing_is_profiled_with_the_programs_own_graphs(varied):
+    lanes = _lanes(varied)
+    # The generator sets what forward depends on: call 5 goes back to the second call's graph.
+    assert {index: _graphs(lane) for index, lane in lanes.items()} == {
+        1: [0, 1],
+        2: [2, 1],
+        3: [3, 1],
+        4: [3, 1],
+        5: [2, 1],
+        None: [2, 1],
+    }
+    assert [index for index, lane in lanes.items() if lane.is_profiled] == [4, 5, None]
+    assert [gap.message for gap in varied.gaps] == []
+
+
+def test_arguments_that_the_calls_change_are_put_back(mutated):
+    lanes = _lanes(mutated)
+    compiling = {found.call_index for found in mutated.compiles}
+    assert compiling == {1, 4}
+    for index in (2, 3, 5):
+        assert lanes[index].is_profiled
+        # Forward, then the backward graph of the same.
+        assert _graphs(lanes[index]) == [0, 0]
+
+
+def test_a_last_call_that_never_settles_has_no_steady_lane(mutated):
+    assert None not in _lanes(mutated)
+    assert any("no time axis" in gap.message and "recompile limit" in gap.message for gap in mutated.gaps)
+
+
+def test_a_call_that_raises_ends_its_lane(raising):
+    lanes = _lanes(raising)
+    assert raising.calls[-1].outcome == "error"
+    assert list(lanes) == [1, 2, 3]
+    assert not any(lane.is_profiled for lane in lanes.values())
+    assert _graphs(lanes[2]) == [0, 1]
+    assert _graphs(lanes[3])[0] == 0
+
+
+def test_without_the_flag_nothing_is_measured(recorded):
+    [path] = recorded.glob(".graphdoctor/*clean")
+    recording = read_recording(path, picture=True)
+    assert recording.picture is not None
+    assert recording.picture.lanes == ()
