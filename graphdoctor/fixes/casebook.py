@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.fixes.patch import unified
-from graphdoctor.fixes.proposals import TREATED, Options, Proposal
+from graphdoctor.fixes.proposals import Options, Proposal, treated_findings
 from graphdoctor.fixes.replays import Program
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgement, Seen
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, TriedFix
-from graphdoctor.rules.diagnose import relative
+from graphdoctor.rules.diagnose import Selection, relative
 
 _NO_FIX = "no fix is known for it"
 
@@ -51,10 +51,12 @@ class Casebook:
 
     Args:
         trials: Knows files and root.
+        selection: Findings to treat.
     """
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, trials: Trials, selection: Selection) -> None:
         self._trials = trials
+        self._selection = selection
         self._cases: list[_Case] = []
         self._settled: set[tuple[_Place, str]] = set()
         self._repeated: set[tuple[_Place, str]] = set()
@@ -183,14 +185,13 @@ class Casebook:
 
     def left(self, state: State) -> Iterator[LeftFinding]:
         """Findings that a program still has, with the reason."""
-        for finding in state.seen.diagnosis.findings:
-            if finding.code.startswith(TREATED):
-                yield LeftFinding(
-                    code=finding.code,
-                    place=place_of(finding.location),
-                    message=finding.message,
-                    reason=self._reason(self._place(finding, state)),
-                )
+        for finding in treated_findings(state.seen, self._selection):
+            yield LeftFinding(
+                code=finding.code,
+                place=place_of(finding.location),
+                message=finding.message,
+                reason=self._reason(self._place(finding, state)),
+            )
 
     def _reason(self, place: _Place) -> str:
         declined = self._declined.get(place)

@@ -21,10 +21,11 @@ from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.fixes import FixKind
 from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.rules.diagnose import Selection
 from graphdoctor.rules.recompiles import recompile_events
 
 _SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
-TREATED = ("GD1", "GD2")
+_TREATED = ("GD1", "GD2")
 """Beginnings of the codes of findings that fixes are for."""
 
 _CONFIG = re.compile(r"^(torch(?:\.\w+)*\.config(?:\.\w+)+) = (True|False|None|-?\d+)$")
@@ -65,6 +66,13 @@ class Proposal:
     def is_same(self, other: Proposal) -> bool:
         """They do the same to the program."""
         return (self.content, self.setup, self.change) == (other.content, other.setup, other.change)
+
+
+def treated_findings(seen: Seen, selection: Selection) -> list[Finding]:
+    """What a program has of the findings that fixes are for and a person asked about."""
+    return [
+        finding for finding in seen.diagnosis.findings if finding.code.startswith(_TREATED) and selection.keeps(finding)
+    ]
 
 
 @dataclass(frozen=True)
@@ -131,14 +139,15 @@ def _is_line(source: SourceFile, finding: Finding) -> bool:
     return text is None or (number <= len(lines) and lines[number - 1].strip() == text.strip())
 
 
-def options_for(seen: Seen, sources: Sources) -> list[Options]:
+def options_for(seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
     """What can be tried for each finding about breaks and recompiles.
 
     Args:
         seen: The program as it is now.
         sources: Its files.
+        selection: Findings to treat.
     """
-    findings = [finding for finding in seen.diagnosis.findings if finding.code.startswith(TREATED)]
+    findings = treated_findings(seen, selection)
     calls = _call_proposals(seen, findings)
     found = []
     for finding in findings:

@@ -96,7 +96,7 @@ def treat(
     """
     limits = Limits(wanted.timeout_s, wanted.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
-    trials = Trials(replays, root, wanted.selection, wanted.jobs, request.backend, on_phase)
+    trials = Trials(replays, root, wanted.jobs, request.backend, on_phase)
     rounds = _Rounds(trials, wanted)
     try:
         treated = rounds.so_far = rounds.run(recording)
@@ -120,7 +120,7 @@ class _Rounds:
     def __init__(self, trials: Trials, wanted: Wanted) -> None:
         self._trials = trials
         self._wanted = wanted
-        self._casebook = Casebook(trials)
+        self._casebook = Casebook(trials, wanted.selection)
         self._number = 0
         self._last: State | None = None
         self.so_far: Treated | None = None
@@ -188,7 +188,8 @@ class _Rounds:
         self._casebook.take_back(rest, reason, is_final=False)
 
     def _options_of(self, state: State) -> list[Options]:
-        return options_for(state.seen, Sources(state.program, self._trials.root, self._trials.originals))
+        sources = Sources(state.program, self._trials.root, self._trials.originals)
+        return options_for(state.seen, sources, self._wanted.selection)
 
     def _open(self, state: State) -> list[Options]:
         """What can still be tried on a state's program."""
@@ -314,7 +315,7 @@ class _Rounds:
 
     def _gone(self, untouched: State, best: State) -> tuple[str, ...]:
         """Fingerprints of the untouched program's findings that the best one has no more."""
-        gone = list(untouched.seen.diagnosis.findings)
+        gone = list(filter(self._wanted.selection.keeps, untouched.seen.diagnosis.findings))
         for finding in best.seen.diagnosis.findings:
             line = self._trials.original_line(best.program, finding.location)
             same = [other for other in gone if _is_same_cause(other, finding)]

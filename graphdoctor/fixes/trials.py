@@ -23,7 +23,7 @@ from graphdoctor.fixes.verdicts import (
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime
 from graphdoctor.model.recording import Recording
-from graphdoctor.rules.diagnose import Selection, diagnose
+from graphdoctor.rules.diagnose import diagnose
 
 _UNTOUCHED = "untouched"
 _REFERENCES = {EAGER: EAGER, _UNTOUCHED: _UNTOUCHED}
@@ -71,7 +71,6 @@ class Trials:
     Args:
         replays: Starts the probes.
         root: What paths are relative to.
-        selection: Findings to look at.
         jobs: How many run side by side.
         backend: The backend asked for.
         on_phase: Told what is being tried.
@@ -82,7 +81,6 @@ class Trials:
 
     replays: Replays
     root: Path
-    selection: Selection
     jobs: int
     backend: str
     on_phase: Callable[[str], None]
@@ -91,9 +89,8 @@ class Trials:
     notes: list[str] = field(default_factory=list)
 
     def seen(self, recording: Recording, name: str | None = None) -> Seen:
-        """A recording with what it means."""
-        found = diagnose(recording, root=self.root, version=__version__, selection=self.selection)
-        return Seen(recording, found, name)
+        """A recording with all that it means: a fix can lead to what nobody asked for."""
+        return Seen(recording, diagnose(recording, root=self.root, version=__version__), name)
 
     def run_untouched(self) -> State | None:
         """Run the program as it is: twice without torch.compile, once with; None when it cannot be repeated."""

@@ -16,7 +16,7 @@ from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.diagnose import Selection, diagnose
 from tests.factories import change, compiled, entry, frame, recompiled, record, recording
 
 TEXT = """\
@@ -40,7 +40,7 @@ def options(
     root: Path, *stack: StackEntry, facts: Recording | None = None, program: Program | None = None
 ) -> list[Options]:
     known = facts or recording(breaks=(record(*stack),))
-    return options_for(seen(known, root), Sources(program or Program(), root, {}))
+    return options_for(seen(known, root), Sources(program or Program(), root, {}), Selection())
 
 
 def titles(found: Sequence[Proposal]) -> list[str]:
@@ -68,7 +68,7 @@ def with_settings(path: Path, *snippets: str) -> list[Proposal]:
     fixes = tuple(Fix(title=f"Set {number}", kind="config", snippet=text) for number, text in enumerate(snippets))
     finding = finding.model_copy(update={"fixes": fixes})
     diagnosis = found.diagnosis.model_copy(update={"findings": (finding,)})
-    [told] = options_for(replace(found, diagnosis=diagnosis), Sources(Program(), path.parent, {}))
+    [told] = options_for(replace(found, diagnosis=diagnosis), Sources(Program(), path.parent, {}), Selection())
     return [proposal for proposal in told.proposals if proposal.kind == "config"]
 
 
@@ -92,9 +92,9 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
 def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
-    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals))
+    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     model.write_text("changed")
-    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals))
+    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     assert originals == {model: TEXT.encode()}
 
 
@@ -332,7 +332,7 @@ def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
     facts = seen(recording(breaks=(record(entry(3)),)), tmp_path)
     findings = tuple(map(as_other, facts.diagnosis.findings))
     other = replace(facts, diagnosis=facts.diagnosis.model_copy(update={"findings": findings}))
-    assert options_for(other, Sources(Program(), tmp_path, {})) == []
+    assert options_for(other, Sources(Program(), tmp_path, {}), Selection()) == []
 
 
 def test_safe_edits_come_first_and_what_keeps_the_break_last(model: Path) -> None:

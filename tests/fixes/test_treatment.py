@@ -17,7 +17,7 @@ from graphdoctor.fixes.replays import Limits, Program
 from graphdoctor.fixes.treatment import Treated, Wanted, treat
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.fixes import PairedTime, TriedFix
-from graphdoctor.model.recording import Coverage, ProbeExit, Recording
+from graphdoctor.model.recording import BreakReason, Coverage, ProbeExit, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.rules.diagnose import Selection
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
@@ -136,9 +136,9 @@ class Patient:
             root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None,
         )  # fmt: skip
 
-    def _options(self, seen: Seen, _sources: Sources) -> list[Options]:
+    def _options(self, seen: Seen, _sources: Sources, selection: Selection) -> list[Options]:
         found = []
-        for finding in seen.diagnosis.findings:
+        for finding in filter(selection.keeps, seen.diagnosis.findings):
             keys = (f"{finding.code}:{finding.location.line}", finding.code)
             key = next((key for key in keys if key in self.known), None)
             proposals = tuple(replace(one, targets=(finding.fingerprint,)) for one in self.known.get(key or "", ()))
@@ -280,7 +280,7 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     found = patient(world, {"GD101": []})
     original = path.read_bytes()
 
-    def options(seen: Seen, sources: Sources) -> list[Options]:
+    def options(seen: Seen, sources: Sources, _selection: Selection) -> list[Options]:
         sources._originals.setdefault(path, original)
         base = sources._program.content.get(path, original)
         path.write_bytes(base)
@@ -317,6 +317,61 @@ def test_fixes_that_do_not_hold_together_are_taken_one_by_one(patient: Make) -> 
     ]  # fmt: skip
     [left] = treatment.left
     assert left.reason == '"Do b": changes results, call 1, output differs by 0.5'
+
+
+ASKED = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="Asked for.")
+
+
+@pytest.mark.parametrize("is_in_package", [False, True])
+def test_what_a_fix_leads_to_is_told_whatever_findings_were_asked_for(patient: Make, *, is_in_package: bool) -> None:
+    owner: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
+    behind = entry(9, "break_here()", **(owner if is_in_package else {}))
+
+    def world(fixes: Fixes) -> Recording:
+        if "a" not in fixes:
+            return runs(3, coverage=70)
+        return runs(9).model_copy(update={"breaks": (record(behind, chain=(ASKED,)),)})
+
+    selection = Selection(is_own_code_only=True) if is_in_package else Selection(select=("GD101",))
+    known = {"GD101:3": [fix("a")], "GD107": [fix("b")]}
+    treatment = patient(world, known).treated(selection=selection).treatment
+    assert treatment.tried[0].sites_new == (f"{behind.file}:9 (GB0025)",)
+    # Nobody asked for it: nothing is tried for it, and it is none of what is left.
+    assert [case.title for case in treatment.tried] == ["Do a"]
+    assert treatment.left == ()
+
+
+def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, patient: Make) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("".join(f"line_{number}\n" for number in range(1, 5)))
+
+    def world(fixes: Fixes) -> Recording:
+        chain = (ASKED,) if "a" in fixes else (PRINT,)
+        return runs(3).model_copy(update={"breaks": (record(entry(3, file=str(path)), chain=chain),)})
+
+    found = patient(world, {"GD101": [edit("a", path, 3)]})
+    known = found._options
+
+    def reading(seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
+        sources._originals[path] = path.read_bytes()
+        return known(seen, sources, selection)
+
+    found._options = reading  # type: ignore[method-assign]
+    [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
+    assert (case.verdict, case.reason) == ("no effect", "the new lines break too: model.py:3 (GB0025)")
+
+
+def test_what_nobody_asked_for_is_neither_gone_nor_left(patient: Make) -> None:
+    def world(fixes: Fixes) -> Recording:
+        asked = [] if "a" in fixes else [record(entry(7), chain=(ASKED,))]
+        facts = runs(*([] if "a" in fixes else [3]), 5)
+        return facts.model_copy(update={"breaks": (*facts.breaks, *asked)})
+
+    found = patient(world, {"GD101:3": [fix("a")], "GD101:5": [], "GD107": []})
+    treatment = found.treated(selection=Selection(select=("GD101",))).treatment
+    assert treatment.gone == (treatment.tried[0].fingerprint,)
+    assert [left.code for left in treatment.left] == ["GD101"]
+    assert len(found.treated(selection=Selection()).treatment.gone) == 2
 
 
 def worse(fixes: Fixes) -> Recording:
@@ -468,9 +523,9 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
     found = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
     options = found._options
 
-    def reading(seen: Seen, sources: Sources) -> list[Options]:
+    def reading(seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
         sources._originals[path] = path.read_bytes()
-        return options(seen, sources)
+        return options(seen, sources, selection)
 
     found._options = reading  # type: ignore[method-assign]
     treated = found.treated(is_tried=False)
