@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.fixes.patch import unified
+from graphdoctor.fixes.patch import FileChange, unified
 from graphdoctor.fixes.proposals import Options, Proposal, treated_findings
-from graphdoctor.fixes.replays import Program
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgement, Seen
 from graphdoctor.model.diagnosis import Finding, Location
@@ -120,7 +119,7 @@ class Casebook:
             title=proposal.title,
             kind=proposal.kind,
             snippet=proposal.snippet,
-            diff=self._diff(state.program, proposal) or None,
+            diff=None if proposal.edit is None else diff_text(proposal.edit, self._trials.root) or None,
             is_safe=proposal.is_safe,
             code=finding.code,
             fingerprint=finding.fingerprint,
@@ -134,13 +133,6 @@ class Casebook:
 
     def _place(self, finding: Finding, state: State) -> _Place:
         return finding.fingerprint, self._trials.original_line(state.program, finding.location)
-
-    def _diff(self, before: Program, proposal: Proposal) -> str:
-        root = self._trials.root
-        return "".join(
-            diff_text(self._trials.content(before, path), content, path, root)
-            for path, content in proposal.content.items()
-        )
 
     def apply(self, proposals: Sequence[Proposal], number: int) -> None:
         """Note that fixes are in the set; what did not help or fit beside them may be tried once more."""
@@ -215,6 +207,7 @@ def place_of(location: Location) -> str:
     return f"{file}:{location.line}"
 
 
-def diff_text(before: bytes, after: bytes, path: Path, root: Path) -> str:
+def diff_text(change: FileChange, root: Path) -> str:
     """An edit for people and JSON, which cannot hold bytes that are no text."""
-    return unified(before, after, relative(str(path), root)).encode("utf-8", "replace").decode()
+    text = unified(change.before, change.after, relative(str(change.path), root))
+    return text.encode("utf-8", "replace").decode()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, Change, candidates
@@ -42,7 +43,7 @@ class Proposal:
         kind: What it changes.
         is_safe: It keeps results as they are for every input.
         targets: Fingerprints of the findings it is meant for.
-        content: Edited files, whole.
+        edit: The edit of a file as the program has it that the fix is for; None where source stays as it is.
         setup: Lines that configure torch.
         change: What is changed about configuration and calls.
         snippet: What to write, for people; None for an edit of source.
@@ -55,7 +56,7 @@ class Proposal:
     kind: FixKind
     is_safe: bool
     targets: tuple[str, ...]
-    content: Mapping[Path, bytes] = field(default_factory=dict)
+    edit: FileChange | None = None
     setup: tuple[str, ...] = ()
     change: Change = field(default_factory=Change)
     snippet: str | None = None
@@ -65,7 +66,7 @@ class Proposal:
 
     def is_same(self, other: Proposal) -> bool:
         """They do the same to the program."""
-        return (self.content, self.setup, self.change) == (other.content, other.setup, other.change)
+        return (self.edit, self.setup, self.change) == (other.edit, other.setup, other.change)
 
 
 def treated_findings(seen: Seen, selection: Selection) -> list[Finding]:
@@ -91,7 +92,7 @@ class Options:
 
 
 class Sources:
-    """The user's files as a program has them.
+    """The user's files as a program has them; each is read from disk once, whatever becomes of it meanwhile.
 
     Args:
         program: Its edits.
@@ -123,12 +124,12 @@ class Sources:
 
     def _parse(self, path: Path) -> SourceFile | str:
         try:
-            edited = self._program.content.get(path)
-            source = SourceFile.read(path) if edited is None else SourceFile.parse(path, edited)
+            known = self._program.content.get(path, self._originals.get(path))
+            source = SourceFile.read(path) if known is None else SourceFile.parse(path, known)
         except UnreadableError as error:
             return error.reason
-        if edited is None:
-            self._originals.setdefault(path, source.content)
+        if known is None:
+            self._originals[path] = source.content
         return source
 
 
@@ -207,7 +208,7 @@ def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...])
                 kind="code",
                 is_safe=edit.is_safe,
                 targets=(finding.fingerprint,),
-                content={source.path: edit.content},
+                edit=FileChange(source.path, source.content, edit.content),
                 contains=not recipe.removes,
                 moves_out=recipe.moves_out,
                 drops_output=edit.drops_output,

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from graphdoctor.capture.request import Request
 from graphdoctor.fixes.casebook import Casebook, diff_text
-from graphdoctor.fixes.patch import merged
+from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Program, Replays
-from graphdoctor.fixes.trials import State, Trials
+from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Seen
-from graphdoctor.fixes.writing import FileChange
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import Measures, Treatment
 from graphdoctor.model.recording import Recording
@@ -250,7 +249,7 @@ class _Rounds:
     def _join(self, state: State, chosen: Sequence[tuple[Proposal, Seen]]) -> State:
         """The state with the verified fixes of a round; those that do not go together wait for the next round."""
         proposals = [proposal for proposal, _ in chosen]
-        together = self._trials.compatible(state.program, proposals)
+        together = compatible(proposals)
         joined = None
         if len(together) > 1:
             joined = self._trials.run_together(together, state, f"{self._number}-together")
@@ -266,7 +265,7 @@ class _Rounds:
         if len(best.applied) < 2:
             return
         for number, (proposal, before) in enumerate(best.applied[:_MAX_TIMED], start=1):
-            after = State(before, best.seen).joined([proposal], best.seen).program
+            after = with_proposals(before, (proposal,))
             self._casebook.add_times(proposal, self._trials.time(before, after, f"time-{number}"))
         if len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed by themselves")
@@ -280,12 +279,8 @@ class _Rounds:
             proposals = self._casebook.open(options, base, 1, is_unsafe_tried=self._wanted.is_unsafe_tried)
             for proposal in proposals:
                 self._casebook.note_untried(options.finding, proposal, base, 1, reason)
-            edits += [proposal for proposal in proposals if proposal.content][:1]
-        content = {}
-        for path in dict.fromkeys(path for edit in edits for path in edit.content):
-            versions = [edit.content[path] for edit in edits if path in edit.content]
-            content[path], _ = merged(self._trials.originals[path], versions)
-        return self._told(base, replace(base, program=Program(content)))
+            edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
+        return self._told(base, replace(base, program=with_proposals(base.program, edits)))
 
     def _told(self, untouched: State, best: State, *, is_timed: bool = False) -> Treated:
         originals, root = self._trials.originals, self._trials.root
@@ -301,7 +296,7 @@ class _Rounds:
             tried=self._casebook.tried,
             before=untouched.seen.measures,
             after=best.seen.measures if applied else None,
-            diff="".join(diff_text(change.before, change.after, change.path, root) for change in changes),
+            diff="".join(diff_text(change, root) for change in changes),
             settings=tuple(dict.fromkeys(settings)),
             calls=tuple(dict.fromkeys(calls)),
             compared=replay.compared.get("eager") if replay and applied else None,

@@ -21,24 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.fixes.patch import FileChange
 
 _GIT_TIMEOUT_S = 10
 _COMMIT = "Commit or stash them first, or give --force."
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """One file's edit.
-
-    Args:
-        path: Where it lies; what a symbolic link points to is edited, and the link stays.
-        before: Its bytes, as they were read.
-        after: Its bytes, as they are to be.
-    """
-
-    path: Path
-    before: bytes
-    after: bytes
 
 
 def write(changes: Sequence[FileChange], *, force: bool) -> None:
@@ -48,7 +34,8 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
     the text before.
 
     Args:
-        changes: The edits; those that change nothing are passed over.
+        changes: The edits; those that change nothing are passed over. What a symbolic link points to is edited, and
+            the link stays.
         force: Write also what git could not bring back.
 
     Raises:

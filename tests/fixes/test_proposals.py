@@ -82,20 +82,25 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     assert first.is_safe
     assert first.drops_output
     assert first.targets == (found.finding.fingerprint,)
-    assert list(first.content) == [model]
-    assert b"is_compiling" in first.content[model]
+    assert first.edit is not None
+    assert (first.edit.path, first.edit.before) == (model, TEXT.encode())
+    assert b"is_compiling" in first.edit.after
     edited = Program({model: b"# one line more\n" + TEXT.encode()})
     [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
-    assert found.proposals[0].content[model].startswith(b"# one line more\n")
+    assert found.proposals[0].edit is not None
+    assert found.proposals[0].edit.before == edited.content[model]
+    assert found.proposals[0].edit.after.startswith(b"# one line more\n")
 
 
 def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
-    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
+    found = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     model.write_text("changed")
-    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
+    again = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     assert originals == {model: TEXT.encode()}
+    assert again == found
+    assert again[0].proposals[0].edit is not None
 
 
 def test_a_file_that_changed_since_the_run_is_left_alone(model: Path) -> None:
@@ -145,13 +150,13 @@ def test_third_party_lines_are_never_edited(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(TEXT)
     [found] = options(tmp_path, third_party(file=str(path)).model_copy(update={"line": LINE}))
-    assert all(not proposal.content for proposal in found.proposals)
+    assert all(proposal.edit is None for proposal in found.proposals)
     assert found.declined == ("the line belongs to lib, whose files are not edited",)
 
 
 def test_a_line_of_python_itself_is_never_edited(tmp_path: Path) -> None:
     [found] = options(tmp_path, entry(3, file="/usr/lib/python3.11/copy.py", origin="stdlib"))
-    assert all(not proposal.content for proposal in found.proposals)
+    assert all(proposal.edit is None for proposal in found.proposals)
     assert found.declined == ("the line belongs to Python itself, whose files are not edited",)
 
 
@@ -176,7 +181,7 @@ def test_a_package_s_function_can_be_kept_outside(tmp_path: Path, file: str, qua
     module = name.removesuffix(f".{qualname}")
     assert wrapper.snippet == f"import {module}\n{name} = torch.compiler.disable({name})"
     assert wrapper.setup == (wrapper.snippet,)
-    assert (wrapper.kind, wrapper.contains, wrapper.content) == ("call", True, {})
+    assert (wrapper.kind, wrapper.contains, wrapper.edit) == ("call", True, None)
     assert found.proposals[-1] == wrapper
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from graphdoctor.capture.request import Request, TargetText
 from graphdoctor.fixes import treatment as engine
+from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources
 from graphdoctor.fixes.remedies import Change
 from graphdoctor.fixes.replays import Limits, Program
@@ -259,7 +260,8 @@ def edit(name: str, path: Path, *lines: int) -> Proposal:
     texts = path.read_text().splitlines()
     for line in lines:
         texts[line - 1] += f" # +{name}"
-    return fix(name, kind="code", content={path: "\n".join(texts).encode() + b"\n"}, change=Change(), snippet=None)
+    change = FileChange(path, path.read_bytes(), "\n".join(texts).encode() + b"\n")
+    return fix(name, kind="code", edit=change, change=Change(), snippet=None)
 
 
 def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: Make) -> None:

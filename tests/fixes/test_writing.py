@@ -15,7 +15,8 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import writing
-from graphdoctor.fixes.writing import FileChange, write
+from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.writing import write
 
 BEFORE = "# coding: latin-1\r\nname = 'é'\n\tx\r".encode("latin-1")
 AFTER = BEFORE.replace(b"name", b"title")
