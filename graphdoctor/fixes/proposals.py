@@ -19,7 +19,7 @@ from graphdoctor.fixes.remedies import Candidate, Change, candidates
 from graphdoctor.fixes.replays import Program
 from graphdoctor.fixes.source import SourceFile, UnreadableError
 from graphdoctor.fixes.verdicts import Seen
-from graphdoctor.model.diagnosis import Finding, Fix
+from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import FixKind
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.rules.diagnose import Selection
@@ -153,7 +153,11 @@ def options_for(seen: Seen, sources: Sources, selection: Selection) -> list[Opti
     found = []
     for finding in findings:
         edits, declined = _edits(finding, sources, _changes_of(finding, seen))
-        settings = [_setting(finding, fix) for fix in finding.fixes if fix.kind == "config" and _is_setting(fix)]
+        settings = [
+            _setting(finding, fix.title, fix.snippet, is_safe=fix.is_safe)
+            for fix in finding.fixes
+            if fix.kind == "config" and fix.snippet is not None and _is_setting(fix.snippet)
+        ]
         general = calls.get(finding.fingerprint, [])
         proposals = [*(edit for edit in edits if edit.is_safe), *general]
         proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding, sources.root)]
@@ -217,21 +221,22 @@ def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...])
     return found, declined
 
 
-def _is_setting(fix: Fix) -> bool:
-    return fix.snippet is not None and _SETTING.match(fix.snippet) is not None and "…" not in fix.snippet
+def _is_setting(line: str) -> bool:
+    return _SETTING.match(line) is not None and "…" not in line
 
 
-def _setting(finding: Finding, fix: Fix) -> Proposal:
-    lines = _with_imports(fix.snippet or "")
+def _setting(finding: Finding, title: str, line: str, *, is_safe: bool, contains: bool = False) -> Proposal:
+    lines = _with_imports(line)
     value = _CONFIG.match(lines)
     return Proposal(
-        title=fix.title,
+        title=title,
         kind="config",
-        is_safe=fix.is_safe,
+        is_safe=is_safe,
         targets=(finding.fingerprint,),
         setup=() if value else (lines,),
         change=Change(config=((value[1], ast.literal_eval(value[2])),)) if value else Change(),
         snippet=lines,
+        contains=contains,
         drops_output="ignore_logging_functions" in lines,
     )
 
@@ -251,17 +256,8 @@ def _containing(finding: Finding, root: Path) -> list[Proposal]:
     found = []
     has_callers = sum(entry.origin in ("user", "third_party") for entry in finding.user_stack) > 1
     if finding.code.startswith("GD1") and has_callers:
-        found.append(
-            Proposal(
-                title="Let torch break inside the called function, without breaking its callers",
-                kind="config",
-                is_safe=True,
-                targets=(finding.fingerprint,),
-                change=Change(config=((_NESTED.partition(" ")[0], True),)),
-                snippet=_NESTED,
-                contains=True,
-            )
-        )
+        title = "Let torch break inside the called function, without breaking its callers"
+        found.append(_setting(finding, title, _NESTED, is_safe=True, contains=True))
     wrapper = _wrapper(finding, root)
     if wrapper is not None:
         found.append(wrapper)

@@ -140,9 +140,10 @@ class _Rounds:
         if untouched is None:
             return self._suggested(base, "the run could not be repeated")
         best = self._last = untouched
+        is_open = True
         try:
-            while (found := self._from(best)) is not best:
-                best = found
+            while is_open:
+                best, is_open = self._from(best)
             if self._wanted.is_timed and best.applied:
                 self._time_each(best)
             return self._told(untouched, best, is_timed=self._wanted.is_timed)
@@ -151,8 +152,13 @@ class _Rounds:
             self.so_far = self._told(untouched, self._last or untouched)
             raise
 
-    def _from(self, start: State) -> State:
-        """Go on from a state until nothing more holds; the best state on the way, ``start`` when none is better."""
+    def _from(self, start: State) -> tuple[State, bool]:
+        """Go on from a state until nothing more holds.
+
+        Returns:
+            The best state on the way, and whether anything held: then what was tried beside a fix that is taken back
+            may help by itself.
+        """
         states = [start]
         while found := self._open(states[-1]):
             if self._is_bounded:
@@ -172,10 +178,7 @@ class _Rounds:
         best = states[at]
         if at + 1 < len(states):
             self._take_back(best, states[at + 1], states[-1])
-        if at == 0 and len(states) > 1 and self._number < _MAX_ROUNDS:
-            # What was tried beside the fix that is taken back may help by itself.
-            return replace(best)
-        return best
+        return best, len(states) > 1
 
     def _take_back(self, best: State, worse: State, last: State) -> None:
         """Leave out the fix that led from the best state to a worse one; those beside and behind it may come again."""
