@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphdoctor.fixes.codes import BREAK, RECOMPILE, RECOMPILE_LIMIT
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes import recipes_for
@@ -26,9 +27,6 @@ from graphdoctor.rules.diagnose import Selection
 from graphdoctor.rules.recompiles import recompile_events
 
 _SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
-_TREATED = ("GD1", "GD2")
-"""Beginnings of the codes of findings that fixes are for."""
-
 _CONFIG = re.compile(r"^(torch(?:\.\w+)*\.config(?:\.\w+)+) = (True|False|None|-?\d+)$")
 _NESTED = "torch._dynamo.config.nested_graph_breaks = True"
 _FOR_SIZES = ("GD202", "GD206", "GD207")
@@ -72,7 +70,9 @@ class Proposal:
 def treated_findings(seen: Seen, selection: Selection) -> list[Finding]:
     """What a program has of the findings that fixes are for and a person asked about."""
     return [
-        finding for finding in seen.diagnosis.findings if finding.code.startswith(_TREATED) and selection.keeps(finding)
+        finding
+        for finding in seen.diagnosis.findings
+        if finding.code.startswith((BREAK, RECOMPILE)) and selection.keeps(finding)
     ]
 
 
@@ -167,7 +167,7 @@ def options_for(seen: Seen, sources: Sources, selection: Selection) -> list[Opti
 
 def _changes_of(finding: Finding, seen: Seen) -> tuple[GuardChange, ...]:
     """The changed values that a finding about recompiles names; a compile can have several causes."""
-    if not finding.code.startswith("GD2"):
+    if not finding.code.startswith(RECOMPILE):
         return ()
     ids = set(finding.compile_ids)
     found = {
@@ -255,7 +255,7 @@ def _containing(finding: Finding, root: Path) -> list[Proposal]:
     """What bounds a break that stays: torch's nested breaks, and a package's function kept outside."""
     found = []
     has_callers = sum(entry.origin in ("user", "third_party") for entry in finding.user_stack) > 1
-    if finding.code.startswith("GD1") and has_callers:
+    if finding.code.startswith(BREAK) and has_callers:
         title = "Let torch break inside the called function, without breaking its callers"
         found.append(_setting(finding, title, _NESTED, is_safe=True, contains=True))
     wrapper = _wrapper(finding, root)
@@ -266,7 +266,7 @@ def _containing(finding: Finding, root: Path) -> list[Proposal]:
 
 def _wrapper(finding: Finding, root: Path) -> Proposal | None:
     location = finding.location
-    if not finding.code.startswith("GD1") or location.origin != "third_party" or not location.package:
+    if not finding.code.startswith(BREAK) or location.origin != "third_party" or not location.package:
         return None
     _, found, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
     parts = [location.package, *rest.removesuffix(".py").split("/")]
@@ -322,7 +322,7 @@ def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[P
         for candidate in remedies.general:
             name = candidate.remedies[0].name
             is_fitting = (name == "dynamic=True" and finding.code in _FOR_SIZES) or (
-                name == "recompile_limit" and finding.code == "GD201"
+                name == "recompile_limit" and finding.code == RECOMPILE_LIMIT
             )
             if is_fitting:
                 found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from graphdoctor.capture.request import Request
 from graphdoctor.fixes.casebook import Casebook, diff_text
+from graphdoctor.fixes.codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Program, Replays
@@ -26,8 +27,6 @@ from graphdoctor.rules.diagnose import Selection
 
 FOLDER = "fixes"
 FILE = "fixes.json"
-_BREAK = "GD1"
-_SKIPPED = "GD111"
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
 _MAX_TIMED = 6
@@ -214,7 +213,7 @@ class _Rounds:
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
         """Try what can be tried on a state's program; the state with what holds, None when nothing does."""
         # A break makes resume functions, and these recompile: breaks first.
-        breaks = [options for options in found if options.finding.code.startswith(_BREAK)]
+        breaks = [options for options in found if options.finding.code.startswith(BREAK)]
         rest = [options for options in found if options not in breaks]
         for number, waiting in enumerate((breaks, rest), start=1):
             chosen = self._waves(waiting, state, f"{self._number}.{number}")
@@ -348,14 +347,14 @@ def _place(options: Options) -> tuple[str, int]:
 
 def _is_deferred(options: Options, waiting: Sequence[Options]) -> bool:
     """A skipped frame waits for what is tried for the break that makes torch skip it."""
-    return options.finding.code == _SKIPPED and any(
-        other.finding.code != _SKIPPED and _place(other) == _place(options) for other in waiting
+    return options.finding.code == SKIPPED_FRAME and any(
+        other.finding.code != SKIPPED_FRAME and _place(other) == _place(options) for other in waiting
     )
 
 
 def _is_mended(options: Options, tried: Sequence[Options], mended: set[str]) -> bool:
     """The break that made torch skip the frame is gone already."""
-    return options.finding.code == _SKIPPED and any(
+    return options.finding.code == SKIPPED_FRAME and any(
         other.finding.fingerprint in mended and _place(other) == _place(options) for other in tried
     )
 
