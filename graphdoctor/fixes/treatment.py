@@ -143,6 +143,7 @@ class _Rounds:
         try:
             while is_open:
                 best, is_open = self._from(best)
+                self._last = best
             if self._wanted.is_timed and best.applied:
                 self._time_each(best)
             return self._told(untouched, best, is_timed=self._wanted.is_timed)

@@ -17,7 +17,7 @@ from graphdoctor.fixes.remedies import Change
 from graphdoctor.fixes.replays import Limits, Program
 from graphdoctor.fixes.treatment import Treated, Wanted, treat
 from graphdoctor.fixes.verdicts import Seen
-from graphdoctor.model.fixes import PairedTime, TriedFix
+from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import BreakReason, Coverage, ProbeExit, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.rules.diagnose import Selection
@@ -399,6 +399,32 @@ def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> Non
     assert treatment.after.coverage == 0.9
     [left] = treatment.left
     assert left.reason == '"Do careful": verified, the break stays, but coverage goes from 70% to 90%'
+
+
+def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Script):
+        def cancel(self) -> None:
+            pass
+
+    def time_pair(*_args: Any, **_options: Any) -> PairedTime:
+        raise KeyboardInterrupt
+
+    def world(fixes: Fixes) -> Recording:
+        if "bold" in fixes:
+            return runs(9, skips=[9], coverage=0)
+        return runs(5, coverage=90) if "good" in fixes else runs(3, coverage=70)
+
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
+    found = patient(world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        found.treated(is_timed=True)
+    treatment = Treatment.model_validate_json((found.folder / "recording" / "fixes.json").read_text())
+    assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
+    assert treatment.settings == ("good = True",)
+    assert treatment.after is not None
+    assert treatment.after.coverage == 0.9
 
 
 def test_a_fix_whose_break_only_gives_way_to_the_next_is_taken_back(patient: Make) -> None:
