@@ -10,7 +10,7 @@ from graphdoctor.fixes.patch import FileChange, unified
 from graphdoctor.fixes.proposals import Options, Proposal, treated_findings
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgement, Seen
-from graphdoctor.model.diagnosis import Finding, Location
+from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, TriedFix
 from graphdoctor.rules.diagnose import Selection, relative
 
@@ -123,7 +123,7 @@ class Casebook:
             is_safe=proposal.is_safe,
             code=finding.code,
             fingerprint=finding.fingerprint,
-            place=place_of(finding.location),
+            place=_place_of(finding),
             round=number,
             is_on_untouched=not state.applied,
             verdict="not tried",
@@ -180,7 +180,7 @@ class Casebook:
         for finding in treated_findings(state.seen, self._selection):
             yield LeftFinding(
                 code=finding.code,
-                place=place_of(finding.location),
+                place=_place_of(finding),
                 message=finding.message,
                 reason=self._reason(self._place(finding, state)),
             )
@@ -199,12 +199,8 @@ def _words(case: TriedFix) -> str:
     return f'"{case.title}": {case.verdict}{because}'
 
 
-def place_of(location: Location) -> str:
-    """``file:line``, a package's file from the package on."""
-    file = location.file.replace("\\", "/")
-    if location.package and f"/{location.package}/" in file:
-        file = f"{location.package}/{file.rpartition(f'/{location.package}/')[2]}"
-    return f"{file}:{location.line}"
+def _place_of(finding: Finding) -> str:
+    return f"{finding.location.shown_file}:{finding.location.line}"
 
 
 def diff_text(change: FileChange, root: Path) -> str:
