@@ -184,6 +184,16 @@ def test_no_try_writes_nothing(tmp_path):
     assert "Only verified fixes are written" in done.stderr
 
 
+def test_what_could_not_be_tried_is_not_written(tmp_path):
+    text = SPEAKING.replace("return self.linear(y)", "return self.missing(y)")
+    (tmp_path / "model.py").write_text(text)
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "+if not torch.compiler.is_compiling():" in done.stdout, "it is only suggested"
+    assert "There is nothing to write." in done.stderr
+    assert (tmp_path / "model.py").read_text() == text
+
+
 TROUBLE = {
     "an import that fails": ("raise ImportError('not me')", "ImportError: not me"),
     "a hang": ("import time; time.sleep(600)", "Stopped"),

@@ -100,7 +100,7 @@ def _write_patch(treated: Treated) -> None:
     from graphdoctor.rules.diagnose import relative
 
     sys.stdout.flush()
-    for change in treated.changes:
+    for change in treated.changes or treated.suggested:
         name = Path(relative(str(change.path), Path.cwd())).as_posix()
         sys.stdout.buffer.write(unified_bytes(change.before, change.after, name.lstrip("/")))
     sys.stdout.flush()

@@ -64,11 +64,13 @@ class Treated:
 
     Args:
         treatment: For the recording and for people.
-        changes: Edits of the verified set, ready to be written; without trials the first suggestion for each finding.
+        changes: Edits of the verified set, ready to be written.
+        suggested: Where nothing could be tried: the first suggestion for each finding.
     """
 
     treatment: Treatment
-    changes: tuple[FileChange, ...]
+    changes: tuple[FileChange, ...] = ()
+    suggested: tuple[FileChange, ...] = ()
 
 
 def treat(
@@ -283,11 +285,19 @@ class _Rounds:
             for proposal in proposals:
                 self._casebook.note_untried(options.finding, proposal, base, 1, reason)
             edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
-        return self._told(base, replace(base, program=with_proposals(base.program, edits)))
+        suggested = self._changes(with_proposals(base.program, edits))
+        treatment = self._told(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
+        return Treated(treatment, suggested=suggested)
+
+    def _changes(self, program: Program) -> tuple[FileChange, ...]:
+        originals = self._trials.originals
+        return tuple(FileChange(path, originals[path], content) for path, content in program.content.items())
+
+    def _diff(self, changes: Sequence[FileChange]) -> str:
+        return "".join(diff_text(change, self._trials.root) for change in changes)
 
     def _told(self, untouched: State, best: State, *, is_timed: bool = False) -> Treated:
-        originals, root = self._trials.originals, self._trials.root
-        changes = tuple(FileChange(path, originals[path], content) for path, content in best.program.content.items())
+        changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
         times = self._trials.time(Program(), best.program, "time-all") if applied and is_timed else ()
         if len(applied) == 1:
@@ -299,7 +309,7 @@ class _Rounds:
             tried=self._casebook.tried,
             before=untouched.seen.measures,
             after=best.seen.measures if applied else None,
-            diff="".join(diff_text(change, root) for change in changes),
+            diff=self._diff(changes),
             settings=tuple(dict.fromkeys(settings)),
             calls=tuple(dict.fromkeys(calls)),
             compared=replay.compared.get("eager") if replay and applied else None,

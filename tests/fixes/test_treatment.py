@@ -560,7 +560,8 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
     assert found.script.asked == {}
     assert {case.reason for case in treated.treatment.tried} == {"no trial was asked for"}
     assert [case.title for case in treated.treatment.tried] == ["Do setting", "Do a", "Do a2", "Do b"]
-    [change_] = treated.changes
+    [change_] = treated.suggested
+    assert treated.changes == ()
     assert [line for line in change_.after.decode().splitlines() if "+" in line] == [
         "    print(3) # +a",
         "    print(6) # +b",
