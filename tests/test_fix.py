@@ -146,14 +146,17 @@ def test_a_diff_is_a_patch_that_git_takes(tmp_path):
     assert (tmp_path / "model.py").read_text() == GUARDED
 
 
-def test_files_with_uncommitted_changes_are_left_alone(tmp_path):
+def test_files_with_uncommitted_changes_are_refused_before_the_first_trial(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(SPEAKING)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
     assert done.returncode == 2
+    assert "model.py is not in git yet." in done.stderr
     assert "--force" in done.stderr
     assert path.read_text() == SPEAKING
+    assert list(tmp_path.glob(".graphdoctor/*/trace/*")), "it was run"
+    assert not list(tmp_path.glob(".graphdoctor/*/fixes")), "nothing was tried"
 
 
 def test_unsafe_fixes_are_told_and_not_tried_unless_asked_for(tmp_path):

@@ -82,6 +82,7 @@ def treat(
     root: Path,
     wanted: Wanted,
     on_phase: Callable[[str], None],
+    check: Callable[[Sequence[FileChange]], None] | None = None,
 ) -> Treated:
     """Try fixes for the findings of a recorded run.
 
@@ -93,13 +94,14 @@ def treat(
         root: Paths below it are shown relative to it.
         wanted: What to try and how.
         on_phase: Told what is being tried.
+        check: Given the edits that are to be tried first, before any trial; what it raises ends the treatment.
     """
     limits = Limits(wanted.timeout_s, wanted.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
     trials = Trials(replays, root, wanted.jobs, request.backend, on_phase)
     rounds = _Rounds(trials, wanted)
     try:
-        treated = rounds.so_far = rounds.run(recording)
+        treated = rounds.so_far = rounds.run(recording, check)
         return treated
     except KeyboardInterrupt:
         replays.cancel()
@@ -125,7 +127,7 @@ class _Rounds:
         self._last: State | None = None
         self.so_far: Treated | None = None
 
-    def run(self, recording: Recording) -> Treated:
+    def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> Treated:
         """Go through them; ``so_far`` holds what was found when an interrupt ends it."""
         base = State(Program(), self._trials.seen(recording))
         if not self._options_of(base):
@@ -135,8 +137,12 @@ class _Rounds:
             return self._suggested(base, "the run did not finish")
         if not self._wanted.is_tried:
             return self._suggested(base, "no trial was asked for")
-        if not self._open(base):
+        found = self._open(base)
+        if not found:
             return self._told(base, base)
+        if check is not None:
+            proposals = [proposal for options in found for proposal in options.proposals]
+            check([proposal.edit for proposal in proposals if proposal.edit is not None])
         untouched = self._trials.run_untouched()
         if untouched is None:
             return self._suggested(base, "the run could not be repeated")

@@ -65,6 +65,21 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
         written.append(str(change.path))
 
 
+def check(changes: Sequence[FileChange], *, force: bool) -> None:
+    """See whether files could be written as they are now; several edits may be of one file.
+
+    Args:
+        changes: The edits.
+        force: Nobody minds what git could not bring back.
+
+    Raises:
+        GraphDoctorError: As ``write`` raises before it writes the first.
+    """
+    files = {_checked_target(change): change for change in changes}
+    if not force:
+        _check_git(files)
+
+
 def _checked_target(change: FileChange) -> Path:
     """The file itself, behind links, after a look at whether it can be replaced."""
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.capture.request import Request, TargetText
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import treatment as engine
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources
@@ -124,7 +125,7 @@ class Patient:
     script_type: type[Script] = Script
     script: Script = field(init=False)
 
-    def treated(self, **wanted: Any) -> Treated:
+    def treated(self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **wanted: Any) -> Treated:
         self.script = self.script_type(self.world, self.special)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
@@ -134,11 +135,14 @@ class Patient:
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return treat(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
-            root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None,
+            root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None, check=check,
         )  # fmt: skip
 
-    def _options(self, seen: Seen, _sources: Sources, selection: Selection) -> list[Options]:
+    def _options(self, seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
         found = []
+        for proposal in (one for proposals in self.known.values() for one in proposals):
+            if proposal.edit is not None:
+                sources._originals[proposal.edit.path] = proposal.edit.before
         for finding in filter(selection.keeps, seen.diagnosis.findings):
             keys = (f"{finding.code}:{finding.location.line}", finding.code)
             key = next((key for key in keys if key in self.known), None)
@@ -352,13 +356,6 @@ def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, pati
         return runs(3).model_copy(update={"breaks": (record(entry(3, file=str(path)), chain=chain),)})
 
     found = patient(world, {"GD101": [edit("a", path, 3)]})
-    known = found._options
-
-    def reading(seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
-        sources._originals[path] = path.read_bytes()
-        return known(seen, sources, selection)
-
-    found._options = reading  # type: ignore[method-assign]
     [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
     assert (case.verdict, case.reason) == ("no effect", "the new lines break too: model.py:3 (GB0025)")
 
@@ -549,13 +546,6 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
         return runs(3, 6, file=path)
 
     found = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
-    options = found._options
-
-    def reading(seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
-        sources._originals[path] = path.read_bytes()
-        return options(seen, sources, selection)
-
-    found._options = reading  # type: ignore[method-assign]
     treated = found.treated(is_tried=False)
     assert found.script.asked == {}
     assert {case.reason for case in treated.treatment.tried} == {"no trial was asked for"}
@@ -568,6 +558,26 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
     ]
     assert treated.treatment.trial_count == 0
     assert len(treated.treatment.left) == 2
+
+
+def test_what_may_be_edited_is_checked_before_the_first_trial(tmp_path: Path, patient: Make) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("    print()\n" * 8)
+    safe, unsafe = edit("safe", path, 3), replace(edit("unsafe", path, 6), is_safe=False)
+    found = patient(lambda _fixes: runs(3, 6, file=path), {"GD101:3": [fix("setting"), safe], "GD101:6": [unsafe]})
+    asked: list[Sequence[FileChange]] = []
+
+    def check(edits: Sequence[FileChange]) -> None:
+        asked.append(edits)
+        raise GraphDoctorError("no")
+
+    for is_unsafe_tried in (False, True):
+        with pytest.raises(GraphDoctorError):
+            found.treated(check, is_unsafe_tried=is_unsafe_tried)
+        assert found.script.asked == {}
+    assert asked == [[safe.edit], [safe.edit, unsafe.edit]]
+    found.treated(check, is_tried=False)
+    assert len(asked) == 2, "nothing is written without trials"
 
 
 def test_a_program_that_fails_without_torch_compile_proves_nothing(patient: Make) -> None:
