@@ -24,7 +24,6 @@ from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import FixKind
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.rules.diagnose import Selection
-from graphdoctor.rules.recompiles import recompile_events
 
 _SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
 _CONFIG = re.compile(r"^(torch(?:\.\w+)*\.config(?:\.\w+)+) = (True|False|None|-?\d+)$")
@@ -306,12 +305,9 @@ def _is_attribute(path: Path, name: str) -> bool:
 
 def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:
     """Remedies for recompiles that change the call or a config value, by the finding's fingerprint."""
-    recording = seen.recording
-    events = recompile_events(recording)
-    if not events:
+    remedies = candidates(seen.recording)
+    if remedies is None:
         return {}
-    has_limit = any(compile_.outcome == "limit" for compile_ in recording.compiles)
-    remedies = candidates(events, parameters=recording.target.parameters, has_limit=has_limit)
     found: dict[str, list[Proposal]] = {}
     for candidate in remedies.singles:
         for finding in findings:

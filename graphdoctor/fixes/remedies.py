@@ -1,6 +1,6 @@
 """From the causes of recompiles to remedies that a replay can try without touching any source.
 
-Comes in: recompile events. Goes out: remedies, each with what the probe must do for it; causes that no replay can take
+Comes in: a recording. Goes out: remedies, each with what the probe must do for it; causes that no replay can take
 away, with the reason.
 """
 
@@ -13,8 +13,9 @@ from itertools import combinations
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
+from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Remedy, UntriedChange
-from graphdoctor.rules.recompiles import RecompileEvent
+from graphdoctor.rules.recompiles import RecompileEvent, recompile_events
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
@@ -129,16 +130,14 @@ class Candidates:
         return trials + together[:room], max(len(together) - room, 0)
 
 
-def candidates(events: Sequence[RecompileEvent], *, parameters: Sequence[str] | None, has_limit: bool) -> Candidates:
-    """The remedies for what changed.
-
-    Args:
-        events: The recompiles of the recorded run.
-        parameters: Names of the target's parameters; None when not known: then no argument is changed.
-        has_limit: A function went over its recompile limit.
-    """
+def candidates(recording: Recording) -> Candidates | None:
+    """The remedies for what changed; None when nothing was compiled again."""
+    events = recompile_events(recording)
+    if not events:
+        return None
     found = Candidates()
-    changes = _distinct(events, parameters or ())
+    # Where the names of the target's parameters are not known, no argument is changed.
+    changes = _distinct(events, recording.target.parameters or ())
     sizes = [change for change, is_argument in changes if change.kind == "size" and is_argument]
     if sizes:
         found.singles.append(_mark_dynamic(sizes))
@@ -169,7 +168,7 @@ def candidates(events: Sequence[RecompileEvent], *, parameters: Sequence[str] | 
                 Change(warm_up=True),
             )
         )
-    if has_limit:
+    if any(compile_.outcome == "limit" for compile_ in recording.compiles):
         setting = f"{_LIMIT} = {_RAISED_LIMIT}"
         found.general.append(
             Candidate(

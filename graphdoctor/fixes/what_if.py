@@ -13,7 +13,6 @@ from graphdoctor.fixes.remedies import WARM_UP, Candidate, Candidates, Change, c
 from graphdoctor.fixes.replays import EAGER, Limits, Program, Replays
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import TrialResult, WhatIf
-from graphdoctor.rules.recompiles import recompile_events
 from graphdoctor.trace.reader import read_recording
 
 FOLDER = "what-if"
@@ -43,12 +42,9 @@ def what_if(
     Returns:
         What came of it, also written to the recording; None when nothing was compiled again.
     """
-    recording = read_recording(folder)
-    events = recompile_events(recording)
-    if not events:
+    found = candidates(read_recording(folder))
+    if found is None:
         return None
-    has_limit = any(compile_.outcome == "limit" for compile_ in recording.compiles)
-    found = candidates(events, parameters=recording.target.parameters, has_limit=has_limit)
     trials, skipped = found.combined(_MAX_TRIALS)
     replays = Replays(request, folder / FOLDER, python=python, limits=Limits(timeout_s))
     on_phase("replaying without torch.compile")
