@@ -134,7 +134,8 @@ class Sources:
 
 def _is_line(source: SourceFile, finding: Finding) -> bool:
     text = finding.location.text
-    lines = source.tree.code.splitlines()
+    # str.splitlines knows more ends of lines than Python, such as a form feed.
+    lines = re.split(r"\r\n|\r|\n", source.tree.code)
     number = finding.location.line
     return text is None or (number <= len(lines) and lines[number - 1].strip() == text.strip())
 

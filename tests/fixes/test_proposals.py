@@ -110,6 +110,17 @@ def test_a_file_that_changed_since_the_run_is_left_alone(model: Path) -> None:
     assert found.declined == ("model.py changed since the run",)
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("character", ["\f", "# \x0b \x1c \x85 \u2028"])
+def test_lines_end_where_python_says(model: Path, character: str, ending: str) -> None:
+    text = TEXT.replace("import torch\n", f"import torch\n{character}\n", 1)
+    model.write_bytes(text.replace("\n", ending).encode())
+    [found] = options(model.parent, entry(LINE + 1, file=str(model)))
+    assert found.declined == ()
+    assert found.proposals[0].edit is not None
+    assert b"is_compiling" in found.proposals[0].edit.after
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
