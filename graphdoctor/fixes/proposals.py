@@ -309,13 +309,14 @@ def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[P
     remedies = candidates(seen.recording)
     if remedies is None:
         return {}
+    recompiles = [finding for finding in findings if finding.code.startswith(RECOMPILE)]
     found: dict[str, list[Proposal]] = {}
     for candidate in remedies.singles:
-        for finding in findings:
+        for finding in recompiles:
             # The rule says which value it is about; a compile can have several causes, each a finding of its own.
             if any(f"`{name}`" in finding.message for name in candidate.remedies[0].addresses):
                 found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))
-    for finding in findings:
+    for finding in recompiles:
         for candidate in remedies.general:
             name = candidate.remedies[0].name
             is_fitting = (name == "dynamic=True" and finding.code in _FOR_SIZES) or (

@@ -318,6 +318,13 @@ def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
     return facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": ("x", "scale")})})
 
 
+def test_a_remedy_for_a_recompile_is_none_for_a_break_that_names_the_same_value(model: Path) -> None:
+    facts = recompiling(change("number", "print", "1.0", "2.0", source="L['scale']"))
+    broken = record(entry(LINE, file=str(model)))
+    found = options(model.parent, facts=facts.model_copy(update={"breaks": (broken,)}))
+    assert "Pass" not in " ".join(by_code(found)["GD101"])
+
+
 def by_code(found: list[Options]) -> dict[str, list[str]]:
     return {one.finding.code: [p.title for p in one.proposals] for one in found}
 
