@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from functools import reduce
+from itertools import combinations, islice
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
@@ -117,17 +118,12 @@ class Candidates:
             The trials, and how many combinations were left out.
         """
         trials = [*self.singles, *self.general]
-        together: list[Candidate] = []
-        for count in range(2, len(self.singles) + 1):
-            for chosen in combinations(self.singles, count):
-                joined = chosen[0]
-                for other in chosen[1:]:
-                    joined = joined.joined(other)
-                together.append(joined)
+        count = len(self.singles)
         # All of them first, then pairs: what is left out is in between.
-        together.sort(key=lambda trial: (len(trial.remedies) != len(self.singles), len(trial.remedies)))
-        room = max(limit - len(trials), 0)
-        return trials + together[:room], max(len(together) - room, 0)
+        sizes = [count, *range(2, count)] if count > 1 else []
+        chosen = (members for size in sizes for members in combinations(self.singles, size))
+        together = [reduce(Candidate.joined, members) for members in islice(chosen, max(limit - len(trials), 0))]
+        return trials + together, 2**count - count - 1 - len(together)
 
 
 def candidates(recording: Recording) -> Candidates | None:

@@ -88,6 +88,16 @@ def test_combinations_are_bounded_all_together_first() -> None:
     assert skipped == 26 - 6
 
 
+def test_combinations_of_many_remedies_are_counted_and_not_made() -> None:
+    parameters = tuple(f"s{n}" for n in range(64))
+    tried = found(
+        *(change("number", name, "1", "2", source=f"L['{name}']") for name in parameters), parameters=parameters
+    )
+    trials, skipped = tried.combined(70)
+    assert [len(trial.remedies) for trial in trials] == [1] * 65 + [64] + [2] * 4
+    assert skipped == 2**64 - 64 - 1 - 5
+
+
 def test_arguments_behind_a_wrapper_are_found_by_their_own_names() -> None:
     keyword = change(expression="kwargs['x'].shape[0]", source="L['kwargs']['x']")
     position = change(expression="args[1].shape[0]", source="L['args'][1]")
