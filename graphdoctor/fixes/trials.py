@@ -110,10 +110,12 @@ class Trials:
         self.reference = Reference(
             unstable=differing_kinds(compared[:1]),
             compiled_differs=differing_kinds(compared[1:]),
-            is_known=eager.exit.reason == "finished",
+            is_known=eager.exit.reason == again.exit.reason == "finished",
         )
-        if not self.reference.is_known:
+        if eager.exit.reason != "finished":
             self.notes.append(f"the program fails without torch.compile: {_clause(eager.exit.message)}")
+        elif again.exit.reason != "finished":
+            self.notes.append(f"the program fails in a second run without torch.compile: {_clause(again.exit.message)}")
         if self.reference.unstable:
             kinds = ", ".join(sorted(self.reference.unstable))
             self.notes.append(f"two runs without torch.compile differ in {kinds}: no fix can be proven")

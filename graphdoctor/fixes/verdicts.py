@@ -60,7 +60,7 @@ class Reference:
     Args:
         unstable: Kinds of results that differ between two runs without torch.compile.
         compiled_differs: Kinds that torch.compile alone changes.
-        is_known: The program ran without torch.compile.
+        is_known: The program ran twice without torch.compile.
     """
 
     unstable: frozenset[ResultKind] = frozenset()
@@ -273,7 +273,7 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
     compared = recording.replay.compared if recording.replay else {}
     eager = compared.get("eager")
     if eager is None or not reference.is_known:
-        return "unproven", "the program gave no results without torch.compile to compare with"
+        return "unproven", "the program did not give results twice without torch.compile"
     untouched = (
         {difference.kind for difference in compared["untouched"].differences} if "untouched" in compared else set()
     )

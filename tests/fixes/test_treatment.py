@@ -593,6 +593,17 @@ def test_a_program_that_fails_without_torch_compile_proves_nothing(patient: Make
     assert treatment.notes == ("the program fails without torch.compile: The program failed in call 1: NameError: y",)
 
 
+def test_a_program_that_fails_when_it_is_run_again_proves_nothing(patient: Make) -> None:
+    special = {"eager-again": runs(ended=DIED, compared=None)}
+    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
+    treatment = found.treated().treatment
+    assert [case.verdict for case in treatment.tried] == ["unproven"]
+    assert treatment.after is None
+    assert treatment.notes == (
+        "the program fails in a second run without torch.compile: The program failed in call 1: NameError: y",
+    )
+
+
 def test_a_program_that_differs_from_run_to_run_proves_nothing(patient: Make) -> None:
     special = {"eager-again": runs(compared=differing())}
     found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
