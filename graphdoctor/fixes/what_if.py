@@ -79,7 +79,7 @@ def _result(trial: Candidate, recording: Recording) -> TrialResult:
         remedies=trial.remedies,
         compiles=len(compiled) if is_whole else None,
         frames_over_limit=len(limits) + uncounted if is_whole else None,
-        compile_s=sum(times) if times and is_whole else (0.0 if is_whole else None),
+        compile_s=sum(times) if is_whole and (times or not recording.compiles) else None,
         calls_s=sum(calls) if calls and is_whole else None,
         steady_us=replay.steady_us if replay else None,
         outputs=replay.outputs if replay else "not_compared",
