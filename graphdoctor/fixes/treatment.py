@@ -18,10 +18,11 @@ from graphdoctor.fixes.codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Program, Replays
+from graphdoctor.fixes.scores import Score, counted, score, told_worse
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import Measures, Treatment
+from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.diagnose import Selection
 
@@ -31,8 +32,6 @@ _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
 _MAX_TIMED = 6
 """Fixes that are timed by themselves; the set always is."""
-
-_Score = tuple[int, int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class _Rounds:
             if self._is_bounded:
                 count = self._trials.replays.count
                 self._trials.notes.append(
-                    f"stopped after {_counted(self._number, 'round')} and {_counted(count, 'replay')}"
+                    f"stopped after {counted(self._number, 'round')} and {counted(count, 'replay')}"
                 )
                 break
             self._number += 1
@@ -182,7 +181,7 @@ class _Rounds:
                 self._last = following
             elif not self._is_bounded:
                 break
-        at = min(range(len(states)), key=lambda index: (_score_of(states[index]), index))
+        at = min(range(len(states)), key=lambda index: (states[index].score, index))
         best = states[at]
         if at + 1 < len(states):
             self._take_back(best, states[at + 1], states[-1])
@@ -193,7 +192,7 @@ class _Rounds:
         first = [proposal for proposal, _ in worse.applied[len(best.applied) :]]
         blamed = max(first, key=lambda proposal: self._score_alone(proposal, best))
         rest = [proposal for proposal, _ in last.applied[len(best.applied) :] if proposal is not blamed]
-        reason = f"with it {_told_worse(best.seen, last.seen)}, and nothing that was tried mends that"
+        reason = f"with it {told_worse(best.seen, last.seen)}, and nothing that was tried mends that"
         self._casebook.take_back([blamed], reason, is_final=True)
         self._casebook.take_back(rest, reason, is_final=False)
 
@@ -214,10 +213,10 @@ class _Rounds:
     def _is_bounded(self) -> bool:
         return self._number >= _MAX_ROUNDS or self._trials.replays.count >= _MAX_REPLAYS
 
-    def _score_alone(self, proposal: Proposal, state: State) -> _Score:
+    def _score_alone(self, proposal: Proposal, state: State) -> Score:
         """How good a state's program is with one fix more."""
         measures = self._casebook.measures_with(proposal) or state.seen.measures
-        return _score(measures, moves_out=state.moves_out or proposal.moves_out)
+        return score(measures, moves_out=state.moves_out or proposal.moves_out)
 
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
         """Try what can be tried on a state's program; the state with what holds, None when nothing does."""
@@ -386,41 +385,3 @@ def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
         else:
             found[at] = replace(found[at], targets=(*found[at].targets, *proposal.targets))
     return found
-
-
-def _score_of(state: State) -> _Score:
-    return _score(state.seen.measures, moves_out=state.moves_out)
-
-
-def _score(measures: Measures, *, moves_out: bool) -> _Score:
-    """Lower is better: functions over their limit, percent outside graphs, then the other counts."""
-    # What was taken out on purpose counts for nothing.
-    coverage = 1.0 if moves_out else measures.coverage or 0.0
-    return (
-        measures.frames_over_limit,
-        round(100 * (1 - coverage)),
-        measures.skipped_frames,
-        measures.break_sites,
-        measures.recompiles,
-        measures.graphs,
-    )
-
-
-def _told_worse(best: Seen, last: Seen) -> str:
-    was, now = best.measures, last.measures
-    if now.skipped_frames > was.skipped_frames:
-        skipped = next((name for finding in last.diagnosis.findings for name in finding.effects.skipped_frames), None)
-        place = next((f for f in last.diagnosis.findings if f.effects.skipped_frames), None)
-        where = f" at line {place.location.line}" if place else ""
-        return f"`{skipped}` is skipped as a whole because of the next break{where}"
-    if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
-        return f"coverage falls from {was.coverage:.0%} to {now.coverage:.0%}"
-    sites, graphs = _counted(now.break_sites, "break site"), _counted(now.graphs, "graph")
-    if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
-        return f"another break takes its place, {sites} and {graphs} as before"
-    verb = "is" if now.break_sites == 1 else "are"
-    return f"there {verb} {sites} and {graphs}, {was.break_sites} and {was.graphs} without"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,6 +10,7 @@ from graphdoctor import __version__
 from graphdoctor.fixes.patch import FileChange, LineMap, merged
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.replays import EAGER, Program, Replays
+from graphdoctor.fixes.scores import Score, score
 from graphdoctor.fixes.timing import time_pair
 from graphdoctor.fixes.verdicts import (
     Judgement,
@@ -52,6 +53,11 @@ class State:
         """With more fixes, and what that replay gave."""
         applied = tuple((proposal, self.program) for proposal in proposals)
         return State(with_proposals(self.program, proposals), seen, (*self.applied, *applied))
+
+    @property
+    def score(self) -> Score:
+        """How good the program is."""
+        return score(self.seen.measures, moves_out=self.moves_out)
 
     @property
     def moves_out(self) -> bool:
