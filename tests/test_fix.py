@@ -146,14 +146,17 @@ def test_a_diff_is_a_patch_that_git_takes(tmp_path):
     assert (tmp_path / "model.py").read_text() == GUARDED
 
 
-def test_files_with_uncommitted_changes_are_left_alone(tmp_path):
+def test_files_with_uncommitted_changes_are_refused_before_the_first_trial(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(SPEAKING)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
     assert done.returncode == 2
+    assert "model.py is not in git yet." in done.stderr
     assert "--force" in done.stderr
     assert path.read_text() == SPEAKING
+    assert list(tmp_path.glob(".graphdoctor/*/trace/*")), "it was run"
+    assert not list(tmp_path.glob(".graphdoctor/*/fixes")), "nothing was tried"
 
 
 def test_unsafe_fixes_are_told_and_not_tried_unless_asked_for(tmp_path):
@@ -182,6 +185,16 @@ def test_no_try_writes_nothing(tmp_path):
     done = run_command("fix", "model.py", "--no-try", "--apply", cwd=tmp_path)
     assert done.returncode == 2
     assert "Only verified fixes are written" in done.stderr
+
+
+def test_what_could_not_be_tried_is_not_written(tmp_path):
+    text = SPEAKING.replace("return self.linear(y)", "return self.missing(y)")
+    (tmp_path / "model.py").write_text(text)
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "+if not torch.compiler.is_compiling():" in done.stdout, "it is only suggested"
+    assert "There is nothing to write." in done.stderr
+    assert (tmp_path / "model.py").read_text() == text
 
 
 TROUBLE = {

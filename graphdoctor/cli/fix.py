@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,7 @@ def fix(
     from graphdoctor.cli.running import exit_code, record_target, request_of, try_fixes
     from graphdoctor.cli.terminal import complain
     from graphdoctor.config import load_settings
-    from graphdoctor.fixes.writing import write
+    from graphdoctor.fixes.writing import check, write
     from graphdoctor.render.fixes import render_fixes
 
     if is_applied and not is_tried:
@@ -73,6 +74,8 @@ def fix(
         is_unsafe_tried=is_unsafe_tried,
         is_tried=is_tried,
         is_quiet=written.quiet,
+        # Trials take minutes: what must not be written is refused before them.
+        check=partial(check, force=written.force) if is_applied else None,
     )
     result = diagnose_recording(recording, chosen, output)
     if is_diff:
@@ -100,7 +103,7 @@ def _write_patch(treated: Treated) -> None:
     from graphdoctor.rules.diagnose import relative
 
     sys.stdout.flush()
-    for change in treated.changes:
+    for change in treated.changes or treated.suggested:
         name = Path(relative(str(change.path), Path.cwd())).as_posix()
         sys.stdout.buffer.write(unified_bytes(change.before, change.after, name.lstrip("/")))
     sys.stdout.flush()

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from graphdoctor.capture.request import Request
     from graphdoctor.capture.script import Script
     from graphdoctor.cli.options import TargetOptions, TrialOptions
     from graphdoctor.config import Settings
+    from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import Treated
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.rules.diagnose import Selection
@@ -171,6 +174,7 @@ def try_fixes(
     is_unsafe_tried: bool,
     is_tried: bool,
     is_quiet: bool,
+    check: Callable[[Sequence[FileChange]], None] | None = None,
 ) -> Treated:
     """Try fixes for the findings of a recorded target; the recording holds the answer.
 
@@ -183,6 +187,7 @@ def try_fixes(
         is_unsafe_tried: Try fixes that may change results for other inputs, too.
         is_tried: Make trials at all.
         is_quiet: Show no progress.
+        check: Given the edits that are to be tried first, before any trial; what it raises ends the command.
     """
     from graphdoctor.capture.child import interpreter
     from graphdoctor.cli.progress import Progress
@@ -207,6 +212,7 @@ def try_fixes(
             root=Path.cwd(),
             wanted=wanted,
             on_phase=progress.watching.on_phase,
+            check=check,
         )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.fixes.patch import unified
-from graphdoctor.fixes.proposals import TREATED, Options, Proposal
-from graphdoctor.fixes.replays import Program
+from graphdoctor.fixes.patch import FileChange, unified
+from graphdoctor.fixes.proposals import Options, Proposal, treated_findings
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgement, Seen
-from graphdoctor.model.diagnosis import Finding, Location
+from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, TriedFix
-from graphdoctor.rules.diagnose import relative
+from graphdoctor.rules.diagnose import Selection, relative
 
 _NO_FIX = "no fix is known for it"
 
@@ -51,10 +50,12 @@ class Casebook:
 
     Args:
         trials: Knows files and root.
+        selection: Findings to treat.
     """
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, trials: Trials, selection: Selection) -> None:
         self._trials = trials
+        self._selection = selection
         self._cases: list[_Case] = []
         self._settled: set[tuple[_Place, str]] = set()
         self._repeated: set[tuple[_Place, str]] = set()
@@ -118,11 +119,11 @@ class Casebook:
             title=proposal.title,
             kind=proposal.kind,
             snippet=proposal.snippet,
-            diff=self._diff(state.program, proposal) or None,
+            diff=None if proposal.edit is None else diff_text(proposal.edit, self._trials.root) or None,
             is_safe=proposal.is_safe,
             code=finding.code,
             fingerprint=finding.fingerprint,
-            place=place_of(finding.location),
+            place=_place_of(finding),
             round=number,
             is_on_untouched=not state.applied,
             verdict="not tried",
@@ -132,13 +133,6 @@ class Casebook:
 
     def _place(self, finding: Finding, state: State) -> _Place:
         return finding.fingerprint, self._trials.original_line(state.program, finding.location)
-
-    def _diff(self, before: Program, proposal: Proposal) -> str:
-        root = self._trials.root
-        return "".join(
-            diff_text(self._trials.content(before, path), content, path, root)
-            for path, content in proposal.content.items()
-        )
 
     def apply(self, proposals: Sequence[Proposal], number: int) -> None:
         """Note that fixes are in the set; what did not help or fit beside them may be tried once more."""
@@ -183,14 +177,13 @@ class Casebook:
 
     def left(self, state: State) -> Iterator[LeftFinding]:
         """Findings that a program still has, with the reason."""
-        for finding in state.seen.diagnosis.findings:
-            if finding.code.startswith(TREATED):
-                yield LeftFinding(
-                    code=finding.code,
-                    place=place_of(finding.location),
-                    message=finding.message,
-                    reason=self._reason(self._place(finding, state)),
-                )
+        for finding in treated_findings(state.seen, self._selection):
+            yield LeftFinding(
+                code=finding.code,
+                place=_place_of(finding),
+                message=finding.message,
+                reason=self._reason(self._place(finding, state)),
+            )
 
     def _reason(self, place: _Place) -> str:
         declined = self._declined.get(place)
@@ -206,14 +199,11 @@ def _words(case: TriedFix) -> str:
     return f'"{case.title}": {case.verdict}{because}'
 
 
-def place_of(location: Location) -> str:
-    """``file:line``, a package's file from the package on."""
-    file = location.file.replace("\\", "/")
-    if location.package and f"/{location.package}/" in file:
-        file = f"{location.package}/{file.rpartition(f'/{location.package}/')[2]}"
-    return f"{file}:{location.line}"
+def _place_of(finding: Finding) -> str:
+    return f"{finding.location.shown_file}:{finding.location.line}"
 
 
-def diff_text(before: bytes, after: bytes, path: Path, root: Path) -> str:
+def diff_text(change: FileChange, root: Path) -> str:
     """An edit for people and JSON, which cannot hold bytes that are no text."""
-    return unified(before, after, relative(str(path), root)).encode("utf-8", "replace").decode()
+    text = unified(change.before, change.after, relative(str(change.path), root))
+    return text.encode("utf-8", "replace").decode()

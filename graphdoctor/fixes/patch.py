@@ -17,8 +17,24 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import Path
 
 _CONTEXT_LINES = 3
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file's edit.
+
+    Args:
+        path: Where it lies.
+        before: Its bytes, as they were read.
+        after: Its bytes, as they are to be.
+    """
+
+    path: Path
+    before: bytes
+    after: bytes
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,24 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphdoctor.fixes.codes import BREAK, RECOMPILE, RECOMPILE_LIMIT
+from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, Change, candidates
 from graphdoctor.fixes.replays import Program
 from graphdoctor.fixes.source import SourceFile, UnreadableError
 from graphdoctor.fixes.verdicts import Seen
-from graphdoctor.model.diagnosis import Finding, Fix
+from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import FixKind
 from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.rules.recompiles import recompile_events
+from graphdoctor.rules.diagnose import Selection
 
 _SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
-TREATED = ("GD1", "GD2")
-"""Beginnings of the codes of findings that fixes are for."""
-
 _CONFIG = re.compile(r"^(torch(?:\.\w+)*\.config(?:\.\w+)+) = (True|False|None|-?\d+)$")
 _NESTED = "torch._dynamo.config.nested_graph_breaks = True"
 _FOR_SIZES = ("GD202", "GD206", "GD207")
@@ -41,7 +40,7 @@ class Proposal:
         kind: What it changes.
         is_safe: It keeps results as they are for every input.
         targets: Fingerprints of the findings it is meant for.
-        content: Edited files, whole.
+        edit: The edit of a file as the program has it that the fix is for; None where source stays as it is.
         setup: Lines that configure torch.
         change: What is changed about configuration and calls.
         snippet: What to write, for people; None for an edit of source.
@@ -54,7 +53,7 @@ class Proposal:
     kind: FixKind
     is_safe: bool
     targets: tuple[str, ...]
-    content: Mapping[Path, bytes] = field(default_factory=dict)
+    edit: FileChange | None = None
     setup: tuple[str, ...] = ()
     change: Change = field(default_factory=Change)
     snippet: str | None = None
@@ -64,7 +63,16 @@ class Proposal:
 
     def is_same(self, other: Proposal) -> bool:
         """They do the same to the program."""
-        return (self.content, self.setup, self.change) == (other.content, other.setup, other.change)
+        return (self.edit, self.setup, self.change) == (other.edit, other.setup, other.change)
+
+
+def treated_findings(seen: Seen, selection: Selection) -> list[Finding]:
+    """What a program has of the findings that fixes are for and a person asked about."""
+    return [
+        finding
+        for finding in seen.diagnosis.findings
+        if finding.code.startswith((BREAK, RECOMPILE)) and selection.keeps(finding)
+    ]
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class Options:
 
 
 class Sources:
-    """The user's files as a program has them.
+    """The user's files as a program has them; each is read from disk once, whatever becomes of it meanwhile.
 
     Args:
         program: Its edits.
@@ -115,35 +123,41 @@ class Sources:
 
     def _parse(self, path: Path) -> SourceFile | str:
         try:
-            edited = self._program.content.get(path)
-            source = SourceFile.read(path) if edited is None else SourceFile.parse(path, edited)
+            known = self._program.content.get(path, self._originals.get(path))
+            source = SourceFile.read(path) if known is None else SourceFile.parse(path, known)
         except UnreadableError as error:
             return error.reason
-        if edited is None:
-            self._originals.setdefault(path, source.content)
+        if known is None:
+            self._originals[path] = source.content
         return source
 
 
 def _is_line(source: SourceFile, finding: Finding) -> bool:
     text = finding.location.text
-    lines = source.tree.code.splitlines()
+    # str.splitlines knows more ends of lines than Python, such as a form feed.
+    lines = re.split(r"\r\n|\r|\n", source.tree.code)
     number = finding.location.line
     return text is None or (number <= len(lines) and lines[number - 1].strip() == text.strip())
 
 
-def options_for(seen: Seen, sources: Sources) -> list[Options]:
+def options_for(seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
     """What can be tried for each finding about breaks and recompiles.
 
     Args:
         seen: The program as it is now.
         sources: Its files.
+        selection: Findings to treat.
     """
-    findings = [finding for finding in seen.diagnosis.findings if finding.code.startswith(TREATED)]
+    findings = treated_findings(seen, selection)
     calls = _call_proposals(seen, findings)
     found = []
     for finding in findings:
         edits, declined = _edits(finding, sources, _changes_of(finding, seen))
-        settings = [_setting(finding, fix) for fix in finding.fixes if fix.kind == "config" and _is_setting(fix)]
+        settings = [
+            _setting(finding, fix.title, fix.snippet, is_safe=fix.is_safe)
+            for fix in finding.fixes
+            if fix.kind == "config" and fix.snippet is not None and _is_setting(fix.snippet)
+        ]
         general = calls.get(finding.fingerprint, [])
         proposals = [*(edit for edit in edits if edit.is_safe), *general]
         proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding, sources.root)]
@@ -153,7 +167,7 @@ def options_for(seen: Seen, sources: Sources) -> list[Options]:
 
 def _changes_of(finding: Finding, seen: Seen) -> tuple[GuardChange, ...]:
     """The changed values that a finding about recompiles names; a compile can have several causes."""
-    if not finding.code.startswith("GD2"):
+    if not finding.code.startswith(RECOMPILE):
         return ()
     ids = set(finding.compile_ids)
     found = {
@@ -198,7 +212,7 @@ def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...])
                 kind="code",
                 is_safe=edit.is_safe,
                 targets=(finding.fingerprint,),
-                content={source.path: edit.content},
+                edit=FileChange(source.path, source.content, edit.content),
                 contains=not recipe.removes,
                 moves_out=recipe.moves_out,
                 drops_output=edit.drops_output,
@@ -207,21 +221,22 @@ def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...])
     return found, declined
 
 
-def _is_setting(fix: Fix) -> bool:
-    return fix.snippet is not None and _SETTING.match(fix.snippet) is not None and "…" not in fix.snippet
+def _is_setting(line: str) -> bool:
+    return _SETTING.match(line) is not None and "…" not in line
 
 
-def _setting(finding: Finding, fix: Fix) -> Proposal:
-    lines = _with_imports(fix.snippet or "")
+def _setting(finding: Finding, title: str, line: str, *, is_safe: bool, contains: bool = False) -> Proposal:
+    lines = _with_imports(line)
     value = _CONFIG.match(lines)
     return Proposal(
-        title=fix.title,
+        title=title,
         kind="config",
-        is_safe=fix.is_safe,
+        is_safe=is_safe,
         targets=(finding.fingerprint,),
         setup=() if value else (lines,),
         change=Change(config=((value[1], ast.literal_eval(value[2])),)) if value else Change(),
         snippet=lines,
+        contains=contains,
         drops_output="ignore_logging_functions" in lines,
     )
 
@@ -240,18 +255,9 @@ def _containing(finding: Finding, root: Path) -> list[Proposal]:
     """What bounds a break that stays: torch's nested breaks, and a package's function kept outside."""
     found = []
     has_callers = sum(entry.origin in ("user", "third_party") for entry in finding.user_stack) > 1
-    if finding.code.startswith("GD1") and has_callers:
-        found.append(
-            Proposal(
-                title="Let torch break inside the called function, without breaking its callers",
-                kind="config",
-                is_safe=True,
-                targets=(finding.fingerprint,),
-                change=Change(config=((_NESTED.partition(" ")[0], True),)),
-                snippet=_NESTED,
-                contains=True,
-            )
-        )
+    if finding.code.startswith(BREAK) and has_callers:
+        title = "Let torch break inside the called function, without breaking its callers"
+        found.append(_setting(finding, title, _NESTED, is_safe=True, contains=True))
     wrapper = _wrapper(finding, root)
     if wrapper is not None:
         found.append(wrapper)
@@ -260,7 +266,7 @@ def _containing(finding: Finding, root: Path) -> list[Proposal]:
 
 def _wrapper(finding: Finding, root: Path) -> Proposal | None:
     location = finding.location
-    if not finding.code.startswith("GD1") or location.origin != "third_party" or not location.package:
+    if not finding.code.startswith(BREAK) or location.origin != "third_party" or not location.package:
         return None
     _, found, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
     parts = [location.package, *rest.removesuffix(".py").split("/")]
@@ -300,23 +306,21 @@ def _is_attribute(path: Path, name: str) -> bool:
 
 def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:
     """Remedies for recompiles that change the call or a config value, by the finding's fingerprint."""
-    recording = seen.recording
-    events = recompile_events(recording)
-    if not events:
+    remedies = candidates(seen.recording)
+    if remedies is None:
         return {}
-    has_limit = any(compile_.outcome == "limit" for compile_ in recording.compiles)
-    remedies = candidates(events, parameters=recording.target.parameters, has_limit=has_limit)
+    recompiles = [finding for finding in findings if finding.code.startswith(RECOMPILE)]
     found: dict[str, list[Proposal]] = {}
     for candidate in remedies.singles:
-        for finding in findings:
+        for finding in recompiles:
             # The rule says which value it is about; a compile can have several causes, each a finding of its own.
             if any(f"`{name}`" in finding.message for name in candidate.remedies[0].addresses):
                 found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))
-    for finding in findings:
+    for finding in recompiles:
         for candidate in remedies.general:
             name = candidate.remedies[0].name
             is_fitting = (name == "dynamic=True" and finding.code in _FOR_SIZES) or (
-                name == "recompile_limit" and finding.code == "GD201"
+                name == "recompile_limit" and finding.code == RECOMPILE_LIMIT
             )
             if is_fitting:
                 found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))

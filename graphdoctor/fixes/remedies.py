@@ -1,6 +1,6 @@
 """From the causes of recompiles to remedies that a replay can try without touching any source.
 
-Comes in: recompile events. Goes out: remedies, each with what the probe must do for it; causes that no replay can take
+Comes in: a recording. Goes out: remedies, each with what the probe must do for it; causes that no replay can take
 away, with the reason.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from functools import reduce
+from itertools import combinations, islice
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
+from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Remedy, UntriedChange
-from graphdoctor.rules.recompiles import RecompileEvent
+from graphdoctor.rules.recompiles import RecompileEvent, recompile_events
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
@@ -116,29 +118,22 @@ class Candidates:
             The trials, and how many combinations were left out.
         """
         trials = [*self.singles, *self.general]
-        together: list[Candidate] = []
-        for count in range(2, len(self.singles) + 1):
-            for chosen in combinations(self.singles, count):
-                joined = chosen[0]
-                for other in chosen[1:]:
-                    joined = joined.joined(other)
-                together.append(joined)
+        count = len(self.singles)
         # All of them first, then pairs: what is left out is in between.
-        together.sort(key=lambda trial: (len(trial.remedies) != len(self.singles), len(trial.remedies)))
-        room = max(limit - len(trials), 0)
-        return trials + together[:room], max(len(together) - room, 0)
+        sizes = [count, *range(2, count)] if count > 1 else []
+        chosen = (members for size in sizes for members in combinations(self.singles, size))
+        together = [reduce(Candidate.joined, members) for members in islice(chosen, max(limit - len(trials), 0))]
+        return trials + together, 2**count - count - 1 - len(together)
 
 
-def candidates(events: Sequence[RecompileEvent], *, parameters: Sequence[str] | None, has_limit: bool) -> Candidates:
-    """The remedies for what changed.
-
-    Args:
-        events: The recompiles of the recorded run.
-        parameters: Names of the target's parameters; None when not known: then no argument is changed.
-        has_limit: A function went over its recompile limit.
-    """
+def candidates(recording: Recording) -> Candidates | None:
+    """The remedies for what changed; None when nothing was compiled again."""
+    events = recompile_events(recording)
+    if not events:
+        return None
     found = Candidates()
-    changes = _distinct(events, parameters or ())
+    # Where the names of the target's parameters are not known, no argument is changed.
+    changes = _distinct(events, recording.target.parameters or ())
     sizes = [change for change, is_argument in changes if change.kind == "size" and is_argument]
     if sizes:
         found.singles.append(_mark_dynamic(sizes))
@@ -169,7 +164,7 @@ def candidates(events: Sequence[RecompileEvent], *, parameters: Sequence[str] | 
                 Change(warm_up=True),
             )
         )
-    if has_limit:
+    if any(compile_.outcome == "limit" for compile_ in recording.compiles):
         setting = f"{_LIMIT} = {_RAISED_LIMIT}"
         found.general.append(
             Candidate(

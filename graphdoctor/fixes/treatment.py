@@ -14,27 +14,24 @@ from pathlib import Path
 
 from graphdoctor.capture.request import Request
 from graphdoctor.fixes.casebook import Casebook, diff_text
-from graphdoctor.fixes.patch import merged
+from graphdoctor.fixes.codes import BREAK, SKIPPED_FRAME
+from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Program, Replays
-from graphdoctor.fixes.trials import State, Trials
+from graphdoctor.fixes.scores import Score, counted, score, told_worse
+from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Seen
-from graphdoctor.fixes.writing import FileChange
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import Measures, Treatment
+from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.diagnose import Selection
 
 FOLDER = "fixes"
 FILE = "fixes.json"
-_BREAK = "GD1"
-_SKIPPED = "GD111"
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
 _MAX_TIMED = 6
 """Fixes that are timed by themselves; the set always is."""
-
-_Score = tuple[int, int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -66,11 +63,13 @@ class Treated:
 
     Args:
         treatment: For the recording and for people.
-        changes: Edits of the verified set, ready to be written; without trials the first suggestion for each finding.
+        changes: Edits of the verified set, ready to be written.
+        suggested: Where nothing could be tried: the first suggestion for each finding.
     """
 
     treatment: Treatment
-    changes: tuple[FileChange, ...]
+    changes: tuple[FileChange, ...] = ()
+    suggested: tuple[FileChange, ...] = ()
 
 
 def treat(
@@ -82,6 +81,7 @@ def treat(
     root: Path,
     wanted: Wanted,
     on_phase: Callable[[str], None],
+    check: Callable[[Sequence[FileChange]], None] | None = None,
 ) -> Treated:
     """Try fixes for the findings of a recorded run.
 
@@ -93,13 +93,14 @@ def treat(
         root: Paths below it are shown relative to it.
         wanted: What to try and how.
         on_phase: Told what is being tried.
+        check: Given the edits that are to be tried first, before any trial; what it raises ends the treatment.
     """
     limits = Limits(wanted.timeout_s, wanted.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
-    trials = Trials(replays, root, wanted.selection, wanted.jobs, request.backend, on_phase)
+    trials = Trials(replays, root, wanted.jobs, request.backend, on_phase)
     rounds = _Rounds(trials, wanted)
     try:
-        treated = rounds.so_far = rounds.run(recording)
+        treated = rounds.so_far = rounds.run(recording, check)
         return treated
     except KeyboardInterrupt:
         replays.cancel()
@@ -120,12 +121,12 @@ class _Rounds:
     def __init__(self, trials: Trials, wanted: Wanted) -> None:
         self._trials = trials
         self._wanted = wanted
-        self._casebook = Casebook(trials)
+        self._casebook = Casebook(trials, wanted.selection)
         self._number = 0
         self._last: State | None = None
         self.so_far: Treated | None = None
 
-    def run(self, recording: Recording) -> Treated:
+    def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> Treated:
         """Go through them; ``so_far`` holds what was found when an interrupt ends it."""
         base = State(Program(), self._trials.seen(recording))
         if not self._options_of(base):
@@ -135,15 +136,21 @@ class _Rounds:
             return self._suggested(base, "the run did not finish")
         if not self._wanted.is_tried:
             return self._suggested(base, "no trial was asked for")
-        if not self._open(base):
+        found = self._open(base)
+        if not found:
             return self._told(base, base)
+        if check is not None:
+            proposals = [proposal for options in found for proposal in options.proposals]
+            check([proposal.edit for proposal in proposals if proposal.edit is not None])
         untouched = self._trials.run_untouched()
         if untouched is None:
             return self._suggested(base, "the run could not be repeated")
         best = self._last = untouched
+        is_open = True
         try:
-            while (found := self._from(best)) is not best:
-                best = found
+            while is_open:
+                best, is_open = self._from(best)
+                self._last = best
             if self._wanted.is_timed and best.applied:
                 self._time_each(best)
             return self._told(untouched, best, is_timed=self._wanted.is_timed)
@@ -152,14 +159,19 @@ class _Rounds:
             self.so_far = self._told(untouched, self._last or untouched)
             raise
 
-    def _from(self, start: State) -> State:
-        """Go on from a state until nothing more holds; the best state on the way, ``start`` when none is better."""
+    def _from(self, start: State) -> tuple[State, bool]:
+        """Go on from a state until nothing more holds.
+
+        Returns:
+            The best state on the way, and whether anything held: then what was tried beside a fix that is taken back
+            may help by itself.
+        """
         states = [start]
         while found := self._open(states[-1]):
             if self._is_bounded:
                 count = self._trials.replays.count
                 self._trials.notes.append(
-                    f"stopped after {_counted(self._number, 'round')} and {_counted(count, 'replay')}"
+                    f"stopped after {counted(self._number, 'round')} and {counted(count, 'replay')}"
                 )
                 break
             self._number += 1
@@ -169,26 +181,24 @@ class _Rounds:
                 self._last = following
             elif not self._is_bounded:
                 break
-        at = min(range(len(states)), key=lambda index: (_score_of(states[index]), index))
+        at = min(range(len(states)), key=lambda index: (states[index].score, index))
         best = states[at]
         if at + 1 < len(states):
             self._take_back(best, states[at + 1], states[-1])
-        if at == 0 and len(states) > 1 and self._number < _MAX_ROUNDS:
-            # What was tried beside the fix that is taken back may help by itself.
-            return replace(best)
-        return best
+        return best, len(states) > 1
 
     def _take_back(self, best: State, worse: State, last: State) -> None:
         """Leave out the fix that led from the best state to a worse one; those beside and behind it may come again."""
         first = [proposal for proposal, _ in worse.applied[len(best.applied) :]]
         blamed = max(first, key=lambda proposal: self._score_alone(proposal, best))
         rest = [proposal for proposal, _ in last.applied[len(best.applied) :] if proposal is not blamed]
-        reason = f"with it {_told_worse(best.seen, last.seen)}, and nothing that was tried mends that"
+        reason = f"with it {told_worse(best.seen, last.seen)}, and nothing that was tried mends that"
         self._casebook.take_back([blamed], reason, is_final=True)
         self._casebook.take_back(rest, reason, is_final=False)
 
     def _options_of(self, state: State) -> list[Options]:
-        return options_for(state.seen, Sources(state.program, self._trials.root, self._trials.originals))
+        sources = Sources(state.program, self._trials.root, self._trials.originals)
+        return options_for(state.seen, sources, self._wanted.selection)
 
     def _open(self, state: State) -> list[Options]:
         """What can still be tried on a state's program."""
@@ -203,15 +213,15 @@ class _Rounds:
     def _is_bounded(self) -> bool:
         return self._number >= _MAX_ROUNDS or self._trials.replays.count >= _MAX_REPLAYS
 
-    def _score_alone(self, proposal: Proposal, state: State) -> _Score:
+    def _score_alone(self, proposal: Proposal, state: State) -> Score:
         """How good a state's program is with one fix more."""
         measures = self._casebook.measures_with(proposal) or state.seen.measures
-        return _score(measures, moves_out=state.moves_out or proposal.moves_out)
+        return score(measures, moves_out=state.moves_out or proposal.moves_out)
 
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
         """Try what can be tried on a state's program; the state with what holds, None when nothing does."""
         # A break makes resume functions, and these recompile: breaks first.
-        breaks = [options for options in found if options.finding.code.startswith(_BREAK)]
+        breaks = [options for options in found if options.finding.code.startswith(BREAK)]
         rest = [options for options in found if options not in breaks]
         for number, waiting in enumerate((breaks, rest), start=1):
             chosen = self._waves(waiting, state, f"{self._number}.{number}")
@@ -249,7 +259,7 @@ class _Rounds:
     def _join(self, state: State, chosen: Sequence[tuple[Proposal, Seen]]) -> State:
         """The state with the verified fixes of a round; those that do not go together wait for the next round."""
         proposals = [proposal for proposal, _ in chosen]
-        together = self._trials.compatible(state.program, proposals)
+        together = compatible(proposals)
         joined = None
         if len(together) > 1:
             joined = self._trials.run_together(together, state, f"{self._number}-together")
@@ -265,7 +275,7 @@ class _Rounds:
         if len(best.applied) < 2:
             return
         for number, (proposal, before) in enumerate(best.applied[:_MAX_TIMED], start=1):
-            after = State(before, best.seen).joined([proposal], best.seen).program
+            after = with_proposals(before, (proposal,))
             self._casebook.add_times(proposal, self._trials.time(before, after, f"time-{number}"))
         if len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed by themselves")
@@ -279,16 +289,20 @@ class _Rounds:
             proposals = self._casebook.open(options, base, 1, is_unsafe_tried=self._wanted.is_unsafe_tried)
             for proposal in proposals:
                 self._casebook.note_untried(options.finding, proposal, base, 1, reason)
-            edits += [proposal for proposal in proposals if proposal.content][:1]
-        content = {}
-        for path in dict.fromkeys(path for edit in edits for path in edit.content):
-            versions = [edit.content[path] for edit in edits if path in edit.content]
-            content[path], _ = merged(self._trials.originals[path], versions)
-        return self._told(base, replace(base, program=Program(content)))
+            edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
+        suggested = self._changes(with_proposals(base.program, edits))
+        treatment = self._told(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
+        return Treated(treatment, suggested=suggested)
+
+    def _changes(self, program: Program) -> tuple[FileChange, ...]:
+        originals = self._trials.originals
+        return tuple(FileChange(path, originals[path], content) for path, content in program.content.items())
+
+    def _diff(self, changes: Sequence[FileChange]) -> str:
+        return "".join(diff_text(change, self._trials.root) for change in changes)
 
     def _told(self, untouched: State, best: State, *, is_timed: bool = False) -> Treated:
-        originals, root = self._trials.originals, self._trials.root
-        changes = tuple(FileChange(path, originals[path], content) for path, content in best.program.content.items())
+        changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
         times = self._trials.time(Program(), best.program, "time-all") if applied and is_timed else ()
         if len(applied) == 1:
@@ -300,7 +314,7 @@ class _Rounds:
             tried=self._casebook.tried,
             before=untouched.seen.measures,
             after=best.seen.measures if applied else None,
-            diff="".join(diff_text(change.before, change.after, change.path, root) for change in changes),
+            diff=self._diff(changes),
             settings=tuple(dict.fromkeys(settings)),
             calls=tuple(dict.fromkeys(calls)),
             compared=replay.compared.get("eager") if replay and applied else None,
@@ -314,7 +328,7 @@ class _Rounds:
 
     def _gone(self, untouched: State, best: State) -> tuple[str, ...]:
         """Fingerprints of the untouched program's findings that the best one has no more."""
-        gone = list(untouched.seen.diagnosis.findings)
+        gone = list(filter(self._wanted.selection.keeps, untouched.seen.diagnosis.findings))
         for finding in best.seen.diagnosis.findings:
             line = self._trials.original_line(best.program, finding.location)
             same = [other for other in gone if _is_same_cause(other, finding)]
@@ -349,14 +363,14 @@ def _place(options: Options) -> tuple[str, int]:
 
 def _is_deferred(options: Options, waiting: Sequence[Options]) -> bool:
     """A skipped frame waits for what is tried for the break that makes torch skip it."""
-    return options.finding.code == _SKIPPED and any(
-        other.finding.code != _SKIPPED and _place(other) == _place(options) for other in waiting
+    return options.finding.code == SKIPPED_FRAME and any(
+        other.finding.code != SKIPPED_FRAME and _place(other) == _place(options) for other in waiting
     )
 
 
 def _is_mended(options: Options, tried: Sequence[Options], mended: set[str]) -> bool:
     """The break that made torch skip the frame is gone already."""
-    return options.finding.code == _SKIPPED and any(
+    return options.finding.code == SKIPPED_FRAME and any(
         other.finding.fingerprint in mended and _place(other) == _place(options) for other in tried
     )
 
@@ -371,41 +385,3 @@ def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
         else:
             found[at] = replace(found[at], targets=(*found[at].targets, *proposal.targets))
     return found
-
-
-def _score_of(state: State) -> _Score:
-    return _score(state.seen.measures, moves_out=state.moves_out)
-
-
-def _score(measures: Measures, *, moves_out: bool) -> _Score:
-    """Lower is better: functions over their limit, percent outside graphs, then the other counts."""
-    # What was taken out on purpose counts for nothing.
-    coverage = 1.0 if moves_out else measures.coverage or 0.0
-    return (
-        measures.frames_over_limit,
-        round(100 * (1 - coverage)),
-        measures.skipped_frames,
-        measures.break_sites,
-        measures.recompiles,
-        measures.graphs,
-    )
-
-
-def _told_worse(best: Seen, last: Seen) -> str:
-    was, now = best.measures, last.measures
-    if now.skipped_frames > was.skipped_frames:
-        skipped = next((name for finding in last.diagnosis.findings for name in finding.effects.skipped_frames), None)
-        place = next((f for f in last.diagnosis.findings if f.effects.skipped_frames), None)
-        where = f" at line {place.location.line}" if place else ""
-        return f"`{skipped}` is skipped as a whole because of the next break{where}"
-    if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
-        return f"coverage falls from {was.coverage:.0%} to {now.coverage:.0%}"
-    sites, graphs = _counted(now.break_sites, "break site"), _counted(now.graphs, "graph")
-    if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
-        return f"another break takes its place, {sites} and {graphs} as before"
-    verb = "is" if now.break_sites == 1 else "are"
-    return f"there {verb} {sites} and {graphs}, {was.break_sites} and {was.graphs} without"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

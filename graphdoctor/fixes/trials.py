@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor import __version__
-from graphdoctor.fixes.patch import LineMap, merged
+from graphdoctor.fixes.patch import FileChange, LineMap, merged
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.replays import EAGER, Program, Replays
+from graphdoctor.fixes.scores import Score, score
 from graphdoctor.fixes.timing import time_pair
 from graphdoctor.fixes.verdicts import (
     Judgement,
@@ -23,7 +24,7 @@ from graphdoctor.fixes.verdicts import (
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime
 from graphdoctor.model.recording import Recording
-from graphdoctor.rules.diagnose import Selection, diagnose
+from graphdoctor.rules.diagnose import diagnose
 
 _UNTOUCHED = "untouched"
 _REFERENCES = {EAGER: EAGER, _UNTOUCHED: _UNTOUCHED}
@@ -54,6 +55,11 @@ class State:
         return State(with_proposals(self.program, proposals), seen, (*self.applied, *applied))
 
     @property
+    def score(self) -> Score:
+        """How good the program is."""
+        return score(self.seen.measures, moves_out=self.moves_out)
+
+    @property
     def moves_out(self) -> bool:
         """One of its fixes means to take code out of the compiled region."""
         return any(proposal.moves_out for proposal, _ in self.applied)
@@ -71,7 +77,6 @@ class Trials:
     Args:
         replays: Starts the probes.
         root: What paths are relative to.
-        selection: Findings to look at.
         jobs: How many run side by side.
         backend: The backend asked for.
         on_phase: Told what is being tried.
@@ -82,7 +87,6 @@ class Trials:
 
     replays: Replays
     root: Path
-    selection: Selection
     jobs: int
     backend: str
     on_phase: Callable[[str], None]
@@ -91,9 +95,8 @@ class Trials:
     notes: list[str] = field(default_factory=list)
 
     def seen(self, recording: Recording, name: str | None = None) -> Seen:
-        """A recording with what it means."""
-        found = diagnose(recording, root=self.root, version=__version__, selection=self.selection)
-        return Seen(recording, found, name)
+        """A recording with all that it means: a fix can lead to what nobody asked for."""
+        return Seen(recording, diagnose(recording, root=self.root, version=__version__), name)
 
     def run_untouched(self) -> State | None:
         """Run the program as it is: twice without torch.compile, once with; None when it cannot be repeated."""
@@ -113,10 +116,12 @@ class Trials:
         self.reference = Reference(
             unstable=differing_kinds(compared[:1]),
             compiled_differs=differing_kinds(compared[1:]),
-            is_known=eager.exit.reason == "finished",
+            is_known=eager.exit.reason == again.exit.reason == "finished",
         )
-        if not self.reference.is_known:
+        if eager.exit.reason != "finished":
             self.notes.append(f"the program fails without torch.compile: {_clause(eager.exit.message)}")
+        elif again.exit.reason != "finished":
+            self.notes.append(f"the program fails in a second run without torch.compile: {_clause(again.exit.message)}")
         if self.reference.unstable:
             kinds = ", ".join(sorted(self.reference.unstable))
             self.notes.append(f"two runs without torch.compile differ in {kinds}: no fix can be proven")
@@ -160,23 +165,18 @@ class Trials:
 
     def judge(self, finding: Finding, proposal: Proposal, state: State, after: Seen) -> Judgement:
         """What a fix did to a finding of a state's program."""
-        program = with_proposals(state.program, (proposal,))
-        maps = {path: LineMap(self.content(state.program, path), content) for path, content in program.content.items()}
+        edit = proposal.edit
         return judge(
             finding,
             state.seen,
             after,
             self.reference,
-            maps=maps,
+            maps={} if edit is None else {edit.path: LineMap(edit.before, edit.after)},
             root=self.root,
             contains=proposal.contains,
             moves_out=proposal.moves_out,
             drops_output=proposal.drops_output or state.drops_output,
         )
-
-    def content(self, program: Program, path: Path) -> bytes:
-        """A file's bytes in a program."""
-        return program.content[path] if path in program.content else self.originals[path]
 
     def original_line(self, program: Program, location: Location) -> int:
         """The line of the untouched program that a place of an edited one is."""
@@ -184,16 +184,6 @@ class Trials:
         if path not in program.content:
             return location.line
         return LineMap(self.originals[path], program.content[path]).to_before(location.line)
-
-    def compatible(self, program: Program, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """The proposals whose edits of one file do not meet, first come first."""
-        kept = list(proposals)
-        for path in {path for proposal in proposals for path in proposal.content}:
-            editing = [proposal for proposal in kept if path in proposal.content]
-            _, chosen = merged(self.content(program, path), [proposal.content[path] for proposal in editing])
-            left_out = [proposal for at, proposal in enumerate(editing) if at not in chosen]
-            kept = [proposal for proposal in kept if not any(proposal is other for other in left_out)]
-        return kept
 
     def time(self, before: Program, after: Program, name: str) -> tuple[PairedTime, ...]:
         """Steady calls of two programs under the backend asked for and under inductor, in turns."""
@@ -208,23 +198,40 @@ class Trials:
         return tuple(found)
 
 
-def with_proposals(program: Program, proposals: Sequence[Proposal]) -> Program:
-    """A program with fixes; their edits of one file are known to go together.
+def compatible(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """The proposals for one program whose edits of a file do not meet, first come first."""
+    left_out: list[Proposal] = []
+    for editing in _by_file(proposals):
+        _, chosen = _merged([edit for _, edit in editing])
+        left_out += [proposal for at, (proposal, _) in enumerate(editing) if at not in chosen]
+    return [proposal for proposal in proposals if not any(proposal is other for other in left_out)]
 
-    Each proposal's content is the whole file as it is in ``program`` with its own edit.
-    """
+
+def with_proposals(program: Program, proposals: Sequence[Proposal]) -> Program:
+    """A program with fixes that were proposed for it; of edits that meet, the first."""
     content = dict(program.content)
-    for path in dict.fromkeys(path for proposal in proposals for path in proposal.content):
-        versions = [proposal.content[path] for proposal in proposals if path in proposal.content]
-        content[path] = versions[0]
-        if len(versions) > 1:
-            base = program.content[path] if path in program.content else path.read_bytes()
-            content[path], _ = merged(base, versions)
+    for editing in _by_file(proposals):
+        edits = [edit for _, edit in editing]
+        content[edits[0].path] = edits[0].after if len(edits) == 1 else _merged(edits)[0]
     change = program.change
     for proposal in proposals:
         change = change.joined(proposal.change)
     setup = (*program.setup, *(line for proposal in proposals for line in proposal.setup))
     return Program(content, tuple(dict.fromkeys(setup)), change)
+
+
+def _by_file(proposals: Sequence[Proposal]) -> list[list[tuple[Proposal, FileChange]]]:
+    """Those that edit source, each with its edit, together with the others of its file."""
+    found: dict[Path, list[tuple[Proposal, FileChange]]] = {}
+    for proposal in proposals:
+        if proposal.edit is not None:
+            found.setdefault(proposal.edit.path, []).append((proposal, proposal.edit))
+    return list(found.values())
+
+
+def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:
+    """Edits of one file in one text, and which are in."""
+    return merged(edits[0].before, [edit.after for edit in edits])
 
 
 def _clause(message: str | None) -> str:

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor.fixes.codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, ResultKind
 
-_SKIPPED = "GD111"
-_LIMIT = "GD201"
 _COVERAGE_NOISE = 0.005
 
 SiteKey = tuple[str, int, str]
@@ -61,7 +60,7 @@ class Reference:
     Args:
         unstable: Kinds of results that differ between two runs without torch.compile.
         compiled_differs: Kinds that torch.compile alone changes.
-        is_known: The program ran without torch.compile.
+        is_known: The program ran twice without torch.compile.
     """
 
     unstable: frozenset[ResultKind] = frozenset()
@@ -181,7 +180,9 @@ def _same_range(known: SiteKey, key: SiteKey, lines: LineMap) -> bool:
 
 
 def _sites(diagnosis: Diagnosis) -> list[Finding]:
-    return [finding for finding in diagnosis.findings if finding.code.startswith("GD1") and finding.code != _SKIPPED]
+    return [
+        finding for finding in diagnosis.findings if finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
+    ]
 
 
 def _key(finding: Finding, line: int) -> SiteKey:
@@ -201,13 +202,13 @@ def _effect(
     was, now = before.measures, after.measures
     if now.frames_over_limit > was.frames_over_limit:
         return False, "a function goes over its recompile limit with it"
-    if target.code.startswith("GD2"):
+    if target.code.startswith(RECOMPILE):
         return _effect_on_recompiles(target, before, after)
     is_better = _is_more(now.coverage, was.coverage) or (
         now.coverage == was.coverage and now.graphs < was.graphs and now.break_sites <= was.break_sites
     )
     told = _told(was, now)
-    if target.code == _SKIPPED:
+    if target.code == SKIPPED_FRAME:
         if now.skipped_frames < was.skipped_frames:
             return True, None
         return is_better, f"a function is still skipped{', but ' + told if is_better else ''}"
@@ -233,7 +234,7 @@ def loses_coverage(was: Measures, now: Measures) -> bool:
 
 def _effect_on_recompiles(target: Finding, before: Seen, after: Seen) -> tuple[bool, str | None]:
     was, now = before.measures, after.measures
-    if target.code == _LIMIT:
+    if target.code == RECOMPILE_LIMIT:
         return (
             now.frames_over_limit < was.frames_over_limit,
             "the limit is still hit" if now.frames_over_limit else None,
@@ -272,7 +273,7 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
     compared = recording.replay.compared if recording.replay else {}
     eager = compared.get("eager")
     if eager is None or not reference.is_known:
-        return "unproven", "the program gave no results without torch.compile to compare with"
+        return "unproven", "the program did not give results twice without torch.compile"
     untouched = (
         {difference.kind for difference in compared["untouched"].differences} if "untouched" in compared else set()
     )

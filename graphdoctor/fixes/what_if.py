@@ -13,7 +13,6 @@ from graphdoctor.fixes.remedies import WARM_UP, Candidate, Candidates, Change, c
 from graphdoctor.fixes.replays import EAGER, Limits, Program, Replays
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import TrialResult, WhatIf
-from graphdoctor.rules.recompiles import recompile_events
 from graphdoctor.trace.reader import read_recording
 
 FOLDER = "what-if"
@@ -43,12 +42,9 @@ def what_if(
     Returns:
         What came of it, also written to the recording; None when nothing was compiled again.
     """
-    recording = read_recording(folder)
-    events = recompile_events(recording)
-    if not events:
+    found = candidates(read_recording(folder))
+    if found is None:
         return None
-    has_limit = any(compile_.outcome == "limit" for compile_ in recording.compiles)
-    found = candidates(events, parameters=recording.target.parameters, has_limit=has_limit)
     trials, skipped = found.combined(_MAX_TRIALS)
     replays = Replays(request, folder / FOLDER, python=python, limits=Limits(timeout_s))
     on_phase("replaying without torch.compile")
@@ -83,7 +79,7 @@ def _result(trial: Candidate, recording: Recording) -> TrialResult:
         remedies=trial.remedies,
         compiles=len(compiled) if is_whole else None,
         frames_over_limit=len(limits) + uncounted if is_whole else None,
-        compile_s=sum(times) if times and is_whole else (0.0 if is_whole else None),
+        compile_s=sum(times) if is_whole and (times or not recording.compiles) else None,
         calls_s=sum(calls) if calls and is_whole else None,
         steady_us=replay.steady_us if replay else None,
         outputs=replay.outputs if replay else "not_compared",

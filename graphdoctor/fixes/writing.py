@@ -21,24 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.fixes.patch import FileChange
 
 _GIT_TIMEOUT_S = 10
 _COMMIT = "Commit or stash them first, or give --force."
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """One file's edit.
-
-    Args:
-        path: Where it lies; what a symbolic link points to is edited, and the link stays.
-        before: Its bytes, as they were read.
-        after: Its bytes, as they are to be.
-    """
-
-    path: Path
-    before: bytes
-    after: bytes
 
 
 def write(changes: Sequence[FileChange], *, force: bool) -> None:
@@ -48,7 +34,8 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
     the text before.
 
     Args:
-        changes: The edits; those that change nothing are passed over.
+        changes: The edits; those that change nothing are passed over. What a symbolic link points to is edited, and
+            the link stays.
         force: Write also what git could not bring back.
 
     Raises:
@@ -76,6 +63,21 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
         except OSError as error:
             raise _with_written(_unwritable(change, error), written) from error
         written.append(str(change.path))
+
+
+def check(changes: Sequence[FileChange], *, force: bool) -> None:
+    """See whether files could be written as they are now; several edits may be of one file.
+
+    Args:
+        changes: The edits.
+        force: Nobody minds what git could not bring back.
+
+    Raises:
+        GraphDoctorError: As ``write`` raises before it writes the first.
+    """
+    files = {_checked_target(change): change for change in changes}
+    if not force:
+        _check_git(files)
 
 
 def _checked_target(change: FileChange) -> Path:

@@ -61,6 +61,15 @@ class Location(Fact):
     note: str | None = None
     """For a related location: what it is."""
 
+    @property
+    def shown_file(self) -> str:
+        """The path as people read it: a package's file from the package on."""
+        if self.package is not None:
+            _, found, rest = self.file.replace("\\", "/").rpartition(f"/{self.package}/")
+            if found:
+                return f"{self.package}/{rest}"
+        return self.file
+
 
 class Fix(Fact):
     """A suggestion."""

@@ -91,6 +91,8 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
     try:
         while not timelines or (time.perf_counter() < ends and len(timelines) < _TIMED_CALLS):
             runs.timeline = []
+            # The call before may have left work on the device, which this one would wait for.
+            torch_api.synchronize()
             began = time.perf_counter()
             call()
             took = time.perf_counter() - began

@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
-from . import torch_api, torch_guards
+from . import torch_guards
 from .snapshot import RandomState
+from .timing import time_calls
 
 _MAX_PARTS = 60
 """Parts of one tree that are measured on their own."""
@@ -72,15 +73,8 @@ def time_call(call: Callable[[], Any]) -> dict[str, Any]:
     Returns:
         ``call_us``, ``call_low_us``, ``call_high_us`` (median and quartiles) and ``call_count``.
     """
-    times: list[float] = []
-    stop = time.perf_counter() + _CALL_BUDGET_S
-    while len(times) < _MIN_CALLS or (len(times) < _MAX_CALLS and time.perf_counter() < stop):
-        torch_api.synchronize()
-        start = time.perf_counter_ns()
-        call()
-        torch_api.synchronize()
-        times.append((time.perf_counter_ns() - start) / 1e3)
-    low, middle, high = statistics.quantiles(times, n=4)
+    times = time_calls(call, seconds=_CALL_BUDGET_S, most=_MAX_CALLS, least=_MIN_CALLS)
+    low, middle, high = (1e6 * seconds for seconds in statistics.quantiles(times, n=4))
     return {"call_us": middle, "call_low_us": low, "call_high_us": high, "call_count": len(times)}
 
 

@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
+from . import torch_api
+
+MAX_WARM_UPS = 6
+"""How often a call is repeated to become steady; automatic dynamic shapes and numbers settle in two or three."""
 
 _STEADY_S = 0.5
 _STEADY_RUNS = 50
-_MAX_WARM_UPS = 6
 _MIN_RUNS = 3
 
 
@@ -32,7 +34,7 @@ def settle(call: Callable[[], Any], compile_count: Callable[[], int]) -> bool:
     Returns:
         Whether it got there.
     """
-    for _ in range(_MAX_WARM_UPS):
+    for _ in range(MAX_WARM_UPS):
         before = compile_count()
         call()
         if compile_count() == before:
@@ -56,7 +58,7 @@ def steady_us(call: Callable[[], Any], compile_count: Callable[[], int]) -> floa
 def time_calls(
     call: Callable[[], Any], *, seconds: float, most: int | None = None, least: int = _MIN_RUNS
 ) -> list[float]:
-    """Seconds of single calls, devices waited for.
+    """Seconds of single calls; what a call gives a GPU to do is part of its own time and of no other's.
 
     Args:
         call: Makes one.
@@ -67,9 +69,10 @@ def time_calls(
     times: list[float] = []
     ends = time.perf_counter() + seconds
     while len(times) < least or (time.perf_counter() < ends and (most is None or len(times) < most)):
+        torch_api.synchronize()
         started = time.perf_counter()
         call()
-        _wait_for_device()
+        torch_api.synchronize()
         times.append(time.perf_counter() - started)
     return times
 
@@ -100,9 +103,3 @@ def _questions(connection: socket.socket) -> Iterator[str]:
 def _answer(connection: socket.socket, values: dict[str, Any]) -> None:
     with contextlib.suppress(ConnectionError):
         connection.sendall((json.dumps(values) + "\n").encode())
-
-
-def _wait_for_device() -> None:
-    """What a call gave a GPU to do is part of its time."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()

@@ -21,11 +21,8 @@ from .guards import RecompileRecorder, user_file_test
 from .listener import TraceListener
 from .overlay import lay_over
 from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
-from .timing import serve, steady_us
+from .timing import MAX_WARM_UPS, serve, settle, steady_us
 from .trial import Trial, parameter_names
-
-_MAX_WARM_UPS = 6
-"""How often the last call is repeated for coverage; automatic dynamic shapes and numbers settle in two or three."""
 
 
 class Workload:
@@ -306,7 +303,7 @@ class Workload:
         if call is None:
             return "no call was made."
         extra_compiles = 0
-        for attempt in range(1, _MAX_WARM_UPS + 1):
+        for attempt in range(1, MAX_WARM_UPS + 1):
             before = self._compiles_seen
             # The first repetition is measured at once: most calls are steady by then.
             measured = coverage.measure(lambda: self._forward(self._compiled, call), self.runs)
@@ -314,7 +311,7 @@ class Workload:
             if not compiled:
                 return measured | {"extra_calls": attempt, "extra_compiles": extra_compiles}
             extra_compiles += compiled
-        return f"the last call still compiled something after {_MAX_WARM_UPS} repetitions."
+        return f"the last call still compiled something after {MAX_WARM_UPS} repetitions."
 
     def time_graphs(self) -> dict[str, Any] | None:
         """When each graph runs in a steady call, the fields of ``SteadyCall``; None when something was compiled again.
@@ -340,13 +337,9 @@ class Workload:
             self._forward(self._compiled, call)
 
         with kept_random_state():
-            for _ in range(_MAX_WARM_UPS):
-                before = self._compiles_seen
-                make()
-                if self._compiles_seen == before:
-                    break
-            else:
-                return f"the last call still compiled something after {_MAX_WARM_UPS} repetitions."
+            if not settle(make, lambda: self._compiles_seen):
+                return f"the last call still compiled something after {MAX_WARM_UPS} repetitions."
+            before = self._compiles_seen
             timed = time_call(make)
             timer = CheckTimer(compiled)
             entries = timer.run(make)

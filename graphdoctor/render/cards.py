@@ -88,7 +88,7 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
 
 
 def _source(location: Location) -> Iterator[RenderableType]:
-    line = Text("  ").append("--> ", "blue").append_text(clean(shown_file(location), "bold"))
+    line = Text("  ").append("--> ", "blue").append_text(clean(location.shown_file, "bold"))
     line.append(f":{location.line}")
     if location.column is not None:
         line.append(f":{location.column}")
@@ -108,13 +108,6 @@ def _source(location: Location) -> Iterator[RenderableType]:
         if start >= 0 and length > 0:
             margin = " " * (len(number) + 3)
             yield Text(margin).append("│ ", "blue").append(" " * start + "^" * length, "red")
-
-
-def shown_file(location: Location) -> str:
-    """A package's file from the package on; everything else as it is."""
-    if location.package and f"/{location.package}/" in location.file:
-        return location.package + "/" + location.file.rpartition(f"/{location.package}/")[2]
-    return location.file
 
 
 def _caused(finding: Finding) -> Text:
@@ -153,7 +146,7 @@ def _short_place(entry: StackEntry) -> str:
 
 
 def _related(location: Location) -> Text:
-    text = clean(f"{shown_file(location)}:{location.line}")
+    text = clean(f"{location.shown_file}:{location.line}")
     if location.note:
         text.append_text(clean(f"  {location.note}", "dim"))
     return text

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.render.cards import clean, finding_card, labelled_rows, shown_file, write
+from graphdoctor.render.cards import clean, finding_card, labelled_rows, write
 from graphdoctor.render.words import clusters, counted, duration, percent, times
 
 _UNKNOWN = "not known"
@@ -150,7 +150,7 @@ def _gone(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[Renderab
         yield from _cards(findings, is_verbose=True)
         return
     for finding in findings:
-        yield _line(finding, f"{shown_file(finding.location)}:{finding.location.line}")
+        yield _line(finding, f"{finding.location.shown_file}:{finding.location.line}")
 
 
 def _cards(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
@@ -183,7 +183,7 @@ def _same(findings: Sequence[SameFinding], *, is_verbose: bool) -> Iterator[Rend
 
 
 def _moved(pair: SameFinding) -> str:
-    line, place = pair.before.location.line, f"{shown_file(pair.after.location)}:{pair.after.location.line}"
+    line, place = pair.before.location.line, f"{pair.after.location.shown_file}:{pair.after.location.line}"
     return f"{place} (was {line})" if "line" in pair.changes else place
 
 

@@ -20,7 +20,6 @@ from graphdoctor.render.cards import (
     labelled_rows,
     not_known,
     partial,
-    shown_file,
     title_line,
     verdict_label,
     write,
@@ -124,7 +123,7 @@ def _gone(clusters: Sequence[Sequence[Finding]]) -> Iterator[RenderableType]:
     yield Text("Gone with these", style="bold")
     for cluster in clusters:
         for finding in cluster:
-            place = f"{shown_file(finding.location)}:{finding.location.line}"
+            place = f"{finding.location.shown_file}:{finding.location.line}"
             line = Text("  ").append(f"{finding.code} ", "bold yellow").append_text(clean(place))
             yield line.append_text(clean(f"  {finding.message}", "dim"))
 

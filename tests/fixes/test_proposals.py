@@ -16,7 +16,7 @@ from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.diagnose import Selection, diagnose
 from tests.factories import change, compiled, entry, frame, recompiled, record, recording
 
 TEXT = """\
@@ -40,7 +40,7 @@ def options(
     root: Path, *stack: StackEntry, facts: Recording | None = None, program: Program | None = None
 ) -> list[Options]:
     known = facts or recording(breaks=(record(*stack),))
-    return options_for(seen(known, root), Sources(program or Program(), root, {}))
+    return options_for(seen(known, root), Sources(program or Program(), root, {}), Selection())
 
 
 def titles(found: Sequence[Proposal]) -> list[str]:
@@ -68,7 +68,7 @@ def with_settings(path: Path, *snippets: str) -> list[Proposal]:
     fixes = tuple(Fix(title=f"Set {number}", kind="config", snippet=text) for number, text in enumerate(snippets))
     finding = finding.model_copy(update={"fixes": fixes})
     diagnosis = found.diagnosis.model_copy(update={"findings": (finding,)})
-    [told] = options_for(replace(found, diagnosis=diagnosis), Sources(Program(), path.parent, {}))
+    [told] = options_for(replace(found, diagnosis=diagnosis), Sources(Program(), path.parent, {}), Selection())
     return [proposal for proposal in told.proposals if proposal.kind == "config"]
 
 
@@ -82,20 +82,25 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     assert first.is_safe
     assert first.drops_output
     assert first.targets == (found.finding.fingerprint,)
-    assert list(first.content) == [model]
-    assert b"is_compiling" in first.content[model]
+    assert first.edit is not None
+    assert (first.edit.path, first.edit.before) == (model, TEXT.encode())
+    assert b"is_compiling" in first.edit.after
     edited = Program({model: b"# one line more\n" + TEXT.encode()})
     [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
-    assert found.proposals[0].content[model].startswith(b"# one line more\n")
+    assert found.proposals[0].edit is not None
+    assert found.proposals[0].edit.before == edited.content[model]
+    assert found.proposals[0].edit.after.startswith(b"# one line more\n")
 
 
 def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
-    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals))
+    found = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     model.write_text("changed")
-    options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals))
+    again = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     assert originals == {model: TEXT.encode()}
+    assert again == found
+    assert again[0].proposals[0].edit is not None
 
 
 def test_a_file_that_changed_since_the_run_is_left_alone(model: Path) -> None:
@@ -103,6 +108,17 @@ def test_a_file_that_changed_since_the_run_is_left_alone(model: Path) -> None:
     [found] = options(model.parent, entry(LINE, file=str(model)))
     assert not [proposal for proposal in found.proposals if proposal.kind == "code"]
     assert found.declined == ("model.py changed since the run",)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("character", ["\f", "# \x0b \x1c \x85 \u2028"])
+def test_lines_end_where_python_says(model: Path, character: str, ending: str) -> None:
+    text = TEXT.replace("import torch\n", f"import torch\n{character}\n", 1)
+    model.write_bytes(text.replace("\n", ending).encode())
+    [found] = options(model.parent, entry(LINE + 1, file=str(model)))
+    assert found.declined == ()
+    assert found.proposals[0].edit is not None
+    assert b"is_compiling" in found.proposals[0].edit.after
 
 
 @pytest.mark.parametrize(
@@ -145,13 +161,13 @@ def test_third_party_lines_are_never_edited(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(TEXT)
     [found] = options(tmp_path, third_party(file=str(path)).model_copy(update={"line": LINE}))
-    assert all(not proposal.content for proposal in found.proposals)
+    assert all(proposal.edit is None for proposal in found.proposals)
     assert found.declined == ("the line belongs to lib, whose files are not edited",)
 
 
 def test_a_line_of_python_itself_is_never_edited(tmp_path: Path) -> None:
     [found] = options(tmp_path, entry(3, file="/usr/lib/python3.11/copy.py", origin="stdlib"))
-    assert all(not proposal.content for proposal in found.proposals)
+    assert all(proposal.edit is None for proposal in found.proposals)
     assert found.declined == ("the line belongs to Python itself, whose files are not edited",)
 
 
@@ -176,7 +192,7 @@ def test_a_package_s_function_can_be_kept_outside(tmp_path: Path, file: str, qua
     module = name.removesuffix(f".{qualname}")
     assert wrapper.snippet == f"import {module}\n{name} = torch.compiler.disable({name})"
     assert wrapper.setup == (wrapper.snippet,)
-    assert (wrapper.kind, wrapper.contains, wrapper.content) == ("call", True, {})
+    assert (wrapper.kind, wrapper.contains, wrapper.edit) == ("call", True, None)
     assert found.proposals[-1] == wrapper
 
 
@@ -302,6 +318,13 @@ def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
     return facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": ("x", "scale")})})
 
 
+def test_a_remedy_for_a_recompile_is_none_for_a_break_that_names_the_same_value(model: Path) -> None:
+    facts = recompiling(change("number", "print", "1.0", "2.0", source="L['scale']"))
+    broken = record(entry(LINE, file=str(model)))
+    found = options(model.parent, facts=facts.model_copy(update={"breaks": (broken,)}))
+    assert "Pass" not in " ".join(by_code(found)["GD101"])
+
+
 def by_code(found: list[Options]) -> dict[str, list[str]]:
     return {one.finding.code: [p.title for p in one.proposals] for one in found}
 
@@ -332,7 +355,7 @@ def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
     facts = seen(recording(breaks=(record(entry(3)),)), tmp_path)
     findings = tuple(map(as_other, facts.diagnosis.findings))
     other = replace(facts, diagnosis=facts.diagnosis.model_copy(update={"findings": findings}))
-    assert options_for(other, Sources(Program(), tmp_path, {})) == []
+    assert options_for(other, Sources(Program(), tmp_path, {}), Selection()) == []
 
 
 def test_safe_edits_come_first_and_what_keeps_the_break_last(model: Path) -> None:

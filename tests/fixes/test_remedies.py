@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.remedies import Candidates, candidates
 from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.rules.recompiles import recompile_events
+from graphdoctor.model.recording import Recording
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
 SIZE = change()
@@ -13,8 +13,15 @@ SCALE = change("number", "scale", "1.0", "2.0", source="L['scale']")
 
 
 def found(*changes: GuardChange, parameters: tuple[str, ...] = ("x", "scale"), has_limit: bool = False) -> Candidates:
-    facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
-    return candidates(recompile_events(facts), parameters=parameters, has_limit=has_limit)
+    over = (recompiled("0/2", *changes, outcome="limit"),) if has_limit else ()
+    return of(recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes), *over)), parameters)
+
+
+def of(facts: Recording, parameters: tuple[str, ...] | None) -> Candidates:
+    target = facts.target.model_copy(update={"parameters": parameters})
+    tried = candidates(facts.model_copy(update={"target": target}))
+    assert tried is not None
+    return tried
 
 
 def names(candidates: Candidates) -> list[str]:
@@ -50,8 +57,17 @@ def test_what_is_no_argument_is_left_alone_and_said_so() -> None:
 def test_an_argument_of_a_function_that_the_program_calls_itself_cannot_be_replaced() -> None:
     inner = recompiled("0/1", SCALE, stack=(entry(3, "helper(x, scale)"), entry(10)))
     facts = recording(frames=(frame(),), compiles=(compiled(), inner))
-    tried = candidates(recompile_events(facts), parameters=("scale",), has_limit=False)
-    assert names(tried) == ["warm-up"]
+    assert names(of(facts, ("scale",))) == ["warm-up"]
+
+
+def test_no_argument_is_changed_where_the_target_s_parameters_are_not_known() -> None:
+    facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", SCALE)))
+    assert names(of(facts, None)) == ["warm-up"]
+    assert names(of(facts, ("scale",)))[0] == "tensor scale"
+
+
+def test_where_nothing_was_compiled_again_there_is_nothing_to_try() -> None:
+    assert candidates(recording()) is None
 
 
 def test_another_object_with_each_call_has_no_remedy_that_a_replay_can_try() -> None:
@@ -70,6 +86,16 @@ def test_combinations_are_bounded_all_together_first() -> None:
     assert len(trials) == 12
     assert [len(trial.remedies) for trial in trials] == [1] * 6 + [5] + [2] * 5
     assert skipped == 26 - 6
+
+
+def test_combinations_of_many_remedies_are_counted_and_not_made() -> None:
+    parameters = tuple(f"s{n}" for n in range(64))
+    tried = found(
+        *(change("number", name, "1", "2", source=f"L['{name}']") for name in parameters), parameters=parameters
+    )
+    trials, skipped = tried.combined(70)
+    assert [len(trial.remedies) for trial in trials] == [1] * 65 + [64] + [2] * 4
+    assert skipped == 2**64 - 64 - 1 - 5
 
 
 def test_arguments_behind_a_wrapper_are_found_by_their_own_names() -> None:

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from graphdoctor.capture.request import Request, TargetText
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import treatment as engine
+from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources
 from graphdoctor.fixes.remedies import Change
 from graphdoctor.fixes.replays import Limits, Program
 from graphdoctor.fixes.treatment import Treated, Wanted, treat
 from graphdoctor.fixes.verdicts import Seen
-from graphdoctor.model.fixes import PairedTime, TriedFix
-from graphdoctor.model.recording import Coverage, ProbeExit, Recording
+from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
+from graphdoctor.model.recording import BreakReason, Coverage, ProbeExit, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.rules.diagnose import Selection
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
@@ -123,7 +125,7 @@ class Patient:
     script_type: type[Script] = Script
     script: Script = field(init=False)
 
-    def treated(self, **wanted: Any) -> Treated:
+    def treated(self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **wanted: Any) -> Treated:
         self.script = self.script_type(self.world, self.special)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
@@ -133,12 +135,15 @@ class Patient:
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return treat(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
-            root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None,
+            root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None, check=check,
         )  # fmt: skip
 
-    def _options(self, seen: Seen, _sources: Sources) -> list[Options]:
+    def _options(self, seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
         found = []
-        for finding in seen.diagnosis.findings:
+        for proposal in (one for proposals in self.known.values() for one in proposals):
+            if proposal.edit is not None:
+                sources._originals[proposal.edit.path] = proposal.edit.before
+        for finding in filter(selection.keeps, seen.diagnosis.findings):
             keys = (f"{finding.code}:{finding.location.line}", finding.code)
             key = next((key for key in keys if key in self.known), None)
             proposals = tuple(replace(one, targets=(finding.fingerprint,)) for one in self.known.get(key or "", ()))
@@ -259,7 +264,8 @@ def edit(name: str, path: Path, *lines: int) -> Proposal:
     texts = path.read_text().splitlines()
     for line in lines:
         texts[line - 1] += f" # +{name}"
-    return fix(name, kind="code", content={path: "\n".join(texts).encode() + b"\n"}, change=Change(), snippet=None)
+    change = FileChange(path, path.read_bytes(), "\n".join(texts).encode() + b"\n")
+    return fix(name, kind="code", edit=change, change=Change(), snippet=None)
 
 
 def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: Make) -> None:
@@ -280,7 +286,7 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     found = patient(world, {"GD101": []})
     original = path.read_bytes()
 
-    def options(seen: Seen, sources: Sources) -> list[Options]:
+    def options(seen: Seen, sources: Sources, _selection: Selection) -> list[Options]:
         sources._originals.setdefault(path, original)
         base = sources._program.content.get(path, original)
         path.write_bytes(base)
@@ -319,6 +325,54 @@ def test_fixes_that_do_not_hold_together_are_taken_one_by_one(patient: Make) -> 
     assert left.reason == '"Do b": changes results, call 1, output differs by 0.5'
 
 
+ASKED = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="Asked for.")
+
+
+@pytest.mark.parametrize("is_in_package", [False, True])
+def test_what_a_fix_leads_to_is_told_whatever_findings_were_asked_for(patient: Make, *, is_in_package: bool) -> None:
+    owner: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
+    behind = entry(9, "break_here()", **(owner if is_in_package else {}))
+
+    def world(fixes: Fixes) -> Recording:
+        if "a" not in fixes:
+            return runs(3, coverage=70)
+        return runs(9).model_copy(update={"breaks": (record(behind, chain=(ASKED,)),)})
+
+    selection = Selection(is_own_code_only=True) if is_in_package else Selection(select=("GD101",))
+    known = {"GD101:3": [fix("a")], "GD107": [fix("b")]}
+    treatment = patient(world, known).treated(selection=selection).treatment
+    assert treatment.tried[0].sites_new == (f"{behind.file}:9 (GB0025)",)
+    # Nobody asked for it: nothing is tried for it, and it is none of what is left.
+    assert [case.title for case in treatment.tried] == ["Do a"]
+    assert treatment.left == ()
+
+
+def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, patient: Make) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("".join(f"line_{number}\n" for number in range(1, 5)))
+
+    def world(fixes: Fixes) -> Recording:
+        chain = (ASKED,) if "a" in fixes else (PRINT,)
+        return runs(3).model_copy(update={"breaks": (record(entry(3, file=str(path)), chain=chain),)})
+
+    found = patient(world, {"GD101": [edit("a", path, 3)]})
+    [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
+    assert (case.verdict, case.reason) == ("no effect", "the new lines break too: model.py:3 (GB0025)")
+
+
+def test_what_nobody_asked_for_is_neither_gone_nor_left(patient: Make) -> None:
+    def world(fixes: Fixes) -> Recording:
+        asked = [] if "a" in fixes else [record(entry(7), chain=(ASKED,))]
+        facts = runs(*([] if "a" in fixes else [3]), 5)
+        return facts.model_copy(update={"breaks": (*facts.breaks, *asked)})
+
+    found = patient(world, {"GD101:3": [fix("a")], "GD101:5": [], "GD107": []})
+    treatment = found.treated(selection=Selection(select=("GD101",))).treatment
+    assert treatment.gone == (treatment.tried[0].fingerprint,)
+    assert [left.code for left in treatment.left] == ["GD101"]
+    assert len(found.treated(selection=Selection()).treatment.gone) == 2
+
+
 def worse(fixes: Fixes) -> Recording:
     """The first fix for line 3 lets torch reach line 9, from where it cannot resume; the second bounds the break."""
     if "bold" in fixes:
@@ -342,6 +396,32 @@ def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> Non
     assert treatment.after.coverage == 0.9
     [left] = treatment.left
     assert left.reason == '"Do careful": verified, the break stays, but coverage goes from 70% to 90%'
+
+
+def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Script):
+        def cancel(self) -> None:
+            pass
+
+    def time_pair(*_args: Any, **_options: Any) -> PairedTime:
+        raise KeyboardInterrupt
+
+    def world(fixes: Fixes) -> Recording:
+        if "bold" in fixes:
+            return runs(9, skips=[9], coverage=0)
+        return runs(5, coverage=90) if "good" in fixes else runs(3, coverage=70)
+
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
+    found = patient(world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        found.treated(is_timed=True)
+    treatment = Treatment.model_validate_json((found.folder / "recording" / "fixes.json").read_text())
+    assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
+    assert treatment.settings == ("good = True",)
+    assert treatment.after is not None
+    assert treatment.after.coverage == 0.9
 
 
 def test_a_fix_whose_break_only_gives_way_to_the_next_is_taken_back(patient: Make) -> None:
@@ -466,24 +546,38 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
         return runs(3, 6, file=path)
 
     found = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
-    options = found._options
-
-    def reading(seen: Seen, sources: Sources) -> list[Options]:
-        sources._originals[path] = path.read_bytes()
-        return options(seen, sources)
-
-    found._options = reading  # type: ignore[method-assign]
     treated = found.treated(is_tried=False)
     assert found.script.asked == {}
     assert {case.reason for case in treated.treatment.tried} == {"no trial was asked for"}
     assert [case.title for case in treated.treatment.tried] == ["Do setting", "Do a", "Do a2", "Do b"]
-    [change_] = treated.changes
+    [change_] = treated.suggested
+    assert treated.changes == ()
     assert [line for line in change_.after.decode().splitlines() if "+" in line] == [
         "    print(3) # +a",
         "    print(6) # +b",
     ]
     assert treated.treatment.trial_count == 0
     assert len(treated.treatment.left) == 2
+
+
+def test_what_may_be_edited_is_checked_before_the_first_trial(tmp_path: Path, patient: Make) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("    print()\n" * 8)
+    safe, unsafe = edit("safe", path, 3), replace(edit("unsafe", path, 6), is_safe=False)
+    found = patient(lambda _fixes: runs(3, 6, file=path), {"GD101:3": [fix("setting"), safe], "GD101:6": [unsafe]})
+    asked: list[Sequence[FileChange]] = []
+
+    def check(edits: Sequence[FileChange]) -> None:
+        asked.append(edits)
+        raise GraphDoctorError("no")
+
+    for is_unsafe_tried in (False, True):
+        with pytest.raises(GraphDoctorError):
+            found.treated(check, is_unsafe_tried=is_unsafe_tried)
+        assert found.script.asked == {}
+    assert asked == [[safe.edit], [safe.edit, unsafe.edit]]
+    found.treated(check, is_tried=False)
+    assert len(asked) == 2, "nothing is written without trials"
 
 
 def test_a_program_that_fails_without_torch_compile_proves_nothing(patient: Make) -> None:
@@ -497,6 +591,17 @@ def test_a_program_that_fails_without_torch_compile_proves_nothing(patient: Make
     assert case.verdict == "unproven"
     assert treatment.after is None
     assert treatment.notes == ("the program fails without torch.compile: The program failed in call 1: NameError: y",)
+
+
+def test_a_program_that_fails_when_it_is_run_again_proves_nothing(patient: Make) -> None:
+    special = {"eager-again": runs(ended=DIED, compared=None)}
+    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
+    treatment = found.treated().treatment
+    assert [case.verdict for case in treatment.tried] == ["unproven"]
+    assert treatment.after is None
+    assert treatment.notes == (
+        "the program fails in a second run without torch.compile: The program failed in call 1: NameError: y",
+    )
 
 
 def test_a_program_that_differs_from_run_to_run_proves_nothing(patient: Make) -> None:

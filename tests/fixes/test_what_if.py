@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from graphdoctor.fixes.remedies import Candidate, Candidates, Change
-from graphdoctor.fixes.what_if import _answer
+from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.model.trials import Remedy, TrialResult
 from tests.conftest import RunCli
+from tests.factories import compiled, recording
 
 BINDING = """\
 import torch
@@ -74,6 +75,15 @@ def test_a_replay_that_failed_comes_last_and_is_no_zero() -> None:
     answer = _answer([trial(None, 8), trial("a", None)], Candidates(), 0)
     assert answer.results[-1].compiles is None
     assert answer.conclusion == "No remedy for one cause alone saves a compile."
+
+
+def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
+    untold = compiled().model_copy(update={"duration_s": None})
+    found = [
+        _result(Candidate((), Change()), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())
+    ]
+    assert [result.compile_s for result in found] == [None, 0.25, 0.0]
+    assert [result.compiles for result in found] == [1, 1, 0]
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import writing
-from graphdoctor.fixes.writing import FileChange, write
+from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.writing import check, write
 
 BEFORE = "# coding: latin-1\r\nname = 'é'\n\tx\r".encode("latin-1")
 AFTER = BEFORE.replace(b"name", b"title")
@@ -352,6 +353,22 @@ class TestGit:
         (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n", encoding="utf-8")
         message = refused([change_of(tmp_path / "a.py")]).message
         assert message.endswith("git says: not a git repository: /nowhere/at/all.")
+
+
+@needs_git
+class TestChecking:
+    def test_files_are_checked_by_what_git_and_the_disk_say_and_not_written(self, tmp_path: Path) -> None:
+        changes = committed(tmp_path, "a.py", "b.py")
+        other = FileChange(changes[0].path, BEFORE, BEFORE + b"x")
+        check([*changes, other], force=False)
+        assert changes[0].path.read_bytes() == BEFORE
+        changes[1] = change_of(tmp_path / "b.py", BEFORE + b"\n")
+        with pytest.raises(GraphDoctorError, match=r"b\.py has uncommitted changes"):
+            check(changes, force=False)
+        check(changes, force=True)
+        changes[0].path.chmod(0o444)
+        with pytest.raises(GraphDoctorError, match="is read-only"):
+            check(changes, force=True)
 
 
 class TestWithoutGit:

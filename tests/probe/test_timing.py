@@ -67,7 +67,7 @@ def test_a_call_is_repeated_until_it_compiles_nothing(program: Make) -> None:
 def test_a_call_that_goes_on_compiling_is_given_up(program: Make) -> None:
     call = program(compiling=1000)
     assert not timing.settle(call, call.compile_count)
-    assert call.calls == timing._MAX_WARM_UPS
+    assert call.calls == timing.MAX_WARM_UPS
     assert timing.steady_us(call, call.compile_count) is None
 
 
@@ -85,6 +85,19 @@ def test_calls_are_timed_while_there_is_time(program: Make) -> None:
 def test_at_least_so_many_are_timed_however_long_they_take(program: Make) -> None:
     assert timing.time_calls(program(9.0), seconds=1.0) == [9.0] * timing._MIN_RUNS
     assert timing.time_calls(program(9.0), seconds=1.0, least=1) == [9.0]
+
+
+def test_a_call_s_time_holds_what_it_started_on_a_gpu_and_nothing_started_before(
+    program: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = timing.time
+    waits = [7.0, 0.5, 0.0, 0.5]  # before the first call, behind it, and so on
+
+    def synchronize() -> None:
+        clock.now += waits.pop(0)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(timing.torch_api, "synchronize", synchronize)
+    assert timing.time_calls(program(0.25), seconds=0.0, least=2) == [0.75, 0.75]
 
 
 class Serving:

@@ -1,5 +1,7 @@
 from dataclasses import dataclass
 from pathlib import Path
+
+
 @dataclass(frozen=True)
 class L:
     number:int; text:str|None; state:str="none"; graphs:tuple=(); node_count:int=0; break_fingerprints:tuple=(); related:tuple=(); guard_count:int=0; guard_us:float|None=None; recompile_fingerprints:tuple=(); frame_state:object=None

@@ -1,0 +1,64 @@
+"""Programs put together from fixes, whatever lies on disk by then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.proposals import Proposal
+from graphdoctor.fixes.remedies import Change
+from graphdoctor.fixes.replays import Program
+from graphdoctor.fixes.trials import compatible, with_proposals
+
+BASE = b"".join(b"a%d = %d\n" % (number, number) for number in range(1, 10))
+
+
+def edit(path: Path, *lines: int, base: bytes = BASE) -> Proposal:
+    """An edit that doubles what lines assign."""
+    texts = base.splitlines(keepends=True)
+    for line in lines:
+        texts[line - 1] = texts[line - 1].replace(b"\n", b" * 2\n")
+    change = FileChange(path, base, b"".join(texts))
+    return Proposal(title=f"Double {lines}", kind="code", is_safe=True, targets=(), edit=change)
+
+
+def setting(name: str) -> Proposal:
+    return Proposal(
+        title=name, kind="config", is_safe=True, targets=(), change=Change(config=((name, True),)), setup=("import a",)
+    )
+
+
+@pytest.mark.parametrize("on_disk", [None, b"changed = 1\n"])
+def test_edits_are_put_together_as_they_were_read(tmp_path: Path, on_disk: bytes | None) -> None:
+    path, other = tmp_path / "model.py", tmp_path / "other.py"
+    if on_disk is not None:
+        path.write_bytes(on_disk)
+    program = Program({other: b"kept = 1\n"})
+    found = with_proposals(program, (edit(path, 2), setting("x"), edit(path, 7), setting("y")))
+    assert found.content == {
+        other: b"kept = 1\n",
+        path: BASE.replace(b"= 2\n", b"= 2 * 2\n").replace(b"= 7\n", b"= 7 * 2\n"),
+    }
+    assert found.change.config == (("x", True), ("y", True))
+    assert found.setup == ("import a",)
+
+
+def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    first = with_proposals(Program(), (edit(path, 2),))
+    second = with_proposals(first, (edit(path, 2, 3, base=first.content[path]),))
+    assert second.content[path].splitlines()[1:3] == [b"a2 = 2 * 2 * 2", b"a3 = 3 * 2"]
+
+
+def test_one_edit_alone_is_tried_even_if_it_is_no_python(tmp_path: Path) -> None:
+    broken = FileChange(tmp_path / "model.py", BASE, b"def (")
+    proposal = Proposal(title="Break", kind="code", is_safe=True, targets=(), edit=broken)
+    assert with_proposals(Program(), (proposal,)).content == {broken.path: broken.after}
+
+
+def test_of_edits_that_meet_the_first_is_kept_and_other_files_are_no_matter(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    proposals = [edit(one, 2, 3), setting("x"), edit(one, 3), edit(other, 3), edit(one, 8)]
+    assert compatible(proposals) == [*proposals[:2], *proposals[3:]]

@@ -1,0 +1,24 @@
+"""Where a finding is, as people read it."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.model.diagnosis import Location
+
+
+@pytest.mark.parametrize(
+    ("file", "package", "shown"),
+    [
+        ("model.py", None, "model.py"),
+        ("/x/site-packages/lib/ops/core.py", "lib", "lib/ops/core.py"),
+        (r"C:\x\site-packages\lib\ops\core.py", "lib", "lib/ops/core.py"),
+        ("/home/me/lib/src/lib/core.py", "lib", "lib/core.py"),
+        ("/x/site-packages/lib_single.py", "lib", "/x/site-packages/lib_single.py"),
+        ("odd\\name.py", None, "odd\\name.py"),
+    ],
+)
+def test_a_package_s_file_is_shown_from_the_package_on(file: str, package: str | None, shown: str) -> None:
+    location = Location(file=file, line=1, function="f", package=package)
+    assert location.shown_file == shown
+    assert "shown_file" not in location.model_dump()
