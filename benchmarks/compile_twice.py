@@ -16,6 +16,7 @@ import torch
 
 from graphdoctor.probe import torch_api
 from graphdoctor.probe.backend import GraphRuns, InstrumentedBackend
+from graphdoctor.probe.files import FileTexts
 from graphdoctor.probe.listener import TraceListener
 
 
@@ -25,12 +26,13 @@ def main(path: str, rounds: int) -> None:
     target = module_from_spec(spec)
     spec.loader.exec_module(target)
     logger = torch_api.trace_logger()
-    recording = [*logger.handlers, TraceListener(lambda _compile_id: None)]
+    listener = TraceListener(lambda _compile_id: None, FileTexts())
+    recording = [*logger.handlers, listener]
     seconds: dict[str, dict[str, list[float]]] = {}
     for index in range(rounds + 1):
         for side in ("without", "with"):
             logger.handlers[:] = recording if side == "with" else []
-            measured = _compile(target, is_recorded=side == "with")
+            measured = _compile(target, listener if side == "with" else None)
             # The first round of each imports what later ones find imported.
             if index:
                 for name, value in measured.items():
@@ -38,13 +40,13 @@ def main(path: str, rounds: int) -> None:
     print(json.dumps(seconds))
 
 
-def _compile(target: Any, *, is_recorded: bool) -> dict[str, float]:  # noqa: ANN401
+def _compile(target: Any, listener: TraceListener | None) -> dict[str, float]:  # noqa: ANN401
     torch._dynamo.reset()
     torch._dynamo.utils.clear_compilation_metrics()
     backend: Any = "eager"
-    if is_recorded:
+    if listener is not None:
         inner = torch_api.backend_function("eager", mode=None, options=None, dynamic=None)
-        backend = InstrumentedBackend("eager", inner, GraphRuns())
+        backend = InstrumentedBackend("eager", inner, GraphRuns(), listener.want_file)
     compiled = torch.compile(target.model, backend=backend)
     inputs = target.example_inputs()
     started = time.thread_time()

@@ -17,7 +17,8 @@ from torch._dynamo import convert_frame
 
 from graphdoctor.probe import torch_api, torch_guards
 from graphdoctor.probe.backend import InstrumentedBackend
-from graphdoctor.probe.guards import RecompileRecorder, user_file_test
+from graphdoctor.probe.files import FileTexts, user_file_test
+from graphdoctor.probe.guards import RecompileRecorder
 from graphdoctor.probe.listener import TraceListener
 
 _HOOKS = (torch_guards.BUILT, torch_guards.COMPARED)
@@ -30,9 +31,9 @@ def main(path: str, rounds: int) -> None:
     target = module_from_spec(spec)
     spec.loader.exec_module(target)
     calls = target.changing_inputs()
-    listener = TraceListener(lambda _compile_id: None)
+    listener = TraceListener(lambda _compile_id: None, FileTexts())
     bare = {name: getattr(convert_frame, name) for name in _HOOKS}
-    lost = RecompileRecorder(user_file_test(), listener.want_source).install()
+    lost = RecompileRecorder(user_file_test(), listener.want_source, listener.want_file).install()
     assert lost is None, lost
     attributed = {name: getattr(convert_frame, name) for name in _HOOKS}
     torch_api.trace_logger().addHandler(listener)
@@ -79,7 +80,7 @@ def _steady(model: Any, arguments: tuple[Any, ...], *sides: dict[str, Any]) -> d
     inner = torch_api.backend_function("eager", mode=None, options=None, dynamic=None)
     compiled = [
         torch.compile(plain, backend="eager"),
-        torch.compile(recorded, backend=InstrumentedBackend("eager", inner, None)),
+        torch.compile(recorded, backend=InstrumentedBackend("eager", inner, None, lambda _file: None)),
     ]
     for function, hooks in zip(compiled, sides, strict=True):
         _use(hooks)

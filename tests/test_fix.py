@@ -112,6 +112,17 @@ def test_each_trial_is_a_recording_of_its_own(peeled):
     assert json.loads(report.stdout)["summary"]["graphs"] == document["treatment"]["before"]["graphs"]
 
 
+def test_only_the_recording_itself_keeps_the_text_of_files(peeled):
+    folder, _ = peeled
+    recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
+
+    def keeps(log: Path) -> bool:
+        return b'"graphdoctor_file"' in log.read_bytes()
+
+    assert all(map(keeps, recording.glob("trace/*.log")))
+    assert not any(map(keeps, recording.glob("fixes/*/trace/*.log")))
+
+
 def test_report_shows_what_was_tried(peeled):
     folder, document = peeled
     report = run_command("report", "--format", "json", cwd=folder)

@@ -45,7 +45,8 @@ def explain(
     settings = load_settings(Path.cwd())
     output = Output.choose(written)
     chosen = Shown.choose(settings, shown)
-    request = request_of(target, asked, coverage=coverage)
+    is_page = output.needs_guards
+    request = request_of(target, asked, coverage=coverage, guard_cost=is_page, lanes=is_page)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
     if is_tried:
         try_fixes(

@@ -14,7 +14,7 @@ import torch
 
 from . import torch_api
 from .describe import dtype_text, tensor_text
-from .guards import user_file_test
+from .files import user_file_test
 
 _CALLS = frozenset({"call_function", "call_method", "call_module"})
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
@@ -43,10 +43,14 @@ class InstrumentedBackend:
         inner: The callable that compiles a graph.
         runs: Where runs of the compiled graphs are counted; None to hand the compiled graphs out as they are, so that
             nothing of ours runs in a call.
+        want_file: Asks for a file's text to be kept.
     """
 
-    def __init__(self, name: str, inner: Callable[..., Any], runs: GraphRuns | None) -> None:
+    def __init__(
+        self, name: str, inner: Callable[..., Any], runs: GraphRuns | None, want_file: Callable[[str], None]
+    ) -> None:
         self.__name__ = name
+        self._want_file = want_file
         self._inner = inner
         self._runs = runs
         self._count = 0
@@ -63,6 +67,8 @@ class InstrumentedBackend:
         """
         index = self._count
         self._count += 1
+        for file in files_of_graph(gm):
+            self._want_file(file)
         record = {"index": index, "backend": self.__name__, **describe_graph(gm)}
         started = time.perf_counter()
         try:
@@ -113,6 +119,13 @@ def describe_graph(gm: torch.fx.GraphModule) -> dict[str, Any]:
         "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
         "nodes": [_describe_node(node, is_user_file) for node in nodes],
     }
+
+
+def files_of_graph(gm: torch.fx.GraphModule) -> list[str]:
+    """Every file that a node's stack lies in, torch's included; in the bodies of higher-order operators too."""
+    graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
+    stacks = dict.fromkeys(node.stack_trace for graph in graphs for node in graph.nodes if node.stack_trace)
+    return list(dict.fromkeys(file for stack in stacks for file, _ in _STACK_LINE.findall(stack)))
 
 
 def tensor_op_count(gm: torch.fx.GraphModule) -> int:

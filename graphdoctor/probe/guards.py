@@ -14,11 +14,8 @@ copied; nothing of the program is asked for its ``repr``.
 from __future__ import annotations
 
 import ast
-import linecache
-import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -75,11 +72,18 @@ class RecompileRecorder:
     Args:
         is_user_file: Says of a path whether it is neither torch's nor Python's own.
         want_source: Asks for a line's surroundings to be written down: file, line, function.
+        want_file: Asks for a file's text to be kept.
     """
 
-    def __init__(self, is_user_file: Callable[[str], bool], want_source: Callable[[str, int, str], None]) -> None:
+    def __init__(
+        self,
+        is_user_file: Callable[[str], bool],
+        want_source: Callable[[str, int, str], None],
+        want_file: Callable[[str], None],
+    ) -> None:
         self._is_user_file = is_user_file
         self._want_source = want_source
+        self._want_file = want_file
         self._sources = SourceReader()
         self._codes: dict[str, CodeType | None] = {}
         self._places: dict[tuple[str, int, str], tuple[str, int, str]] = {}
@@ -127,6 +131,7 @@ class RecompileRecorder:
             return None
         entry = next((item for item in reversed(stack) if self._is_user_file(item.filename)), stack[-1])
         place = (entry.filename, entry.lineno or 0, entry.name)
+        self._want_file(entry.filename)
         return self._places.setdefault(place, place)
 
     # At a recompile.
@@ -285,6 +290,8 @@ class RecompileRecorder:
         # The outermost loop first: epoch before step.
         for user in reversed(users):
             loops |= self._loop_values(user)
+        for user in users:
+            self._want_file(user.f_code.co_filename)
         if users:
             self._want_source(users[0].f_code.co_filename, users[0].f_lineno, users[0].f_code.co_name)
         return stack_entries(torch_api.stack_of(frames)), loops
@@ -404,19 +411,3 @@ def _counted_names(header: str) -> list[str]:
     else:
         return []
     return [node.id for node in nodes if isinstance(node, ast.Name)]
-
-
-def user_file_test() -> Callable[[str], bool]:
-    """A test for files that are neither torch's, nor Python's own, nor the probe's."""
-    # With the separator: torchvision lies beside torch.
-    foreign = (f"{torch_api.torch_root()}{os.sep}", f"{Path(__file__).resolve().parent}{os.sep}", "<")
-    stdlib = str(Path(linecache.__file__).parent)
-    known: dict[str, bool] = {}
-
-    def is_user_file(file: str) -> bool:
-        if file not in known:
-            is_stdlib = file.startswith(stdlib) and "site-packages" not in file
-            known[file] = not is_stdlib and not file.startswith(foreign)
-        return known[file]
-
-    return is_user_file

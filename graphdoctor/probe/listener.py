@@ -6,7 +6,8 @@ break or error record goes one of ours, under the same compile id:
 
 ``graphdoctor_stack``  {"of", "type", "gb_type", "stack": [entry, …]}
 ``graphdoctor_caller``  [entry, …] behind each ``dynamo_start``, whose own stack lacks the frame that made the call
-``graphdoctor_sources``  [{"file", "line", "qualname", …}, …] after each call
+``graphdoctor_sources``  [{"file", "line", "qualname", …}, …] after each call, and with it ``graphdoctor_file``, the
+text of each file that one of these, or another record of ours, points to
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import torch_api
+from .files import FileTexts
 from .sources import SourceReader
 
 _BRANCH = "Data-dependent branch"
@@ -90,11 +92,13 @@ class TraceListener(logging.Handler):
 
     Args:
         on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
+        files: Keeps the text of the files that records point to; None to keep none.
     """
 
-    def __init__(self, on_compile: Callable[[str | None], None]) -> None:
+    def __init__(self, on_compile: Callable[[str | None], None], files: FileTexts | None = None) -> None:
         super().__init__(logging.DEBUG)
         self._on_compile = on_compile
+        self._files = files
         self._strings: dict[int, str] = {}
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
@@ -121,17 +125,24 @@ class TraceListener(logging.Handler):
             self._on_compile(None)
         elif "dynamo_start" in metadata:
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
-            torch_api.write_artifact(
-                "graphdoctor_caller", stack_entries(torch_api.stack_of(torch_api.frames_above_compile()))
-            )
+            caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile()))
+            torch_api.write_artifact("graphdoctor_caller", caller)
+            for entry in caller:
+                self.want_file(entry["file"])
             stack = metadata["dynamo_start"].get("stack") or []
             if stack:
                 file = self._strings.get(stack[-1]["filename"])
                 if file is not None:
                     self.want_source(file, stack[-1]["line"], stack[-1]["name"])
 
+    def want_file(self, file: str) -> None:
+        """Have a file's text written down with the next ``write_sources``."""
+        if self._files is not None:
+            self._files.want(file)
+
     def want_source(self, file: str, line: int, function: str) -> None:
         """Have a line's surroundings written down with the next ``write_sources``."""
+        self.want_file(file)
         # One context a line: the innermost code that ran there, which has no name.
         if function.startswith("<") or (file, line) not in self._pending:
             self._pending[file, line] = function
@@ -169,7 +180,7 @@ class TraceListener(logging.Handler):
             entry["end_column"] = None if end is None else _characters(text, end) + 1
 
     def write_sources(self) -> None:
-        """Record what surrounds the lines seen since the last time."""
+        """Record what surrounds the lines seen since the last time, and the files not recorded before."""
         pending, self._pending = self._pending, {}
         contexts = [
             context
@@ -178,3 +189,5 @@ class TraceListener(logging.Handler):
         ]
         if contexts:
             torch_api.write_artifact("graphdoctor_sources", contexts)
+        for text in self._files.take() if self._files is not None else ():
+            torch_api.write_artifact("graphdoctor_file", text)

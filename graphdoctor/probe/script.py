@@ -116,9 +116,10 @@ class _Recorder:
         with self._surviving("frames skipped outside symbolic execution"):
             self._attach()
         with self._surviving("the causes of recompiles"):
-            from .guards import RecompileRecorder, user_file_test
+            from .files import user_file_test
+            from .guards import RecompileRecorder
 
-            self._recompiles = RecompileRecorder(user_file_test(), self._want_source)
+            self._recompiles = RecompileRecorder(user_file_test(), self._want_source, self._want_file)
             if (lost := self._recompiles.install()) is not None:
                 self._gap(lost)
 
@@ -141,6 +142,10 @@ class _Recorder:
         if self._listener is not None:
             self._listener.want_source(file, line, function)
 
+    def _want_file(self, file: str) -> None:
+        if self._listener is not None:
+            self._listener.want_file(file)
+
     @contextlib.contextmanager
     def _surviving(self, what: str) -> Iterator[None]:
         """Trouble of ours must never reach the program; it becomes a gap."""
@@ -152,11 +157,12 @@ class _Recorder:
     def _attach(self) -> None:
         """Come last among the trace logger's handlers: our records follow those they belong to."""
         from . import torch_api
+        from .files import FileTexts
         from .listener import TraceListener
 
         logger = torch_api.trace_logger()
         if self._listener is None:
-            self._listener = TraceListener(self._on_compile)
+            self._listener = TraceListener(self._on_compile, FileTexts())
         logger.removeHandler(self._listener)
         logger.addHandler(self._listener)
         torch_api.record_skipped_frames()
@@ -173,18 +179,24 @@ class _Recorder:
             self._has_compiled = True
             calls, self._unwritten_calls = self._unwritten_calls, []
             for call in calls:
-                self._write_artifact("graphdoctor_compile_call", call)
+                self._write_compile_call(call)
 
     def _on_compile_call(self, call: dict[str, Any]) -> None:
         if self.is_main or self._has_compiled:
-            self._write_artifact("graphdoctor_compile_call", call)
+            self._write_compile_call(call)
         else:
             # Each data loader worker imports the program again; one that compiles nothing leaves no log.
             self._unwritten_calls.append(call)
 
-    def _describe_graph(self, gm: Any) -> dict[str, Any]:  # noqa: ANN401
-        from .backend import describe_graph
+    def _write_compile_call(self, call: dict[str, Any]) -> None:
+        self._write_artifact("graphdoctor_compile_call", call)
+        self._want_file(call["file"])
 
+    def _describe_graph(self, gm: Any) -> dict[str, Any]:  # noqa: ANN401
+        from .backend import describe_graph, files_of_graph
+
+        for file in files_of_graph(gm):
+            self._want_file(file)
         index = self._graph_count
         self._graph_count += 1
         return {"index": index, **describe_graph(gm)}

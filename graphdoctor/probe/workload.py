@@ -16,8 +16,9 @@ from .asked import check_compile_arguments, device_named, first_line, make_input
 from .backend import GraphRuns, InstrumentedBackend
 from .describe import arguments_text
 from .events import EventFile
+from .files import FileTexts, user_file_test
 from .guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from .guards import RecompileRecorder, user_file_test
+from .guards import RecompileRecorder
 from .listener import TraceListener
 from .overlay import lay_over
 from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
@@ -57,7 +58,7 @@ class Workload:
         self._calls = self._find_calls()
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
-        self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source)
+        self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source, self.listener.want_file)
         if (lost := self.recompiles.install()) is not None:
             events.write("gap", message=lost)
         self._compiled_code = CompiledCode() if request["guard_cost"] else None
@@ -106,7 +107,8 @@ class Workload:
     def _attach_listener(self) -> TraceListener:
         torch_api.record_skipped_frames()
         torch_api.keep_trace_enabled()
-        listener = TraceListener(self._on_compile)
+        # What a trial changed is in its own files; nobody reads its picture.
+        listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
         torch_api.trace_logger().addHandler(listener)
         return listener
 
@@ -136,7 +138,9 @@ class Workload:
         is_watched = request["coverage"] or request["lanes"]
         return torch.compile(
             self._target.function,
-            backend=InstrumentedBackend(request["backend"], inner, self.runs if is_watched else None),
+            backend=InstrumentedBackend(
+                request["backend"], inner, self.runs if is_watched else None, self.listener.want_file
+            ),
             dynamic=request["dynamic"],
             fullgraph=request["fullgraph"],
         )

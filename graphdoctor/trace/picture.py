@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphdoctor.model.picture import Picture, RecordCount
+from graphdoctor.model.picture import Picture, RecordCount, SourceText
 from graphdoctor.model.recording import Recording
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import LogDamage, Record
@@ -69,7 +69,11 @@ def picture_of(
         damage: Has the counts of records by kind.
     """
     taken_in = [(part, intake.picture, intake) for part, intake in zip(parts, intakes, strict=True) if intake.picture]
-    files = {text.file: text for _, taken, intake in taken_in for text in taken.files.finish(intake.origins)}
+    files: dict[str, SourceText] = {}
+    for found in (found for _, taken, intake in taken_in for found in taken.files.finish(intake.origins)):
+        # Each process has its own; one that came to the file late may have had no room for it.
+        if found.file not in files or files[found.file].text is None:
+            files[found.file] = found
     return Picture(
         files=tuple(files.values()),
         graphs=tuple(graph for part, taken, _ in taken_in for graph in taken.stages.graphs(part.prefix, recording)),

@@ -11,7 +11,7 @@ from graphdoctor.render import words
 from graphdoctor.render.html import data
 from graphdoctor.render.html.document import write_document
 from graphdoctor.render.html.highlight import highlighted
-from graphdoctor.render.html.lines import AnnotatedFile, annotate, shown_path
+from graphdoctor.render.html.lines import AnnotatedFile, annotate, relative
 from graphdoctor.render.html.packed import packed
 from graphdoctor.render.html.verdict import actions, sentence, tiles
 
@@ -94,7 +94,7 @@ class _Page:
         """Where a line is in the page; None when it is not."""
         if file is None or line is None:
             return None
-        number = self._numbers.get(shown_path(file, self._root))
+        number = self._numbers.get(relative(file, self._root))
         if number is None or (number, line) not in self._lines:
             return None
         return f"f{number}-L{line}"
@@ -115,7 +115,6 @@ class _Page:
         return {
             "number": number,
             "file": file,
-            "finding_count": len({found for line in file.lines for found in line.break_fingerprints}),
             "code": highlighted(whole) if any(text is not None for text in texts) else [],
         }
 

@@ -1,0 +1,113 @@
+"""The text of the program's files, given once, within bounds."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphdoctor.probe import files
+from graphdoctor.probe.files import FileTexts, user_file_test
+
+SITE = Path(torch.__file__).parent.parent
+
+
+def taken(*wanted: object) -> dict[str, str | None]:
+    texts = FileTexts()
+    for file in wanted:
+        texts.want(str(file))
+    return {found["file"]: found["text"] for found in texts.take()}
+
+
+def test_a_file_is_given_once(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text("x = 1\n")
+    texts = FileTexts()
+    texts.want(str(path))
+    texts.want(str(path))
+    assert list(texts.take()) == [{"file": str(path), "text": "x = 1\n"}]
+    texts.want(str(path))
+    assert list(texts.take()) == []
+
+
+def test_the_text_is_what_was_read_first(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text("x = 1\n")
+    linecache.getline(str(path), 1)
+    path.unlink()
+    assert taken(path) == {str(path): "x = 1\n"}
+
+
+def test_a_cell_is_known_by_its_lines_alone(monkeypatch):
+    name = "<ipython-input-1-0123456789ab>"
+    monkeypatch.setitem(linecache.cache, name, (9, None, ["def f():\n", "    ...\n"], name))
+    assert taken(name) == {name: "def f():\n    ...\n"}
+
+
+def test_encodings_line_ends_and_form_feeds_are_read_as_python_reads_them(tmp_path):
+    path = tmp_path / "latin.py"
+    path.write_bytes("# coding: latin-1\r\ngröße = 'é'\r\n\f\r\nlast = 1".encode("latin-1"))
+    assert taken(path) == {str(path): "# coding: latin-1\ngröße = 'é'\n\f\nlast = 1\n"}
+
+
+@pytest.mark.parametrize("content", [b"# coding: utf-8\n'\xff'\n", b"# coding: nothing\n", b""])
+def test_what_cannot_be_read_has_no_text(tmp_path, content):
+    path = tmp_path / "broken.py"
+    path.write_bytes(content)
+    assert taken(path, tmp_path / "gone.py", tmp_path) == dict.fromkeys(
+        (str(path), str(tmp_path / "gone.py"), str(tmp_path))
+    )
+
+
+def test_a_loader_that_raises_costs_its_file_alone(tmp_path, monkeypatch):
+    (tmp_path / "fine.py").write_text("x = 1\n")
+
+    def getlines(file: str) -> list[str]:
+        if file == "archive.py":
+            raise RuntimeError("no source")
+        return ["x = 1\n"]
+
+    monkeypatch.setattr(linecache, "getlines", getlines)
+    assert taken("archive.py", "fine.py") == {"archive.py": None, "fine.py": "x = 1\n"}
+
+
+def test_a_file_over_its_bound_has_no_text_and_leaves_room_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_MAX_FILE_BYTES", 10)
+    for name, text in {"large": "#" * 10, "umlauts": "#üüüüü", "fits": "#" * 9}.items():
+        (tmp_path / f"{name}.py").write_text(text + "\n", encoding="utf-8")
+    found = {Path(file).stem: text for file, text in taken(*sorted(tmp_path.iterdir())).items()}
+    assert found == {"fits": "#########\n", "large": None, "umlauts": None}
+
+
+def test_all_files_together_have_a_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_MAX_BYTES", 10)
+    texts, found = FileTexts(), []
+    for number, length in enumerate((6, 6, 2)):
+        path = tmp_path / f"{number}.py"
+        path.write_text("#" * (length - 1) + "\n")
+        texts.want(str(path))
+        found += [record["text"] is not None for record in texts.take()]
+    assert found == [True, False, True]
+
+
+def test_files_of_torch_and_python_and_the_probe_are_not_kept():
+    foreign = [
+        torch.nn.functional.__file__,
+        os.__file__,
+        "<frozen os>",
+        "<string>",
+        "<eval_with_key>.3",
+        files.__file__,
+    ]
+    assert taken(*foreign) == {}
+
+
+def test_a_package_beside_torch_is_not_torch():
+    is_user_file = user_file_test()
+    assert is_user_file(str(SITE / "torchvision" / "models" / "resnet.py"))
+    assert is_user_file(str(find_spec("pytest").origin))
+    assert not is_user_file(str(SITE / "torch" / "nn" / "functional.py"))

@@ -1,0 +1,401 @@
+"""What the annotated source shows of each line, and how that is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.guards import GuardNode, Guards, GuardSet
+from graphdoctor.model.picture import Picture, SourceText, StageGraph, StageNode
+from graphdoctor.model.recording import CompileCall
+from graphdoctor.render.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate, relative
+from graphdoctor.rules import diagnose as rules_diagnose
+from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.trace.reader import read_recording
+from tests.factories import FILE, LOOP, PRINT, change, compiled, entry, frame, recompiled, record, recording
+
+ROOT = Path("/project")
+RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
+PACKAGE = "/env/lib/python3.11/site-packages/library/layers.py"
+TEXT = """\
+import torch
+
+
+def scaled(x):
+    print("scaled")
+    return x * 2
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        x = x.sin()
+        print("x")
+        if x.sum() > 0:
+            x = scaled(x)
+
+        return x.cos()
+"""
+
+
+def nodes(*lines: int, file: str = FILE, opcode: str = "call_function") -> tuple[StageNode, ...]:
+    return tuple(StageNode(name=f"n{line}", opcode=opcode, target="sin", file=file, line=line) for line in lines)
+
+
+def captured(*lines: int, compile_id: str = "0/0", index: int | None = 0, file: str = FILE) -> StageGraph:
+    return StageGraph(compile_id=compile_id, stage="dynamo", graph_index=index, nodes=nodes(*lines, file=file))
+
+
+def picture(*graphs: StageGraph, text: str | None = TEXT, more: tuple[SourceText, ...] = ()) -> Picture:
+    return Picture(files=(SourceText(file=FILE, text=text), *more), graphs=graphs)
+
+
+def diagnosed(**facts) -> Diagnosis:
+    return diagnose(recording(**facts), root=ROOT, version="0")
+
+
+def lines_of(diagnosis: Diagnosis, shown: Picture) -> dict[int, AnnotatedLine]:
+    (file,) = annotate(diagnosis, shown, ROOT)
+    return {line.number: line for line in file.lines}
+
+
+def states(diagnosis: Diagnosis, shown: Picture) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for line in lines_of(diagnosis, shown).values():
+        if line.state != "none":
+            found.setdefault(line.state, []).append(line.number)
+    return found
+
+
+# Where lines run.
+
+
+def test_a_line_with_a_captured_operation_is_in_its_graphs():
+    shown = picture(captured(11, 11, 13, index=0), captured(11, index=1))
+    lines = lines_of(diagnosed(), shown)
+    assert states(diagnosed(), shown) == {"graph": [11, 13]}
+    assert (lines[11].graphs, lines[11].node_count) == ((0, 1), 3)
+    assert (lines[16].graphs, lines[16].node_count) == ((), 0)
+
+
+def test_only_calls_of_graphs_as_dynamo_captured_them_count():
+    shown = picture(
+        StageGraph(compile_id="0/0", stage="forward", graph_index=0, nodes=nodes(11)),
+        StageGraph(compile_id="0/0", stage="dynamo", graph_index=0, nodes=nodes(13, opcode="placeholder")),
+    )
+    assert states(diagnosed(), shown) == {}
+
+
+def test_a_graph_whose_number_is_not_known_still_captures_the_line():
+    line = lines_of(diagnosed(), picture(captured(11, index=None)))[11]
+    assert (line.state, line.graphs, line.node_count) == ("graph", (), 1)
+
+
+def test_a_break_that_torch_went_past_is_eager_and_mixed_with_what_was_captured_of_its_line():
+    breaks = (record(entry(12)), record(entry(13, "if x.sum() > 0:")))
+    shown = picture(captured(11, 13), captured(16, index=1))
+    assert states(diagnosed(breaks=breaks), shown) == {"graph": [11, 16], "eager": [12], "mixed": [13]}
+
+
+def test_a_break_that_was_raised_ran_nowhere():
+    assert states(diagnosed(breaks=(record(entry(12), effect="raised"),)), picture()) == {}
+
+
+def test_a_skipped_frame_runs_eagerly_as_a_whole_and_what_it_calls_does_not():
+    breaks = (record(entry(12), effect="frame_skipped", chain=(PRINT, LOOP)),)
+    diagnosis = diagnosed(breaks=breaks, compiles=(compiled(outcome="skipped"),), graphs=())
+    assert states(diagnosis, picture()) == {"eager": [11, 12, 13, 14, 16]}
+
+
+def test_a_skipped_resume_function_runs_eagerly_behind_its_line():
+    diagnosis = diagnosed(
+        compiles=(compiled(), compiled("1/0", outcome="skipped")), frames=(frame(), frame(1, resumes_at=13))
+    )
+    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [14, 16]}
+
+
+def test_a_function_over_its_limit_was_captured_before_and_is_eager_since():
+    diagnosis = diagnosed(compiles=(compiled(), recompiled("0/1", change(), outcome="limit")))
+    assert states(diagnosis, picture(captured(11, 16))) == {"mixed": [11, 16], "eager": [12, 13, 14]}
+
+
+def test_what_lies_behind_a_break_that_torch_cannot_resume_from_is_eager():
+    diagnosis = diagnosed(breaks=(record(entry(12), effect="rest_eager"),))
+    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [12, 13, 14, 16]}
+
+
+def test_the_rest_of_a_caller_is_eager_from_the_call_that_led_to_the_break():
+    stack = (entry(14, "x = scaled(x)"), entry(5, function="scaled", qualname="scaled"))
+    diagnosis = diagnosed(breaks=(record(*stack, effect="rest_eager"),))
+    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [5, 14, 16]}
+
+
+def test_where_the_path_leads_through_a_function_twice_nobody_knows_where_its_rest_begins():
+    stack = (entry(12, "again"), entry(14, "x = scaled(x)"), entry(5, function="scaled", qualname="scaled"))
+    diagnosis = diagnosed(breaks=(record(*stack, effect="rest_eager"),))
+    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [5]}
+
+
+def test_another_frames_break_leaves_no_rest_to_this_one():
+    """Both breaks are left for good, each in a frame of its own."""
+    first = record(entry(14, "x = scaled(x)"), compile_id="0/0", effect="rest_eager")
+    second = record(entry(5, function="scaled", qualname="scaled"), compile_id="1/0", effect="rest_eager")
+    diagnosis = diagnosed(
+        breaks=(first, second),
+        compiles=(compiled(), compiled("1/0")),
+        frames=(frame(), frame(1, function="scaled", line=4)),
+    )
+    assert states(diagnosis, picture()) == {"eager": [5, 6, 14, 16]}
+
+
+def test_a_graph_that_the_backend_declined_captured_nothing_that_runs_in_it():
+    diagnosis = diagnosed(compiles=(compiled(outcome="skipped"),))
+    line = lines_of(diagnosis, picture(captured(11)))[11]
+    assert (line.state, line.graphs, line.node_count) == ("eager", (0,), 1)
+
+
+def test_without_syntax_only_what_torch_named_is_known():
+    diagnosis = diagnosed(breaks=(record(entry(12), effect="frame_skipped"),), compiles=(compiled(outcome="skipped"),))
+    shown = picture(captured(11, compile_id="1/0"), text=TEXT.replace("import torch", "%pip install"))
+    assert states(diagnosis, shown) == {"graph": [11], "eager": [12]}
+
+
+# What else a line shows.
+
+
+def test_findings_are_at_their_primary_line_and_at_related_ones():
+    breaks = (record(entry(12), effect="frame_skipped", chain=(PRINT, LOOP)),)
+    diagnosis = diagnosed(breaks=breaks, compiles=(compiled(outcome="skipped"),), graphs=())
+    lines = lines_of(diagnosis, picture())
+    at_line = tuple(finding.fingerprint for finding in diagnosis.findings if finding.location.line == 12)
+    assert len(at_line) > 1
+    assert lines[12].finding_fingerprints == lines[12].break_fingerprints == at_line
+
+
+def test_a_related_place_names_the_finding():
+    call = entry(14, "x = scaled(x)")
+    diagnosis = diagnosed(compiles=(compiled(), recompiled("0/1", change(), stack=(call, entry(10)))))
+    (finding,) = diagnosis.findings
+    assert [place.line for place in finding.related] == [14]
+    line = lines_of(diagnosis, picture())[14]
+    assert (line.related, line.finding_fingerprints) == ((finding.fingerprint,), ())
+
+
+def test_a_changed_value_is_counted_at_the_line_that_made_torch_guard_on_it():
+    again = (recompiled("0/1", change(), change("number", "n"), call=2), recompiled("0/2", change(), call=3))
+    diagnosis = diagnosed(compiles=(compiled(), *again))
+    line = lines_of(diagnosis, picture())[12]
+    assert line.recompile_count == 2
+    assert set(line.recompile_fingerprints) == {report.fingerprint for report in diagnosis.recompiles}
+    assert line.break_fingerprints == ()
+    assert set(line.finding_fingerprints) == {finding.fingerprint for finding in diagnosis.findings}
+
+
+def guards(*runs_and_us: tuple[int | None, float | None]) -> Guards:
+    def node(line: int | None) -> GuardNode:
+        location = None if line is None else entry(line, "x = x.sin()")
+        return GuardNode(
+            kind="TENSOR_MATCH", source="L['x']", expression="x", expected=None, path="x", depth=1, location=location,
+            guard="",
+        )  # fmt: skip
+
+    return Guards(
+        sets=tuple(
+            GuardSet(
+                compile_id=f"0/{index}",
+                guard_count=3,
+                kinds={},
+                nodes=(node(11), node(11), node(None)),
+                runs_per_call=runs,
+                check_us=check_us,
+            )
+            for index, (runs, check_us) in enumerate(runs_and_us)
+        )
+    )
+
+
+def test_guards_are_counted_by_line_and_cost_what_their_functions_checks_take_in_a_call():
+    facts = recording(compiles=(compiled(), compiled("0/1"))).model_copy(update={"guards": guards((2, 1.5), (0, None))})
+    lines = lines_of(diagnose(facts, root=ROOT, version="0"), picture())
+    assert (lines[11].guard_count, lines[11].guard_us) == (4, None)
+    assert (lines[10].guard_count, lines[10].guard_us) == (0, 3.0)
+    assert lines[1].guard_count == 0
+
+
+@pytest.mark.parametrize("unknown", [(None, None), (1, None)])
+def test_one_check_that_was_not_measured_leaves_the_cost_open(unknown):
+    facts = recording(compiles=(compiled(), compiled("0/1"))).model_copy(update={"guards": guards((2, 1.5), unknown)})
+    assert lines_of(diagnose(facts, root=ROOT, version="0"), picture())[10].guard_us is None
+
+
+def test_without_guards_nobody_knows_how_many_a_line_has():
+    assert {line.guard_count for line in lines_of(diagnosed(), picture(captured(11))).values()} == {None}
+
+
+def test_a_def_shows_the_frames_of_its_function():
+    decorated = TEXT.replace("    def forward", "    @torch.no_grad()\n    def forward")
+    diagnosis = diagnosed(
+        compiles=(compiled(), compiled("1/0", outcome="skipped")), frames=(frame(line=10), frame(1, resumes_at=13))
+    )
+    expected = (FrameMark("compiled", ("0/0",), None), FrameMark("skipped", ("1/0",), 13))
+    assert lines_of(diagnosis, picture())[10].frames == expected
+    assert lines_of(diagnosis, picture(text=decorated))[11].frames == expected
+
+
+def test_the_way_to_a_frame_and_calls_of_torch_compile_are_call_paths():
+    main = entry(8, "net(x)", file="/project/main.py", function="<module>", qualname=None, indent=0)
+    call = CompileCall(file="/project/main.py", line=7, function="<module>", compiled="Net")
+    facts = recording(compiles=(compiled(stack=(main, entry(10, "def forward(self, x):"))),))
+    diagnosis = diagnose(facts.model_copy(update={"compile_calls": (call,)}), root=ROOT, version="0")
+    model, file = annotate(diagnosis, picture(captured(11)), ROOT)
+    assert (model.file, file.file, file.is_source_missing) == ("model.py", "main.py", True)
+    assert [(line.number, line.text, line.is_call_path) for line in file.lines] == [
+        (7, None, True),
+        (8, "net(x)", True),
+    ]
+
+
+# Files.
+
+
+def test_without_its_text_a_file_has_the_lines_that_are_known():
+    diagnosis = diagnosed(breaks=(record(entry(12)),))
+    (file,) = annotate(diagnosis, Picture(graphs=(captured(11),)), ROOT)
+    assert (file.is_source_missing, file.hidden_line_count) == (True, 0)
+    assert [(line.number, line.text, line.state) for line in file.lines] == [
+        (10, "def forward(self, x):", "none"),
+        (11, None, "graph"),
+        (12, '        print("x")', "eager"),
+    ]
+    assert annotate(diagnosis, picture(captured(11), text=None), ROOT) == (file,)
+
+
+def test_a_file_that_nothing_but_nodes_tells_of_is_left_out():
+    shown = picture(captured(11), captured(3, file="/usr/lib/python3.11/contextlib.py"))
+    assert [file.file for file in annotate(diagnosed(), shown, ROOT)] == ["model.py"]
+
+
+def test_a_kept_file_of_which_nothing_is_known_is_left_out():
+    shown = picture(captured(11), more=(SourceText(file="/project/settings.py", text="x = 1\n"),))
+    assert [file.file for file in annotate(diagnosed(), shown, ROOT)] == ["model.py"]
+
+
+def functions(count: int) -> str:
+    return "".join(f"def f{number}(x):\n    y = x\n    return y\n\n\n" for number in range(count))
+
+
+def package(text: str) -> SourceText:
+    return SourceText(file=PACKAGE, text=text, origin="third_party", package="library")
+
+
+def in_package(text: str, *lines: int) -> AnnotatedFile:
+    shown = picture(captured(11), captured(*lines, file=PACKAGE), more=(package(text),))
+    return annotate(diagnosed(), shown, ROOT)[-1]
+
+
+def test_of_a_long_file_of_a_package_whole_functions_with_something_in_them_are_shown():
+    text = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(100)
+    file = in_package(text, 5, 98)
+    # The class, the method, and the function around line 98, which begins at 97.
+    assert [line.number for line in file.lines] == [1, 4, 5, 6, 97, 98, 99]
+    assert file.hidden_ranges == ((2, 3), (7, 96), (100, 506))
+    assert file.hidden_line_count == sum(last - first + 1 for first, last in file.hidden_ranges) == 506 - 7
+    assert (file.file, file.package, file.is_source_missing) == (PACKAGE, "library", False)
+
+
+def test_around_a_line_outside_any_function_there_is_some_context():
+    assert [line.number for line in in_package("x = 1\n" * 300, 100).lines] == list(range(95, 106))
+    assert [line.number for line in in_package("%magic\n" * 300, 2).lines] == list(range(1, 8))
+
+
+def test_a_short_file_of_a_package_is_shown_whole():
+    file = in_package(functions(40), 1)
+    assert (len(file.lines), file.hidden_line_count, file.hidden_ranges) == (200, 0, ())
+
+
+@pytest.mark.parametrize(("count", "shown"), [(5_000, 5_000), (5_001, 8)])
+def test_a_file_of_the_users_is_shown_whole_up_to_a_limit(count, shown):
+    text = TEXT + "x = 1\n" * (count - 16)
+    (file,) = annotate(diagnosed(graphs=()), picture(captured(16), text=text), ROOT)
+    assert (len(file.lines), file.hidden_line_count) == (shown, count - shown)
+
+
+def test_lines_are_those_of_python_whatever_else_looks_like_an_end():
+    text = "x = '\u2028'\n\f\ny = 1"
+    file = in_package(text, 3)
+    assert [line.text for line in file.lines] == ["x = '\u2028'", "\f", "y = 1"]
+
+
+def test_a_place_behind_the_end_of_a_text_is_kept():
+    line = lines_of(diagnosed(breaks=(record(entry(40)),)), picture())[40]
+    assert (line.text, line.state) == ('        print("x")', "eager")
+
+
+def test_the_users_files_come_first_and_of_these_those_with_most_findings():
+    def place(file: str, line: int, **owner: str):
+        return entry(line, file=file, **owner)
+
+    files = ("/project/one.py", "/project/two.py")
+    breaks = (
+        record(place(PACKAGE, 1, origin="third_party", package="library")),
+        record(place(PACKAGE, 2, origin="third_party", package="library")),
+        record(place(PACKAGE, 3, origin="third_party", package="library")),
+        record(place(files[0], 1)),
+        record(entry(1, file="/project/main.py"), place(files[1], 1)),
+        record(place(files[1], 2)),
+    )
+    found = annotate(diagnosed(breaks=breaks), picture(captured(11)), ROOT)
+    assert [(file.file, file.finding_count) for file in found] == [
+        ("two.py", 2),
+        ("one.py", 1),
+        ("model.py", 0),
+        ("main.py", 0),
+        (PACKAGE, 3),
+    ]
+
+
+@pytest.mark.parametrize("file", ["/project/model.py", "/project", "/projects/model.py", "<ipython-input-1>", "a/b.py"])
+def test_paths_are_shown_as_in_the_diagnosis(file):
+    assert relative(file, ROOT) == rules_diagnose.relative(file, ROOT)
+
+
+# Real recordings.
+
+
+def of_nodes(diagnosis: Diagnosis) -> tuple[StageGraph, ...]:
+    return tuple(
+        captured(
+            *(node.line for node in graph.nodes or () if node.line and node.opcode != "placeholder"),
+            compile_id=graph.compile_id,
+            index=graph.index,
+            file=diagnosis.frames[0].file,
+        )
+        for graph in diagnosis.graphs
+    )
+
+
+@pytest.mark.slow
+def test_a_clean_recording(recorded):
+    (folder,) = (path for path in (recorded / ".graphdoctor").iterdir() if path.is_dir())
+    facts = read_recording(folder, picture=True)
+    diagnosis = diagnose(facts, root=recorded, version="0")
+    (file,) = annotate(diagnosis, facts.picture.model_copy(update={"graphs": of_nodes(diagnosis)}), recorded)
+    assert (file.file, file.origin, file.is_source_missing) == ("clean.py", "user", False)
+    assert "\n".join(line.text for line in file.lines) + "\n" == (recorded / "clean.py").read_text()
+    (forward,) = (line for line in file.lines if line.text.strip().startswith("def forward"))
+    assert [mark.state for mark in forward.frames] == ["compiled"]
+    (body,) = (line for line in file.lines if line.state != "none")
+    assert (body.number, body.state, body.graphs, body.node_count) == (forward.number + 1, "graph", (0,), 2)
+
+
+def test_a_log_of_others_shows_the_lines_that_torch_named():
+    facts = read_recording(RECORDINGS / "2.13.0" / "break_in_try.bare", picture=True)
+    diagnosis = diagnose(facts, root=Path("/home/user/demo"), version="0")
+    files = annotate(diagnosis, facts.picture, Path("/home/user/demo"))
+    assert all(file.is_source_missing for file in files)
+    file = files[0]
+    finding = next(finding for finding in diagnosis.findings if finding.break_effects)
+    (line,) = (line for line in file.lines if line.number == finding.location.line)
+    assert line.state == "eager"
+    assert line.text.strip() == finding.location.text
