@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from .targets import Call
+from .targets import Call, plain_function
 
 _MAX_OBJECTS = 200_000
 _MAX_BYTES = 2**30
@@ -102,6 +102,15 @@ class RandomState:
             sys.modules["numpy.random"].set_state(self._numpy)
         if self._cuda is not None:
             torch.cuda.set_rng_state_all(self._cuda)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python's, torch's and, when the program has loaded it, NumPy's random numbers."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        numpy.random.seed(seed % 2**32)
 
 
 def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
@@ -271,14 +280,6 @@ def _used_by(function: Any) -> list[Any]:  # noqa: ANN401
         return []
     found = (called.__globals__.get(name) for name in _names(called.__code__))
     return [value for value in found if isinstance(value, (torch.nn.Module, torch.Tensor, list, dict, set, deque))]
-
-
-def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
-    """The Python function that runs when a target is called: a module's ``forward``; None when there is none."""
-    called = type(function).forward if isinstance(function, torch.nn.Module) else function
-    while isinstance(called, (MethodType, functools.partial)):
-        called = called.__func__ if isinstance(called, MethodType) else called.func
-    return called if isinstance(called, FunctionType) else None
 
 
 def _names(code: CodeType) -> list[str]:

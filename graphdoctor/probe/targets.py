@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -52,15 +52,22 @@ class Target:
         function: The module or function, not compiled yet.
         name: The name it was found under.
         kind: ``module``, ``module class``, ``function`` or ``factory``.
-        module: The Python module it was found in.
+        module: The Python module it was found in; None when there is none.
         call: The arguments that a factory returned with it, if any.
     """
 
     function: Callable[..., Any]
     name: str
     kind: str
-    module: ModuleType
+    module: ModuleType | None
     call: Call | None
+
+    @property
+    def file(self) -> str | None:
+        """The file that holds it: its module's, or where it has none, as in a notebook, that of its code."""
+        file = getattr(self.module, "__file__", None)
+        called = plain_function(self.function)
+        return file if file is not None or called is None else called.__code__.co_filename
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,14 @@ class Calls:
     rounds: Callable[[], Iterator[Call]]
     origin: str
     is_anew: bool = False
+
+
+def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
+    """The Python function that runs when a target is called: a module's ``forward``; None when there is none."""
+    called = type(function).forward if isinstance(function, torch.nn.Module) else function
+    while isinstance(called, (MethodType, partial)):
+        called = called.__func__ if isinstance(called, MethodType) else called.func
+    return called if isinstance(called, FunctionType) else None
 
 
 def import_target(file: str | None, module: str | None) -> ModuleType:
@@ -164,7 +179,7 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
     if isinstance(value, type):
         raise TargetError(f"{name} is a class, but no torch.nn.Module", _what_is_there(module))
     if callable(value):
-        _refuse_unfinished(name, value)
+        refuse_unfinished(name, value)
         return Target(_module_or_function(value), name, "function", module, None)
     raise TargetError(
         f"{name} is a {type(value).__name__}: neither a torch module nor a function",
@@ -278,7 +293,7 @@ def _needs_arguments(name: str, module_class: type) -> TargetError:
     )
 
 
-def _refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
+def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
     """A call of these runs none of their lines, so there would be nothing to diagnose."""
     kinds = {"a coroutine": inspect.iscoroutinefunction, "a generator": inspect.isgeneratorfunction}
     for kind, is_kind in kinds.items():

@@ -16,9 +16,9 @@ import torch
 from .compile_watch import Compiled, CompileWatch, watched_compiles
 from .events import EventFile
 from .properties import Property, Value, Way, properties_of
-from .snapshot import FreshCopies, State
+from .snapshot import FreshCopies, State, seed_everything
 from .targets import Call
-from .workload import Workload, seed_everything
+from .workload import Workload
 
 _MAX_WARM_UPS = 4
 """How often the unchanged call is made until it compiles nothing: what it changes itself settles in two or three."""

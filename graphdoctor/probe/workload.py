@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import sys
 from collections.abc import Iterator
-from types import GeneratorType, ModuleType
+from types import GeneratorType
 from typing import Any
 
 import torch
 
 from . import coverage, torch_api
-from .asked import check_compile_arguments, device_named, first_line, make_input, set_config
+from .asked import check_compile_arguments, first_line
 from .backend import GraphRuns, InstrumentedBackend
 from .describe import arguments_text
 from .events import EventFile
@@ -20,42 +18,33 @@ from .files import FileTexts, user_file_test
 from .guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
 from .guards import RecompileRecorder
 from .listener import TraceListener
-from .overlay import lay_over
-from .targets import Call, Calls, Target, TargetError, find_calls, find_target, import_target
+from .snapshot import seed_everything
+from .targets import Call, Calls, Target, TargetError
 from .timing import MAX_WARM_UPS, serve, settle, steady_us
 from .trial import Trial, parameter_names
 
 
 class Workload:
-    """Imports the target, compiles it with the instrumented backend, and makes calls.
+    """Compiles a target with the instrumented backend, and makes calls.
 
     Args:
         request: What ``graphdoctor.capture`` asks for.
         events: Where to say what is being done.
+        target: What to compile.
+        calls: The calls to make.
 
     Raises:
         TargetError: The request does not fit what is there.
     """
 
-    def __init__(self, request: dict[str, Any], events: EventFile) -> None:
+    def __init__(self, request: dict[str, Any], events: EventFile, target: Target, calls: Calls) -> None:
         self._request = request
         self._events = events
         self._compiles_seen = 0
         self._last_call: Call | None = None
         self._output: object = None
-        seed_everything(request["seed"])
-        self._device = device_named(request["device"])
-        for name, value in request["config"].items():
-            set_config(name, value)
-        plan = request["trial"]
-        if plan and plan.get("patches"):
-            lay_over(plan["patches"])
-        events.phase("importing the target")
-        module = import_target(request["file"], request["module"])
-        events.phase("making the target")
-        self._target = self._find_target(module)
-        seed_everything(request["seed"])
-        self._calls = self._find_calls()
+        self._target = target
+        self._calls = calls
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
         self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source, self.listener.want_file)
@@ -63,6 +52,7 @@ class Workload:
             events.write("gap", message=lost)
         self._compiled_code = CompiledCode() if request["guard_cost"] else None
         self.runs = GraphRuns()
+        plan = request["trial"]
         self.trial = Trial(plan, self._target.function) if plan else None
         if self.trial is not None and self.trial.setup is not None:
             _set_up(self.trial.setup)
@@ -83,26 +73,6 @@ class Workload:
     def is_made_anew(self) -> bool:
         """``calls`` makes all arguments anew when it is asked again."""
         return self._calls.is_anew
-
-    def _find_target(self, module: ModuleType) -> Target:
-        request = self._request
-        target = find_target(module, request["name"], is_call=request["is_call"])
-        if isinstance(target.function, torch.nn.Module):
-            if self._device is not None:
-                target.function.to(self._device)
-            if request["train"] is not None:
-                target.function.train(request["train"])
-        return target
-
-    def _find_calls(self) -> Calls:
-        inputs = self._request["inputs"]
-        asked: Call | None = None
-        if inputs is not None:
-            asked = (
-                tuple(make_input(spec) for spec in inputs["args"]),
-                {name: make_input(spec) for name, spec in inputs["kwargs"].items()},
-            )
-        return find_calls(self._target, asked)
 
     def _attach_listener(self) -> TraceListener:
         torch_api.record_skipped_frames()
@@ -152,7 +122,7 @@ class Workload:
             "name": self._target.name,
             "kind": self._target.kind,
             "class_name": getattr(named, "__qualname__", type(named).__qualname__),
-            "file": getattr(self._target.module, "__file__", None),
+            "file": self._target.file,
             "parameters": parameter_names(function),
             "inputs_from": self._calls.origin,
         }
@@ -161,15 +131,9 @@ class Workload:
         """The calls in order, each made ready just before its turn: a generator may change state in between."""
         for _ in range(self._request["calls"]):
             for args, kwargs in self._calls.rounds():
-                self._last_call = self._to_device(args), self._to_device(kwargs)
+                self._last_call = args, kwargs
                 torch_api.keep_trace_enabled()
                 yield self._last_call
-
-    def _to_device(self, value: Any) -> Any:  # noqa: ANN401
-        device = self._device
-        if device is None:
-            return value
-        return torch_api.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
 
     def inputs_text(self, call: Call) -> str:
         """A call's arguments in short."""
@@ -362,12 +326,3 @@ def _set_up(text: str) -> None:
         exec(compile(text, "<setup>", "exec"), {"torch": torch})
     except Exception as error:
         raise TargetError(f"`{text}` cannot be set: {type(error).__name__}: {first_line(error)}") from error
-
-
-def seed_everything(seed: int) -> None:
-    """Seed Python's, torch's and, when the program has loaded it, NumPy's random numbers."""
-    random.seed(seed)
-    torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and hasattr(numpy, "random"):
-        numpy.random.seed(seed % 2**32)
