@@ -1,10 +1,42 @@
 """graphdoctor tells you what ``torch.compile`` did to your model, and why.
 
-Importing this package never imports torch: user code and torch run in a child process, the probe.
+``explain`` and ``record`` do so in the running process, for scripts and notebooks; the command line runs user code and
+torch in a child process. Importing this package imports neither torch nor anything else of its own.
 """
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # typing is not needed to ask for the version
+if TYPE_CHECKING:
+    from graphdoctor.errors import GraphDoctorError
+    from graphdoctor.inprocess.block import BlockRecording, record
+    from graphdoctor.inprocess.explainer import Explainer, explain
+    from graphdoctor.inprocess.report import Report
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["explain", "Explainer", "record", "BlockRecording", "Report", "GraphDoctorError", "__version__"]
+
+_HOMES = {
+    "explain": "inprocess.explainer",
+    "Explainer": "inprocess.explainer",
+    "record": "inprocess.block",
+    "BlockRecording": "inprocess.block",
+    "Report": "inprocess.report",
+    "GraphDoctorError": "errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is public when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

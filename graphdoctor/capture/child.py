@@ -294,7 +294,7 @@ def _describe_end(
     if stopped_for == "interrupted" or "interrupted" in last:
         return ended | {"reason": "interrupted", "message": f"Interrupted{_during(phase)}."}
     if "call_failed" in last:
-        return ended | _describe_failed_call(last["call_failed"])
+        return ended | describe_failed_call(last["call_failed"])
     if stopped_for == "timeout":
         return ended | {
             "reason": "timeout",
@@ -322,7 +322,8 @@ def _during(phase: str | None) -> str:
     return f" in {phase}" if phase.startswith(("call ", "variation ")) else f" while {phase}"
 
 
-def _describe_failed_call(event: dict[str, Any]) -> dict[str, Any]:
+def describe_failed_call(event: dict[str, Any]) -> dict[str, Any]:
+    """What an event ``call_failed`` means for the fields of ``ProbeExit``."""
     call = f"call {event.get('index')}"
     what = f"{event.get('type')}: {first_line(event.get('message'))}"
     raised = f"torch.compile refused {call}" if event.get("from_compiler") else f"The program failed in {call}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -148,7 +146,9 @@ class Output:
             sys.stdout.buffer.write(text.encode())
             sys.stdout.flush()
             return
-        self._write_file(text, self.path)
+        from graphdoctor.render.file import write_file
+
+        write_file(text, self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
 
@@ -199,27 +199,6 @@ class Output:
         console = file_console(buffer, self.colour, width=_FILE_WIDTH)
         (view or _whole_view())(diagnosis, console, is_verbose=self.is_verbose)
         return buffer.getvalue()
-
-    @staticmethod
-    def _write_file(text: str, path: Path) -> None:
-        """Write to a temporary name and rename, so that nobody ever reads half a file."""
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except OSError as error:
-            raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
-                stream.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(path)
-        except BaseException as error:
-            with suppress(OSError):
-                Path(temporary).unlink()
-            if isinstance(error, OSError):
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-            raise
 
 
 class View(Protocol):

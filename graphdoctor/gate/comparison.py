@@ -135,7 +135,7 @@ def _numbers(before: Diagnosis, after: Diagnosis) -> Numbers:
 
 def _calls(diagnosis: Diagnosis) -> int | None:
     """Calls are counted where graphdoctor makes them, which it does neither in a script nor in a log of others."""
-    is_counted = diagnosis.target.kind != "script" and not is_foreign(diagnosis)
+    is_counted = not diagnosis.target.runs_itself and not is_foreign(diagnosis)
     return diagnosis.summary.calls if is_counted else None
 
 

@@ -95,7 +95,7 @@ def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     if is_foreign(before) or is_foreign(after):
         return
     old, new = before.target, after.target
-    if "script" not in (old.kind, new.kind):
+    if not (old.runs_itself or new.runs_itself):
         made = (old.compile_arguments, new.compile_arguments)
         yield from _settings("compile arguments", made, "Compiled with other arguments")
         # How many calls there are shows in the calls.

@@ -58,8 +58,9 @@ class TargetInfo(Fact):
     """The target as it was asked for, such as ``model.py:Net``."""
     name: str | None = None
     """The name that it resolved to in its module."""
-    kind: Literal["module", "module class", "function", "factory", "script"] | None = None
-    """What the name turned out to be; ``script``: a whole program, run as it is."""
+    kind: Literal["module", "module class", "function", "factory", "script", "block"] | None = None
+    """What the name turned out to be; ``script``: a whole program, run as it is; ``block``: a part of one, recorded
+    in its own process."""
     class_name: str | None = None
     """Qualified name of the compiled object's class, or of the function."""
     file: str | None = None
@@ -74,6 +75,11 @@ class TargetInfo(Fact):
     """The values set with ``--config``."""
     call_options: dict[str, object] = Field(default_factory=dict)
     """How calls were made: calls, backward, train, no_grad, seed, device."""
+
+    @property
+    def runs_itself(self) -> bool:
+        """The program makes its own calls, which have no numbers and are not repeated."""
+        return self.kind in ("script", "block")
 
 
 class CallError(Fact):

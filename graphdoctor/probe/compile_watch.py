@@ -94,7 +94,7 @@ def watched_compiles() -> Iterator[CompileWatch]:
     watch = CompileWatch()
     logger = torch_api.trace_logger()
     with torch_api.trace_files_paused():
-        logger.addHandler(watch)
+        torch_api.listen(watch)
         try:
             yield watch
         finally:

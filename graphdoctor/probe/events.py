@@ -31,6 +31,10 @@ class EventFile:
         with self._lock:
             self._stream.write(line.encode())
 
+    def close(self) -> None:
+        """Write no more."""
+        self._stream.close()
+
     def phase(self, phase: str) -> None:
         """Say what begins now, such as ``importing the target`` or ``call 2``."""
         self._phase = phase

@@ -54,7 +54,8 @@ class CompiledCode:
 
     def __init__(self) -> None:
         self._original: dict[CodeType, CodeType] = {}
-        torch_guards.on_compiled_code(self._add)
+        self.close = torch_guards.on_compiled_code(self._add)
+        """Learns of no more."""
 
     def _add(self, original: CodeType, made: CodeType) -> None:
         self._original[made] = original

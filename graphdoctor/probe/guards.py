@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FrameType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
 from . import torch_api, torch_guards
 from .describe import value_description
 from .listener import stack_entries
+from .replacing import Undo
 from .sources import SourceReader
 
 _MAX_FAILED = 40
@@ -73,6 +75,7 @@ class RecompileRecorder:
         is_user_file: Says of a path whether it is neither torch's nor Python's own.
         want_source: Asks for a line's surroundings to be written down: file, line, function.
         want_file: Asks for a file's text to be kept.
+        outside: Python frames that no stack shows.
     """
 
     def __init__(
@@ -80,13 +83,17 @@ class RecompileRecorder:
         is_user_file: Callable[[str], bool],
         want_source: Callable[[str, int, str], None],
         want_file: Callable[[str], None],
+        outside: Collection[FrameType] = (),
     ) -> None:
+        self._outside = outside
         self._is_user_file = is_user_file
         self._want_source = want_source
         self._want_file = want_file
         self._sources = SourceReader()
         self._codes: dict[str, CodeType | None] = {}
         self._places: dict[tuple[str, int, str], tuple[str, int, str]] = {}
+        self._undo: Undo | None = None
+        self._noted: WeakSet[Any] = WeakSet()
         self.failures: dict[str, int] = {}
         """Exceptions that were survived here, by type name; the session reports them as a gap."""
 
@@ -96,13 +103,25 @@ class RecompileRecorder:
         Returns:
             What is lost with this torch, or None.
         """
-        return torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
+        try:
+            self._undo = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
+        except (ImportError, AttributeError) as error:
+            return f"This torch has no {error}: the causes of recompiles are read from torch's text alone."
+        return None
+
+    def uninstall(self) -> None:
+        """Listen no longer, and leave nothing on cache entries."""
+        if self._undo is not None:
+            self._undo()
+        for guard_manager in self._noted:
+            torch_guards.detach(guard_manager)
 
     # While a frame is being compiled.
 
     def _on_built(self, guard_manager: Any, output_graph: Any) -> None:  # noqa: ANN401
         try:
             torch_guards.attach(guard_manager, self._look(guard_manager, output_graph))
+            self._noted.add(guard_manager)
         except Exception as error:  # noqa: BLE001 - no trouble of ours may reach the program that is being compiled
             self._count(error)
 
@@ -284,7 +303,7 @@ class RecompileRecorder:
             item["line"] = _nearest_source(source, seen.lines)
 
     def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
-        frames = list(torch_api.frames_above_compile())
+        frames = list(torch_api.frames_above_compile(self._outside))
         users = [frame for frame in frames if self._is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
         loops: dict[str, str] = {}
         # The outermost loop first: epoch before step.

@@ -82,7 +82,7 @@ class Lanes:
         self._workload = workload
         self._events = events
         self._compiles = CompileTimes()
-        torch_api.trace_logger().addHandler(self._compiles)
+        torch_api.listen(self._compiles)
         events.phase("keeping the state of the target")
         self._state = State(workload.function)
         self._random = RandomState()
@@ -98,6 +98,10 @@ class Lanes:
         self._graph_of: dict[int | None, int] = {}
         """Graphs of the repetition, and what they are in the program's own calls."""
         self._compile_of: dict[str | None, str | None] = {}
+
+    def close(self) -> None:
+        """Watch no longer."""
+        torch_api.trace_logger().removeHandler(self._compiles)
 
     def keep(self, call: Call) -> None:
         """Remember a call before it is made: it may change its arguments."""

@@ -16,7 +16,8 @@ import ast
 import linecache
 import logging
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from types import FrameType
 from typing import Any
 
 from . import torch_api
@@ -93,13 +94,21 @@ class TraceListener(logging.Handler):
     Args:
         on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
         files: Keeps the text of the files that records point to; None to keep none.
+        outside: Python frames that no stack shows.
     """
 
-    def __init__(self, on_compile: Callable[[str | None], None], files: FileTexts | None = None) -> None:
+    def __init__(
+        self,
+        on_compile: Callable[[str | None], None],
+        files: FileTexts | None = None,
+        outside: Collection[FrameType] = (),
+    ) -> None:
         super().__init__(logging.DEBUG)
         self._on_compile = on_compile
         self._files = files
-        self._strings: dict[int, str] = {}
+        self._outside = outside
+        # In a process that has compiled before, the trace does not define them again.
+        self._strings = {number: text for text, number in torch_api.interned().items()}
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
         self.failures: dict[str, int] = {}
@@ -125,7 +134,7 @@ class TraceListener(logging.Handler):
             self._on_compile(None)
         elif "dynamo_start" in metadata:
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
-            caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile()))
+            caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self._outside)))
             torch_api.write_artifact("graphdoctor_caller", caller)
             for entry in caller:
                 self.want_file(entry["file"])

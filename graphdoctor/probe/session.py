@@ -100,7 +100,7 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
         events.write("gap", message=untold)
     if is_complete:
         steps.measure(workload, request, events, lanes=lanes)
-    steps.tell_failures(workload, events)
+    steps.tell_failures(workload.listener, workload.recompiles, events)
     events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
 

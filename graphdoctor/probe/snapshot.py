@@ -152,32 +152,38 @@ class State:
 
     Args:
         function: The target; what it can reach is kept.
+        arguments: What else is kept.
     """
 
-    def __init__(self, function: Any) -> None:  # noqa: ANN401
+    def __init__(self, function: Any, arguments: object = None) -> None:  # noqa: ANN401
         self._seen: dict[int, Any] = {}
         self._containers: list[tuple[Any, Any]] = []
         self._cells: list[tuple[Any, Any]] = []
         self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._tensors: list[tuple[torch.Tensor, torch.Tensor, int | None]] = []
+        self._tensors: list[_KeptTensor] = []
+        self._unkept: list[tuple[torch.Tensor, int]] = []
         self._bytes = 0
         self.is_complete = True
         """False when there was too much to keep."""
         self.used_up: list[str] = []
         """Iterators, which cannot be put back, by type name."""
+        self.refusals = 0
+        """Tensors that changed and could not be put back."""
+        self.is_cut = False
+        """False unless there were too many objects to look at."""
         called = plain_function(function)
         if called is not None:
             self._keep_globals(called)
-        self._walk(function)
+        self._walk(function, arguments)
 
-    def _walk(self, function: Any) -> None:  # noqa: ANN401
-        waiting = [function, *_used_by(function)]
+    def _walk(self, function: Any, arguments: object) -> None:  # noqa: ANN401
+        waiting = [function, arguments, *_used_by(function)]
         while waiting:
             value = waiting.pop()
             if id(value) in self._seen or value is None or type(value) in (int, float, bool, str, bytes):
                 continue
             if len(self._seen) >= _MAX_OBJECTS:
-                self.is_complete = False
+                self.is_complete, self.is_cut = False, True
                 return
             self._seen[id(value)] = value
             # A class of the program's may refuse even a look at it.
@@ -188,7 +194,7 @@ class State:
         """Keep one object's own content; returns what it leads to."""
         if isinstance(value, torch.Tensor):
             self._keep_tensor(value)
-            return []
+            return [value.grad] if value.is_leaf else []
         if isinstance(value, (dict, list, set, deque)):
             kept: Any = dict(value) if isinstance(value, dict) else list(value)
             self._containers.append((value, kept))
@@ -231,13 +237,18 @@ class State:
 
     def _keep_tensor(self, value: torch.Tensor) -> None:
         size = value.numel() * value.element_size()
-        if isinstance(value, torch.nn.Parameter) and self._bytes + size > _MAX_BYTES:
+        if isinstance(value, torch.nn.Parameter) and not value.is_inference() and self._bytes + size > _MAX_BYTES:
             self.is_complete = False
+            self._unkept.append((value, value._version))
             return
         self._bytes += size
         # Running statistics change without a new version (``torch.nn.functional.batch_norm``, 2.13).
         version = value._version if isinstance(value, torch.nn.Parameter) and not value.is_inference() else None
-        self._tensors.append((value, value.detach().clone(), version))
+        self._tensors.append(
+            _KeptTensor(
+                value, value.detach().clone(), version, value.requires_grad, value.grad if value.is_leaf else None
+            )
+        )
 
     def restore(self) -> None:
         """Put everything back that changed."""
@@ -249,14 +260,55 @@ class State:
                 cell.cell_contents = content
         for scope, plain in self._globals:
             scope.update(plain)
+        self.refusals = sum(tensor._version != version for tensor, version in self._unkept)
         with torch.no_grad():
-            for number, (tensor, kept, version) in enumerate(self._tensors):
-                if version is not None and tensor._version == version:
-                    continue
-                with contextlib.suppress(RuntimeError):  # expanded, or made in inference mode: nobody can write it
-                    tensor.copy_(kept)
-                if version is not None:
-                    self._tensors[number] = (tensor, kept, tensor._version)
+            for kept in self._tensors:
+                try:
+                    kept.restore()
+                except RuntimeError:  # made in inference mode, of another shape now: nobody can write it
+                    self.refusals += 1
+
+
+@dataclasses.dataclass
+class _KeptTensor:
+    """A tensor and what it was.
+
+    Args:
+        tensor: It.
+        content: A copy.
+        version: Its version where that tells whether the content changed, else None.
+        requires_grad: Whether it did.
+        grad: Its gradient, whose content is kept apart.
+    """
+
+    tensor: torch.Tensor
+    content: torch.Tensor
+    version: int | None
+    requires_grad: bool
+    grad: torch.Tensor | None
+
+    def restore(self) -> None:
+        """Write what changed; a tensor that did not keeps its version, which a backward pass may wait for."""
+        tensor = self.tensor
+        if (self.version is None or tensor._version != self.version) and not _is_same(tensor, self.content):
+            tensor.copy_(self.content)
+        if self.version is not None:
+            self.version = tensor._version
+        if tensor.is_leaf:
+            if tensor.requires_grad != self.requires_grad:
+                tensor.requires_grad_(self.requires_grad)
+            if tensor.grad is not self.grad:
+                tensor.grad = self.grad
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """The same values, NaN where the other is NaN."""
+    try:
+        if one.shape != other.shape or torch.equal(one, other):
+            return one.shape == other.shape
+        return bool(((one == other) | (one.isnan() & other.isnan())).all())
+    except RuntimeError:  # a kind of tensor that cannot be compared
+        return False
 
 
 def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
@@ -274,12 +326,13 @@ def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
 
 
 def _used_by(function: Any) -> list[Any]:  # noqa: ANN401
-    """The containers, modules and tensors among the globals that a function names."""
+    """The containers, modules, tensors and optimizers among the globals that a function names."""
     called = plain_function(function)
     if called is None:
         return []
     found = (called.__globals__.get(name) for name in _names(called.__code__))
-    return [value for value in found if isinstance(value, (torch.nn.Module, torch.Tensor, list, dict, set, deque))]
+    kinds = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, list, dict, set, deque)
+    return [value for value in found if isinstance(value, kinds)]
 
 
 def _names(code: CodeType) -> list[str]:

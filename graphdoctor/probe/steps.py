@@ -17,11 +17,13 @@ from .events import EventFile
 from .streams import silence
 from .targets import Call, TargetError
 from .torch_config import changed_config
-from .tracebacks import message_of, traceback_text, type_name
+from .tracebacks import described_error, message_of, traceback_text, type_name
 from .workload import Workload
 
 if TYPE_CHECKING:
+    from .guards import RecompileRecorder
     from .lanes import Lanes
+    from .listener import TraceListener
     from .vary import Varying
 
 
@@ -117,12 +119,7 @@ def _end_failed_call(
 ) -> None:
     """Write down how a call failed, then try the same call without torch.compile."""
     error, index = failed.error, failed.index
-    described: dict[str, Any] = {
-        "type": type_name(error),
-        "message": message_of(error),
-        "traceback": traceback_text(error),
-        "from_compiler": workload.is_compiler_error(error),
-    }
+    described: dict[str, Any] = described_error(error) | {"from_compiler": workload.is_compiler_error(error)}
     complain(described["traceback"])
     # Before the trial: that may hang or crash.
     workload.mark("end", index, outcome="error", duration_s=failed.duration_s, error=described)
@@ -152,11 +149,11 @@ def measure(workload: Workload, request: dict[str, Any], events: EventFile, *, l
             lanes.repeat()
 
 
-def tell_failures(workload: Workload, events: EventFile) -> None:
+def tell_failures(listener: TraceListener, recompiles: RecompileRecorder, events: EventFile) -> None:
     """Say what could not be looked at, which is nothing as a rule."""
-    for name, count in workload.listener.failures.items():
+    for name, count in listener.failures.items():
         events.write("gap", message=f"{count} of torch's records could not be looked at while running ({name}).")
-    for name, count in workload.recompiles.failures.items():
+    for name, count in recompiles.failures.items():
         events.write("gap", message=f"{count} sets of guards could not be looked at while running ({name}).")
 
 

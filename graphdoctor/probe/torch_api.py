@@ -14,7 +14,7 @@ import importlib
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -78,14 +78,29 @@ def trace_logger() -> logging.Logger:
     return logging.getLogger(TRACE_LOGGER_NAME)
 
 
+def listen(handler: logging.Handler) -> None:
+    """Put a handler behind those that write the trace, and before one that will take itself off the list.
+
+    ``LazyTraceHandler.emit`` does so at the first record when there is no folder (``torch/_logging/_internal.py``,
+    2.13); ``logging`` then leaves out the handler behind it for that record.
+    """
+    handlers = trace_logger().handlers
+    place = next((n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None), len(handlers))
+    handlers.insert(place, handler)
+
+
+def switched_loggers() -> tuple[logging.Logger, ...]:
+    """The loggers that ``keep_trace_enabled`` and ``record_skipped_frames`` change."""
+    return trace_logger(), logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
+
+
 def keep_trace_enabled() -> None:
     """Undo what a program does to all loggers: ``logging.config.dictConfig`` and ``logging.disable``.
 
     From 2.13 on torch keeps its trace logger out of ``logging.disable`` itself (``torch/_logging/_internal.py``,
     ``_init_logs``); 2.11 does not. The override can go when 2.13 is the oldest torch.
     """
-    for name in (TRACE_LOGGER_NAME, _FRAME_SKIP_LOGGER_NAME):
-        logger = logging.getLogger(name)
+    for logger in switched_loggers():
         logger.disabled = False
         logger.isEnabledFor = partial(_is_level_enabled, logger)  # type: ignore[method-assign]
 
@@ -102,7 +117,8 @@ def trace_files_paused() -> Iterator[None]:
         if hasattr(handler, "root_dir"):
             logger.removeHandler(handler)
     try:
-        yield
+        with interned_forgotten():
+            yield
     finally:
         # In the same order: the listener follows the writer.
         added = [handler for handler in logger.handlers if handler not in before]
@@ -162,11 +178,14 @@ def exception_being_logged(max_depth: int = 16) -> BaseException | None:
     return sys.exc_info()[1]
 
 
-def frames_above_compile() -> Iterator[FrameType]:
+def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameType]:
     """The Python frames that led to the frame being compiled, innermost first, seen from inside a compile.
 
     Between us and the caller lie logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
     its ``__call__`` methods); the frame to be compiled has not begun, so it is not on the stack.
+
+    Args:
+        outside: Frames to leave out.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.endswith(_CONVERT_FRAME):
@@ -174,7 +193,8 @@ def frames_above_compile() -> Iterator[FrameType]:
     while frame is not None and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
         frame = frame.f_back
     while frame is not None:
-        yield frame
+        if frame not in outside:
+            yield frame
         frame = frame.f_back
 
 
@@ -404,26 +424,55 @@ def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
         yield entry[1], entry[0]
 
 
+def interned() -> dict[str, int]:
+    """The strings that ``str`` records of this process have defined, each with its number; torch's own table.
+
+    ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
+    """
+    table: dict[str, int] = getattr(importlib.import_module("torch._logging.structured"), "INTERN_TABLE", {})
+    return table
+
+
+@contextlib.contextmanager
+def interned_forgotten() -> Iterator[None]:
+    """Forget the strings that are defined meanwhile: who writes a trace afterwards has not seen them defined."""
+    known = len(interned())
+    try:
+        yield
+    finally:
+        for text in list(interned())[known:]:
+            del interned()[text]
+
+
 def synchronize() -> None:
     """Wait for what the program has started on a GPU, when it uses one."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
-def unrecorded_breaks() -> list[str]:
+def counters() -> dict[str, dict[str, int]]:
+    """What Dynamo counts over the life of the process; its own object, empty in a torch without it."""
+    with contextlib.suppress(AttributeError, ImportError):
+        found: dict[str, dict[str, int]] = _lookup("torch._dynamo.utils").counters
+        return found
+    return {}
+
+
+def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:
     """What torch gave up before a compile had an id: it counts these and writes no record.
 
     A generator function is the one case (``ConvertFrameAssert.__call__``, ``torch/_dynamo/convert_frame.py``, 2.13).
 
+    Args:
+        before: What had been counted (``unimplemented`` of ``counters``) at the beginning; nothing by default.
+
     Returns:
         The first two lines of torch's words for each, such as ``Attempt to trace generator: Generators cannot …``.
     """
-    try:
-        counted = _lookup("torch._dynamo.utils").counters["unimplemented"]
-    except (AttributeError, ImportError, KeyError):
-        return []
     found = []
-    for text in counted:
+    for text, count in counters().get("unimplemented", {}).items():
+        if count == (before or {}).get(text):
+            continue
         name, _, rest = str(text).partition("\n")
         if name == "Attempt to trace generator":
             explanation = rest.strip().partition("\n")[0].removeprefix("Explanation:").strip()

@@ -1,6 +1,6 @@
 """The private names of torch that guards need: ``torch_api`` for Dynamo's guard managers.
 
-Seen on 2.11.0, 2.13.0 and 2.15.0. What a torch lacks is told by ``watch_guards``; nothing here changes a guard or asks
+Seen on 2.11.0, 2.13.0 and 2.15.0. Nothing here changes a guard or asks
 one that keeps state (the relational ones, which are not callable).
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .imports import hide_caller
+from .replacing import Undo, put_in_place
 
 _NOTE = "_graphdoctor_seen"
 _MODULE = "torch._dynamo.convert_frame"
@@ -31,7 +32,7 @@ _MODULE_SOURCE = re.compile(r"(?P<root>[LG]\['\w+'\])(?P<modules>(?:\._modules\[
 _STATELESS = frozenset({"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE", "DUAL_LEVEL_MATCH"})
 
 
-def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable[[list[Any], Any], None]) -> str | None:
+def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable[[list[Any], Any], None]) -> Undo:
     """Be told of every set of guards that torch builds, and of every recompile before it begins.
 
     Args:
@@ -40,13 +41,13 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
             has written its own ``recompile_reasons``.
 
     Returns:
-        What is lost with this torch, in a sentence, or None.
+        Takes both hooks out again.
+
+    Raises:
+        ImportError, AttributeError: This torch lacks what is hooked.
     """
-    try:
-        module = importlib.import_module(_MODULE)
-        build, compare = getattr(module, BUILT), getattr(module, COMPARED)
-    except (ImportError, AttributeError) as error:
-        return f"This torch has no {error}: the causes of recompiles are read from torch's text alone."
+    module = importlib.import_module(_MODULE)
+    build, compare = getattr(module, BUILT), getattr(module, COMPARED)
 
     @functools.wraps(build, updated=())
     def built(f_code: Any, output_graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -68,9 +69,13 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
         finally:
             on_recompile(_entries(entries), frame)
 
-    setattr(module, BUILT, built)
-    setattr(module, COMPARED, compared)
-    return None
+    undos = put_in_place(module, BUILT, built), put_in_place(module, COMPARED, compared)
+
+    def undo() -> None:
+        for put_back in undos:
+            put_back()
+
+    return undo
 
 
 def _entries(value: Any) -> list[Any]:  # noqa: ANN401
@@ -87,6 +92,11 @@ def _entries(value: Any) -> list[Any]:  # noqa: ANN401
 def attach(guard_manager: Any, note: object) -> None:  # noqa: ANN401
     """Keep something for as long as a guard manager lives."""
     setattr(guard_manager, _NOTE, note)
+
+
+def detach(guard_manager: Any) -> None:  # noqa: ANN401
+    """Forget what was kept with ``attach``."""
+    vars(guard_manager).pop(_NOTE, None)
 
 
 def attached(guard_manager: Any) -> Any:  # noqa: ANN401
@@ -185,14 +195,19 @@ def dispatch_keys(tensor: torch.Tensor) -> str | None:
     return None
 
 
-def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> None:
+def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
     """Call ``take`` with each function's code that Dynamo compiles and the code that it made of it.
 
     A hook that returns None leaves the made code as it is.
+
+    Returns:
+        Takes the hook out again.
     """
     register = getattr(importlib.import_module(_MODULE), "register_bytecode_hook", None)
-    if register is not None:
-        register(take)
+    if register is None:
+        return lambda: None
+    undo: Undo = register(take).remove
+    return undo
 
 
 def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:

@@ -1,6 +1,7 @@
 """Hooks on torch's own path, for a program that is run as it is: private names of torch, as in ``torch_api``.
 
-A hook changes nothing that torch returns or raises, and none is reached by a call that is compiled already. Where this
+A hook changes nothing that torch returns or raises, none is reached by a call that is compiled already, and each can be
+taken out again: that is what installing one returns. Where this
 torch lacks the name, installing the hook raises ``AttributeError``, ``ImportError`` or ``KeyError``. Seen on 2.13.0 and
 2.15.0.
 """
@@ -22,6 +23,7 @@ import torch
 from . import torch_api
 from .describe import value_text
 from .imports import hide_caller
+from .replacing import Undo, put_in_place
 
 
 def write_trace_to(folder: str) -> None:
@@ -38,7 +40,7 @@ def write_trace_to(folder: str) -> None:
     logger.addHandler(handler)
 
 
-def after_log_setup(callback: Callable[[], None]) -> None:
+def after_log_setup(callback: Callable[[], None]) -> Undo:
     """Call back whenever torch has set up its loggers again: ``torch._logging.set_logs`` puts new handlers last.
 
     ``_init_logs``: ``torch/_logging/_internal.py``, 2.13.
@@ -51,7 +53,7 @@ def after_log_setup(callback: Callable[[], None]) -> None:
         set_up(*args, **kwargs)
         callback()
 
-    internal._init_logs = init_logs
+    return put_in_place(internal, "_init_logs", init_logs)
 
 
 def begin_log_anew() -> None:
@@ -59,15 +61,14 @@ def begin_log_anew() -> None:
 
     torch's handler of 2.13 sees the new process id by itself and closes what it inherited; that of 2.11 has no
     ``_pid`` and would write on into the parent's log. The loop can go when 2.13 is the oldest torch.
-    ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
     """
-    import_module("torch._logging.structured").INTERN_TABLE.clear()
+    torch_api.interned().clear()
     for handler in torch_api.trace_logger().handlers:
         if hasattr(handler, "root_dir") and not hasattr(handler, "_pid"):
             handler.stream = None  # type: ignore[attr-defined]
 
 
-def watch_compile_calls(callback: Callable[[dict[str, Any]], None]) -> None:
+def watch_compile_calls(callback: Callable[[dict[str, Any]], None]) -> Undo:
     """Call back at each ``torch.compile(…)`` with the fields of ``CompileCall``.
 
     ``torch.compile`` itself stays as it is: on its way it asks ``CompilerBisector.get_backend`` for a backend
@@ -84,7 +85,7 @@ def watch_compile_calls(callback: Callable[[dict[str, Any]], None]) -> None:
                 callback(_describe_compile_call(frame))
         return ask(cls)
 
-    bisector.get_backend = classmethod(get_backend)
+    return put_in_place(bisector, "get_backend", classmethod(get_backend))
 
 
 def _describe_compile_call(frame: FrameType) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def _argument_text(value: Any) -> str:  # noqa: ANN401
     return value_text(value)
 
 
-def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[dict[str, Any]], None]) -> None:
+def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[dict[str, Any]], None]) -> Undo:
     """Watch each graph on its way to the backend, whichever it is.
 
     ``OutputGraph.call_user_compiler``: ``torch/_dynamo/output_graph.py``, 2.13 and 2.15.
@@ -155,7 +156,7 @@ def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[di
         _finish(record, started, after)
         return compiled
 
-    output_graph.call_user_compiler = call_user_compiler
+    return put_in_place(output_graph, "call_user_compiler", call_user_compiler)
 
 
 def _finish(record: dict[str, Any], started: float, after: Callable[[dict[str, Any]], None]) -> None:

@@ -13,6 +13,11 @@ _MAX_MESSAGE = 20_000
 _HERE = str(Path(__file__).resolve().parent)
 
 
+def described_error(error: BaseException) -> dict[str, str]:
+    """An exception's ``type``, ``message`` and ``traceback``."""
+    return {"type": type_name(error), "message": message_of(error), "traceback": traceback_text(error)}
+
+
 def traceback_text(error: BaseException) -> str:
     """The program's traceback as Python prints it, less the probe's own lines."""
     return formatted(without_probe(traceback.TracebackException.from_exception(error)))

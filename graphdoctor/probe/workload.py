@@ -59,6 +59,13 @@ class Workload:
         self._compiled = self._compile()
         self.description = self._describe()
 
+    def close(self) -> None:
+        """Take everything out of torch again."""
+        torch_api.trace_logger().removeHandler(self.listener)
+        self.recompiles.uninstall()
+        if self._compiled_code is not None:
+            self._compiled_code.close()
+
     @property
     def function(self) -> Any:  # noqa: ANN401
         """The target, not compiled."""
@@ -79,7 +86,7 @@ class Workload:
         torch_api.keep_trace_enabled()
         # What a trial changed is in its own files; nobody reads its picture.
         listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
-        torch_api.trace_logger().addHandler(listener)
+        torch_api.listen(listener)
         return listener
 
     def _on_compile(self, compile_id: str | None) -> None:

@@ -304,7 +304,7 @@ class Assembler:
                     "stacks as torch prints them, which can lack lines.",
                 )
             )
-        elif is_partial and coverage is None and target.kind != "script":
+        elif is_partial and coverage is None and not target.runs_itself:
             gaps.append(CaptureGap(code="GD900", message="Coverage was not measured: the run ended early."))
         unfinished = [c.compile_id for c in self._intake.compiles.values() if self._outcome(c) == "unfinished"]
         if unfinished:

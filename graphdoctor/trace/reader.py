@@ -148,7 +148,7 @@ def _assemble(
         CaptureGap(code="GD902", message=f"{count} records of the kind {kind} hold what this version cannot read.")
         for kind, count in unreadable.items()
     ]
-    if target.kind == "script":
+    if target.runs_itself:
         gaps += script_gaps(merged, is_hooked="process" in by_kind)
     merged = merged.model_copy(
         update={

@@ -1,4 +1,4 @@
-"""What the recording of a program that ran by itself lacks, and why there may be nothing in it."""
+"""What the recording of a program that ran by itself, or of a block of one, lacks, and why it may be empty."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from graphdoctor.model.recording import CaptureGap, Recording
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> list[CaptureGap]:
-    """The gaps of a script's recording.
+    """The gaps of a script's recording, or a block's.
 
     Args:
         recording: All of it.
@@ -23,8 +23,8 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> list[CaptureGap]:
         )
     if recording.compiles:
         messages = (
-            "A script's calls have no numbers: what happened is told by line and call path alone.",
-            "Coverage was not measured: a script's calls are not repeated.",
+            f"A {recording.target.kind}'s calls have no numbers: what happened is told by line and call path alone.",
+            f"Coverage was not measured: a {recording.target.kind}'s calls are not repeated.",
         )
         return [*gaps, *(CaptureGap(code="GD900", message=message) for message in messages)]
     if is_hooked:
@@ -33,6 +33,11 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> list[CaptureGap]:
 
 
 def _why_empty(recording: Recording) -> str:
+    if recording.target.kind == "block":
+        return (
+            "Nothing was compiled in the block: no compiled function was called there, torch.compile was disabled, or "
+            "all that was needed had been compiled before. record(reset=True) has it compiled again."
+        )
     if recording.environment.torch is None:
         return "Nothing was compiled: the script did not import torch."
     if not recording.compile_calls:

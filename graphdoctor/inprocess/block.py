@@ -1,0 +1,121 @@
+"""``graphdoctor.record``: what torch.compile does while a block of the program runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from graphdoctor.capture.child import first_line, read_events, write_meta
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.inprocess.busy import recording_alone
+from graphdoctor.inprocess.folder import RecordingFolder
+from graphdoctor.inprocess.report import Report
+
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis
+
+_TEXT = "graphdoctor.record()"
+
+
+class BlockRecording:
+    """A recording of a block, to be had once the block is over; ``graphdoctor.record`` makes it.
+
+    Args:
+        reset: Have torch forget what it has compiled before.
+    """
+
+    def __init__(self, *, reset: bool) -> None:
+        self._is_reset = reset
+        self._folder = RecordingFolder()
+        self._open: contextlib.ExitStack | None = None
+        self._started = 0.0
+        self._report: Report | None = None
+        self._is_used = False
+
+    def __enter__(self) -> Self:
+        from graphdoctor.probe.block import recorded
+
+        if self._is_used:
+            raise GraphDoctorError("This recording has been made already.", hint="Call graphdoctor.record() again.")
+        with contextlib.ExitStack() as opening:
+            opening.enter_context(recording_alone())
+            self._is_used = True
+            self._started = time.monotonic()
+            outside = _frames_above(sys._getframe(1))
+            opening.enter_context(recorded(self._folder.path, outside=outside, is_reset=self._is_reset))
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._open is None:
+            return
+        opened, self._open = self._open, None
+        opened.__exit__(kind, error, traceback)
+        write_meta(self._folder.path, {"text": _TEXT, "kind": "block"}, self._ended())
+
+    def _ended(self) -> dict[str, Any]:
+        """The fields of ``ProbeExit``."""
+        ended: dict[str, Any] = {"status": None, "duration_s": time.monotonic() - self._started}
+        failed = next((event for event in read_events(self._folder.path) if event.get("event") == "ended"), None)
+        if failed is None:
+            return ended | {"reason": "finished"}
+        error = failed["error"]
+        said = first_line(error["message"])
+        what = f"{error['type']}: {said}" if said else error["type"]
+        return ended | {
+            "reason": "interrupted" if error["type"] == "KeyboardInterrupt" else "error",
+            "message": f"The block failed: {what}",
+            "traceback": error["traceback"],
+        }
+
+    def report(self) -> Report:
+        """What came of it.
+
+        Raises:
+            GraphDoctorError: The block is not over, or was never entered.
+        """
+        if self._open is not None or not self._is_used:
+            raise GraphDoctorError("There is nothing to report before the block is over.", hint="Ask behind the with.")
+        if self._report is None:
+            self._report = Report(self._folder)
+        return self._report
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The findings, counts and facts: the same as ``report().diagnosis``."""
+        return self.report().diagnosis
+
+    def __repr__(self) -> str:
+        state = "being made" if self._open is not None else "made" if self._is_used else "not begun"
+        return f"<graphdoctor recording, {state}>"
+
+
+def record(*, reset: bool = False) -> BlockRecording:
+    """Record what torch.compile does inside a ``with``, by the program's own calls of it.
+
+    What was compiled before the block is not recorded and is not compiled again, unless ``reset`` is set. Nothing is
+    called again, so there is no coverage, and nothing of the program's state changes but by its own doing.
+
+    Args:
+        reset: Have torch forget what it has compiled (``torch.compiler.reset()``) when the block begins.
+
+    Returns:
+        The context manager; behind the block its ``report()`` and ``diagnosis`` say what happened. An exception in the
+        block passes through, and what was recorded until then is there all the same.
+    """
+    return BlockRecording(reset=reset)
+
+
+def _frames_above(frame: FrameType) -> frozenset[FrameType]:
+    """The frames that led to the one with the block: a notebook's or a test runner's, not the program's."""
+    found = set()
+    above = frame.f_back
+    while above is not None:
+        found.add(above)
+        above = above.f_back
+    return frozenset(found)

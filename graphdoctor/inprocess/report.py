@@ -1,0 +1,158 @@
+"""What came of a recording, for people: text, a file, a cell of a notebook."""
+
+from __future__ import annotations
+
+import html
+import sys
+from functools import cached_property
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor.errors import GraphDoctorError
+
+if TYPE_CHECKING:
+    from graphdoctor.inprocess.folder import RecordingFolder
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.recording import Recording
+
+_TEXT_WIDTH = 120
+_FRAME = (
+    '<iframe title="graphdoctor report" sandbox="allow-scripts" srcdoc="{page}" '
+    'style="display: block; box-sizing: border-box; width: 100%; height: min(720px, 85vh); min-height: 360px; '
+    'border: 1px solid #8888; border-radius: 6px; resize: vertical"></iframe>'
+)
+
+
+class Report:
+    """What torch.compile did, and what it means.
+
+    A notebook shows it as the HTML report. The recording behind it is a temporary folder, which goes with the report.
+
+    Args:
+        folder: The recording.
+        has_guards: The diagnosis has the guards, too.
+    """
+
+    def __init__(self, folder: RecordingFolder, *, has_guards: bool = False) -> None:
+        self._folder = folder
+        self._root = Path.cwd()
+        self._diagnosis = self._diagnose(self._read(guards=has_guards))
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The findings, counts and facts: the model of the JSON document (``graphdoctor schema``)."""
+        return self._diagnosis
+
+    @property
+    def traceback(self) -> str | None:
+        """The program's own traceback when a call, or the block, failed; None when none did."""
+        return self._diagnosis.exit.traceback
+
+    def show(self, *, verbose: bool = False) -> None:
+        """Print the report as ``graphdoctor explain`` does.
+
+        Args:
+            verbose: Add each graph's operations and code, torch's full words and every hint.
+        """
+        from rich.console import Console
+
+        from graphdoctor.render.console import render_console
+
+        # Not as a notebook's HTML: it is the text that was asked for.
+        render_console(self._diagnosis, Console(file=sys.stdout, force_jupyter=False), is_verbose=verbose)
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file, in place of one that is there.
+
+        Args:
+            path: Its ending says the format: ``.html``, ``.json``, ``.txt``.
+
+        Raises:
+            GraphDoctorError: The ending says none, or the file cannot be written.
+        """
+        from graphdoctor.render.file import write_file
+
+        path = Path(path)
+        match path.suffix.lower():
+            case ".html" | ".htm":
+                text = self._page
+            case ".json":
+                from graphdoctor.render.json import render_json
+
+                text = render_json(self._diagnosis)
+            case ".txt" | ".text":
+                text = self._text()
+            case _:
+                raise GraphDoctorError(f"The ending of {path} names no format.", hint="End it in .html, .json or .txt.")
+        write_file(text, path)
+
+    def __str__(self) -> str:
+        """The verdict in a line or two; ``show`` prints all."""
+        from graphdoctor.render.words import headline, nothing_compiled
+
+        diagnosis = self._diagnosis
+        lines = [f"{self._name}: {self._counts}"]
+        if (empty := nothing_compiled(diagnosis)) is not None:
+            lines = [f"{self._name}: {empty.message}"]
+        elif said := headline(diagnosis.summary, is_partial=diagnosis.is_partial):
+            lines.append(said[0])
+        if diagnosis.exit.message is not None:
+            lines.append(diagnosis.exit.message)
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<graphdoctor.Report of {self._name}: {self._counts}>"
+
+    def _repr_html_(self) -> str:
+        """The HTML report in a frame of its own: it can run its scripts and reach nothing of the notebook."""
+        return _FRAME.format(page=html.escape(self._page, quote=True))
+
+    @property
+    def _name(self) -> str:
+        return self._diagnosis.target.text or "torch.compile"
+
+    @property
+    def _counts(self) -> str:
+        from graphdoctor.render.words import counted, coverage_text
+
+        summary = self._diagnosis.summary
+        parts = [
+            counted(summary.graphs, "graph"),
+            counted(summary.break_sites, "break site"),
+            counted(summary.skipped_frames, "skipped frame"),
+            counted(summary.recompiles, "recompile"),
+        ]
+        if summary.coverage_detail is not None:
+            parts.append(coverage_text(summary))
+        return ", ".join(parts)
+
+    @cached_property
+    def _page(self) -> str:
+        from graphdoctor.render.html.page import render_page
+
+        recording = self._read(guards=True, picture=True)
+        if recording.picture is None:  # it was asked for
+            raise ValueError("the recording was read without its picture")
+        return render_page(self._diagnose(recording), recording.picture, root=self._root)
+
+    def _text(self) -> str:
+        from rich.console import Console
+
+        from graphdoctor.render.console import render_console
+
+        buffer = StringIO()
+        console = Console(file=buffer, width=_TEXT_WIDTH, force_terminal=False, force_jupyter=False, color_system=None)
+        render_console(self._diagnosis, console)
+        return buffer.getvalue()
+
+    def _read(self, *, guards: bool, picture: bool = False) -> Recording:
+        from graphdoctor.trace.reader import read_recording
+
+        return read_recording(self._folder.path, guards=guards, picture=picture)
+
+    def _diagnose(self, recording: Recording) -> Diagnosis:
+        from graphdoctor import __version__
+        from graphdoctor.rules.diagnose import diagnose
+
+        return diagnose(recording, root=self._root, version=__version__)

@@ -1,0 +1,35 @@
+"""Writes rendered text to a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from graphdoctor.errors import GraphDoctorError
+
+
+def write_file(text: str, path: Path) -> None:
+    """Write to a temporary name and rename, so that nobody ever reads half a file.
+
+    Raises:
+        GraphDoctorError: The file cannot be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
+            stream.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        if isinstance(error, OSError):
+            raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+        raise
