@@ -177,7 +177,8 @@ class State:
         self._walk(function, arguments)
 
     def _walk(self, function: Any, arguments: object) -> None:  # noqa: ANN401
-        waiting = [function, arguments, *_used_by(function)]
+        # Of a module the function too: a class may lie in a function, whose variables its forward uses.
+        waiting = [function, plain_function(function), arguments, *_used_by(function)]
         while waiting:
             value = waiting.pop()
             if id(value) in self._seen or value is None or type(value) in (int, float, bool, str, bytes):

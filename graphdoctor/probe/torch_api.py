@@ -116,13 +116,17 @@ def trace_files_paused() -> Iterator[None]:
     for handler in before:
         if hasattr(handler, "root_dir"):
             logger.removeHandler(handler)
+    known = len(interned())
     try:
-        with interned_forgotten():
-            yield
+        yield
     finally:
         # In the same order: the listener follows the writer.
         added = [handler for handler in logger.handlers if handler not in before]
         logger.handlers[:] = [*before, *added]
+        missed = dict(list(interned().items())[known:])
+        for handler in before:
+            if hasattr(handler, "root_dir"):
+                define_strings(handler, missed)
 
 
 def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
@@ -431,6 +435,14 @@ def interned() -> dict[str, int]:
     """
     table: dict[str, int] = getattr(importlib.import_module("torch._logging.structured"), "INTERN_TABLE", {})
     return table
+
+
+def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None:
+    """Have one handler write down what numbers stand for that were given while it was not there."""
+    for text, number in strings.items():
+        record = logging.LogRecord(TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
+        record.metadata, record.payload = {"str": [text, number]}, None
+        handler.handle(record)
 
 
 @contextlib.contextmanager

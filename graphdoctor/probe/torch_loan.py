@@ -12,10 +12,14 @@ import contextlib
 import copy
 import logging
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import torch
 
 from . import torch_api, torch_hooks
 
@@ -45,13 +49,6 @@ class TraceFile(logging.FileHandler):
         if os.getpid() == self._pid:
             super().emit(record)
 
-    def define(self, strings: dict[str, int]) -> None:
-        """Write down what numbers stand for that were given before this file was there."""
-        for text, number in strings.items():
-            record = logging.LogRecord(torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
-            record.metadata, record.payload = {"str": [text, number]}, None
-            self.handle(record)
-
 
 @contextlib.contextmanager
 def borrowed(folder: Path) -> Iterator[None]:
@@ -80,7 +77,7 @@ def borrowed(folder: Path) -> Iterator[None]:
         file = TraceFile(folder)
         given_back.callback(file.close)
         given_back.callback(logger.removeHandler, file)
-        file.define(torch_api.interned())
+        torch_api.define_strings(file, torch_api.interned())
         # First of all: torch's own handler takes itself off the list while it handles a first record that nobody
         # wants (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.13), and the next one misses that record.
         logger.handlers.insert(0, file)
@@ -137,23 +134,57 @@ class _Loggers:
 def fresh_dynamo() -> Iterator[None]:
     """A Dynamo that has compiled nothing, while the context lasts and after it; its statistics stay as they were.
 
-    ``torch.compiler.reset`` leaves two things: the counts, and which functions are compiled whatever file they are in
-    (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13).
+    ``torch.compiler.reset`` leaves behind the counts, which functions are compiled whatever file they are in
+    (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13), and, where a graph broke, what Dynamo has
+    put into the globals of the functions that it compiled (``CleanupManager``, ``torch/_dynamo/utils.py``, 2.13).
     """
-    import torch
-
     torch.compiler.reset()
     counters = torch_api.counters()
     counted = copy.deepcopy(dict(counters))
     counters.clear()
-    marks = getattr(import_module("torch._dynamo.eval_frame"), "always_optimize_code_objects", None)
+    marks: Any = getattr(import_module("torch._dynamo.eval_frame"), "always_optimize_code_objects", None)
     marked = dict(getattr(marks, "refs", {}))
+    cleanups: Any = getattr(getattr(import_module("torch._dynamo.utils"), "CleanupManager", None), "instance", None)
+    cleaned = dict(getattr(cleanups, "refs", {}))
+    put = _globals_of_dynamo().keys()
     try:
         yield
     finally:
         torch.compiler.reset()
         counters.clear()
         counters.update(counted)
-        if marks is not None:
-            for number in [number for number in marks.refs if number not in marked]:
-                del marks.refs[number], marks.values[number]
+        for number in _added(marks, marked):
+            del marks.refs[number], marks.values[number]
+        for number in _added(cleanups, cleaned):
+            _run_all(cleanups.values.pop(number))
+            del cleanups.refs[number]
+        for (number, name), scope in _globals_of_dynamo().items():
+            if (number, name) not in put:
+                del scope[name]
+
+
+def _added(table: Any, before: dict[int, Any]) -> list[int]:  # noqa: ANN401
+    """Keys of an ``ExactWeakKeyDictionary`` (``torch/_dynamo/utils.py``, 2.13) that were not there before."""
+    return [number for number, key in getattr(table, "refs", {}).items() if before.get(number) is not key]
+
+
+def _run_all(hooks: list[Callable[[], None]]) -> None:
+    """Run the ``CleanupHook`` s that wait for a compiled code to go, which a resume function keeps."""
+    for hook in hooks:
+        with contextlib.suppress(KeyError):
+            hook()
+
+
+def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
+    """What Dynamo has put into the globals of modules and never takes out, by the globals' identity and name.
+
+    Of a compile that was begun again (``OutputGraph.install_global``, ``torch/_dynamo/output_graph.py``, 2.13), and its
+    own modules (``import_source``, ``torch/_dynamo/symbolic_convert.py``, 2.13).
+    """
+    scopes = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    return {
+        (id(scope), name): scope
+        for scope in scopes
+        for name in list(scope)
+        if name[:2] == "__" and name.startswith(("__builtins_dict__", "__import_"))
+    }

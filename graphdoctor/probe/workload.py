@@ -56,11 +56,19 @@ class Workload:
         self.trial = Trial(plan, self._target.function) if plan else None
         if self.trial is not None and self.trial.setup is not None:
             _set_up(self.trial.setup)
-        self._compiled = self._compile()
+        try:
+            self._compiled = self._compile()
+        except TargetError:
+            self.close()
+            raise
         self.description = self._describe()
 
     def close(self) -> None:
-        """Take everything out of torch again."""
+        """Take everything out of torch again, and let go of the program's objects.
+
+        torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too (2.13), and so us.
+        """
+        self._last_call = self._output = self._compiled = None
         torch_api.trace_logger().removeHandler(self.listener)
         self.recompiles.uninstall()
         if self._compiled_code is not None:

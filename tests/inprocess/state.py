@@ -1,0 +1,125 @@
+"""What a recording in this process may change: looked at from outside, by names that graphdoctor does not share."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib
+import logging
+import os
+import random
+import sys
+import tempfile
+import threading
+import warnings
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+HOOKED = {
+    "torch._dynamo.convert_frame": ("CheckFunctionManager", "get_and_maybe_log_recompilation_reasons"),
+    "torch._dynamo.output_graph": ("OutputGraph.call_user_compiler",),
+    "torch._inductor.compiler_bisector": ("CompilerBisector.get_backend",),
+    "torch._logging._internal": ("_init_logs", "trace_structured"),
+    "torch._dynamo.utils": ("to_numpy_helper",),
+    "torch": ("compile", "Tensor.item"),
+}
+
+
+def process_state() -> dict[str, Any]:
+    """Everything in this process that a recording touches, in a form that compares by value or by identity."""
+    gc.collect()
+    structured = importlib.import_module("torch._logging.structured")
+    convert_frame = importlib.import_module("torch._dynamo.convert_frame")
+    eval_frame = importlib.import_module("torch._dynamo.eval_frame")
+    utils = importlib.import_module("torch._dynamo.utils")
+    return {
+        "loggers": {name: _logger_state(logger) for name, logger in _loggers().items()},
+        "disabled below": logging.root.manager.disable,
+        "strings": dict(structured.INTERN_TABLE),
+        "config": {name: _config(name) for name in ("torch._dynamo.config", "torch._inductor.config")},
+        "hooks": {f"{module}.{name}": _identity(module, name) for module, names in HOOKED.items() for name in names},
+        "bytecode hooks": dict(convert_frame._bytecode_hooks),
+        "always compiled": set(eval_frame.always_optimize_code_objects.refs),
+        "counters": copy.deepcopy(dict(utils.counters)),
+        "random": (random.getstate(), _hashable(np.random.get_state()), torch.get_rng_state().tolist()),
+        "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
+        "streams": (id(sys.stdout), id(sys.stderr), sys.getprofile(), sys.gettrace()),
+        "paths": (list(sys.path), list(sys.meta_path), dict(os.environ), Path.cwd()),
+        "warnings": list(warnings.filters),
+        "threads": threading.active_count(),
+        "files": len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else None,
+        "folders": sorted(path.name for path in Path(tempfile.gettempdir()).glob("graphdoctor-*")),
+    }
+
+
+def foreign_objects() -> list[str]:
+    """Where in torch's modules and their classes something of graphdoctor's is."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("torch") or not isinstance(module, ModuleType):
+            continue
+        for key, value in list(vars(module).items()):
+            if _is_ours(value):
+                found.append(f"{name}.{key}")
+            elif isinstance(value, type):
+                found += [f"{name}.{key}.{k}" for k, v in list(vars(value).items()) if _is_ours(v)]
+            elif isinstance(value, (list, set, tuple)):
+                found += [f"{name}.{key}[…]" for item in list(value) if _is_ours(item)]
+            elif isinstance(value, dict):
+                found += [f"{name}.{key}[…]" for item in list(value.values()) if _is_ours(item)]
+    return found
+
+
+def living(*names: str) -> list[str]:
+    """Objects of graphdoctor's probe that are still alive, by class name."""
+    gc.collect()
+    kinds = [type(item) for item in gc.get_objects()]
+    return sorted(k.__name__ for k in kinds if k.__name__ in names and str(k.__module__).startswith("graphdoctor"))
+
+
+def _is_ours(value: object) -> bool:
+    owner = value if isinstance(value, (FunctionType, type)) else type(value)
+    module = getattr(owner, "__module__", "")
+    code = value.__code__ if isinstance(value, FunctionType) else None
+    file = code.co_filename if code is not None else ""
+    return (isinstance(module, str) and module.startswith("graphdoctor")) or "/graphdoctor/probe/" in file
+
+
+def _loggers() -> dict[str, logging.Logger]:
+    known = {
+        name: found for name, found in logging.root.manager.loggerDict.items() if isinstance(found, logging.Logger)
+    }
+    return {"": logging.root, **known}
+
+
+def _logger_state(logger: logging.Logger) -> tuple[Any, ...]:
+    return (
+        logger.level,
+        logger.propagate,
+        logger.disabled,
+        vars(logger).get("isEnabledFor"),
+        # torch's own handler takes itself away when it has nowhere to write to.
+        [handler for handler in logger.handlers if getattr(handler, "root_dir", "") is not None],
+        [list(handler.filters) for handler in logger.handlers if getattr(handler, "root_dir", "") is not None],
+        list(logger.filters),
+    )
+
+
+def _config(name: str) -> dict[str, Any]:
+    return importlib.import_module(name).get_config_copy()
+
+
+def _identity(module: str, name: str) -> int:
+    value: Any = importlib.import_module(module)
+    *owners, last = name.split(".")
+    for owner in owners:
+        value = getattr(value, owner)
+    return id(vars(value).get(last, getattr(value, last)))
+
+
+def _hashable(state: Any) -> tuple[Any, ...]:
+    return tuple(part.tolist() if hasattr(part, "tolist") else part for part in state)
