@@ -1,0 +1,260 @@
+"""``graphdoctor.explain``: what it finds is what the command line finds, and what a sample says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import graphdoctor  # noqa: E402
+from graphdoctor import Explainer, GraphDoctorError, Report  # noqa: E402
+from graphdoctor.probe.targets import find_calls, find_target, import_target  # noqa: E402
+from tests.conftest import clean_environment  # noqa: E402
+from tests.test_sample_models import SAMPLES, read_expected  # noqa: E402
+
+CHOSEN = {
+    *("batch_sizes", "break_in_try", "data_dependent_branch", "deepcopy_state", "disabled_call", "hidden_second_break"),
+    *("item", "numpy_roundtrip", "print_in_loop", "sequence_lengths", "user_error"),
+}
+"""Samples of every kind that take no time."""
+
+
+def f(x: Any, scale: float = 1.0) -> Any:
+    y = x * scale
+    print("scaled")
+    return torch.relu(y)
+
+
+def quietly(run: Callable[[], Any]) -> Any:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return run()
+
+
+@pytest.fixture
+def own_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", sys.modules)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_imports")
+@pytest.mark.parametrize("path", [path for path in SAMPLES if path.stem in CHOSEN], ids=lambda path: path.stem)
+def test_a_sample_is_found_to_be_what_it_says(path: Path) -> None:
+    expected = read_expected(path)
+    module = import_target(str(path), None)
+    torch.manual_seed(0)
+    target = find_target(module, None, is_call=False)
+    calls = list(find_calls(target, None).rounds())
+    counts = dict(expected.counts)
+
+    def explain() -> Report:
+        args, kwargs = calls[0]
+        return graphdoctor.explain(target.function, *args, **kwargs)
+
+    def record() -> Report:
+        with graphdoctor.record(reset=True) as recording:
+            compiled = torch.compile(target.function, backend="eager")
+            for args, kwargs in calls:
+                compiled(*args, **kwargs)
+        return recording.report()
+
+    if len(calls) == 1:
+        report = quietly(explain)
+    else:
+        # A block's calls are not counted and not repeated.
+        counts = {name: count for name, count in counts.items() if name not in ("calls", "coverage")}
+        report = quietly(record)
+
+    summary, findings = report.diagnosis.summary, report.diagnosis.findings
+    values = {name: getattr(summary, name) for name in counts}
+    assert {name: None if value is None else round(value, 2) for name, value in values.items()} == counts
+    assert {(found.code, found.location.line) for found in findings} == expected.findings
+    assert {Path(found.location.file).name for found in findings} <= {path.name}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_imports")
+def test_the_diagnosis_is_that_of_the_command_line(
+    explain_json: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sample = next(path for path in SAMPLES if path.stem == "print_in_helper")
+    told = explain_json(sample)
+    module = import_target(str(sample), None)
+
+    report = quietly(lambda: graphdoctor.explain(module.Net(), *module.example_inputs()))
+
+    ours = report.diagnosis.model_dump(mode="json")
+    same = ("frames", "break_sites", "gaps", "compile_calls", "is_partial", "recompiles")
+    assert {name: ours[name] for name in same if name in ours} == {name: told[name] for name in same if name in told}
+    for name in (
+        "code",
+        "message",
+        "count",
+        "fingerprint",
+        "user_stack",
+        "effects",
+        "compile_ids",
+        "fixes",
+        "torch_id",
+    ):
+        assert [found[name] for found in ours["findings"]] == [found[name] for found in told["findings"]]
+    assert [found["location"]["line"] for found in ours["findings"]] == [19]
+    for name in ("compile_id", "op_count", "inputs", "function", "ended_by", "nodes"):
+        assert [graph[name] for graph in ours["graphs"]] == [graph[name] for graph in told["graphs"]]
+    assert ours["summary"]["coverage_detail"] == told["summary"]["coverage_detail"]
+    assert ours["calls"][0]["inputs"] == told["calls"][0]["inputs"]
+    assert ours["target"]["file"] == told["target"]["file"]
+    assert ours["target"]["compile_arguments"] == told["target"]["compile_arguments"]
+
+
+def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
+    def g(x: Any, *, function: float, backend: float, self: float) -> Any:
+        return x * function * backend * self
+
+    report = graphdoctor.explain(g, torch.ones(2), function=1.0, backend=2.0, self=3.0)
+
+    (call,) = report.diagnosis.calls
+    assert call.outcome == "ok"
+    assert "backend=2.0" in (call.inputs or "")
+
+
+def test_options_are_torch_compiles() -> None:
+    report = quietly(lambda: Explainer(fullgraph=True, dynamic=True, calls=2, coverage=False).explain(f, torch.ones(2)))
+
+    assert report.diagnosis.target.compile_arguments["fullgraph"] is True
+    assert report.diagnosis.findings[0].break_effects == ("raised",)
+    assert "torch.compile refused call 1" in str(report)
+    assert report.diagnosis.summary.coverage is None
+
+
+def test_what_torch_compile_made_is_explained_by_its_original() -> None:
+    module = torch.nn.Linear(2, 2)
+    for compiled in (torch.compile(module, backend="eager"), torch.compile(f, backend="eager")):
+        report = quietly(lambda compiled=compiled: graphdoctor.explain(compiled, torch.ones(2, 2)))
+        assert report.diagnosis.summary.graphs
+        assert report.diagnosis.target.class_name in ("Linear", "f")
+
+
+def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    def breaks(x: Any) -> Any:
+        print("first")
+        raise KeyError("what is missing")
+
+    report = graphdoctor.explain(breaks, torch.ones(2))
+
+    printed = capsys.readouterr().err
+    assert printed.rstrip().endswith("KeyError: 'what is missing'")
+    assert 'raise KeyError("what is missing")' in printed
+    assert "graphdoctor" not in printed.replace(str(Path(__file__)), "")
+    assert "what is missing" in (report.traceback or "")
+    assert "KeyError" in str(report)
+    assert report.diagnosis.is_partial
+    assert report.diagnosis.calls[0].error is not None
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(torch.nn.Linear, "Linear is a class"), (3, "an int cannot be called|a int cannot be called")],
+    ids=["class", "number"],
+)
+def test_what_cannot_be_explained_is_refused(function: Any, said: str) -> None:
+    with pytest.raises(GraphDoctorError, match=said):
+        graphdoctor.explain(function, torch.ones(2))
+
+
+def test_a_wrong_option_is_refused_in_the_words_of_the_api() -> None:
+    with pytest.raises(GraphDoctorError, match="no floating-point output requires a gradient") as caught:
+        quietly(lambda: Explainer(backward=True).explain(f, torch.ones(2)))
+    assert "--" not in caught.value.message + str(caught.value.hint)
+    with pytest.raises(GraphDoctorError, match="calls=0"):
+        Explainer(calls=0).explain(f, torch.ones(2))
+    with pytest.raises(GraphDoctorError, match="backend is a function"):
+        Explainer(backend=f).explain(f, torch.ones(2))  # type: ignore[arg-type]
+
+
+def test_only_one_at_a_time() -> None:
+    def nested(x: Any) -> Any:
+        graphdoctor.explain(f, x)
+        return x
+
+    report = quietly(lambda: graphdoctor.explain(torch.compiler.disable(nested), torch.ones(2)))
+    assert "graphdoctor.explain or graphdoctor.record is at work" in (report.traceback or "")
+
+    with graphdoctor.record():
+        caught: list[BaseException] = []
+
+        def other_thread() -> None:
+            try:
+                graphdoctor.explain(f, torch.ones(2))
+            except GraphDoctorError as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=other_thread)
+        thread.start()
+        thread.join()
+        assert len(caught) == 1
+        with pytest.raises(GraphDoctorError, match="already"), graphdoctor.record():
+            pass
+    quietly(lambda: graphdoctor.explain(f, torch.ones(2)))
+
+
+def run_cell(name: str, source: str, namespace: dict[str, Any]) -> None:
+    """Run a notebook's cell as IPython does: its text is in ``linecache`` and in no file."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", ["<ipython-input-1-0123456789ab>", "/tmp/ipykernel_4242/1234567890.py"])
+def test_a_cell_of_a_notebook_has_its_source_in_the_report(name: str) -> None:
+    namespace: dict[str, Any] = {"torch": torch, "graphdoctor": graphdoctor, "__name__": "__main__"}
+    cell = "def f(x):\n    y = x * 2\n    print('a break')  # seen\n    return torch.relu(y)\n"
+    run_cell(name, cell, namespace)
+    call = "<ipython-input-2-0123456789ab>" if name.startswith("<") else "/tmp/ipykernel_4242/9876543210.py"
+
+    quietly(lambda: run_cell(call, "report = graphdoctor.explain(f, torch.ones(3))\n", namespace))
+
+    report = namespace["report"]
+    (finding,) = report.diagnosis.findings
+    assert (finding.location.file, finding.location.line, finding.location.origin) == (name, 3, "user")
+    assert finding.location.text == "print('a break')  # seen"
+    assert [entry.file for entry in finding.user_stack if entry.file == call] == []
+    assert "# seen" in report._repr_html_()
+
+
+def test_importing_graphdoctor_imports_neither_torch_nor_pydantic(tmp_path: Path) -> None:
+    code = (
+        "import sys, graphdoctor\n"
+        "assert 'explain' in dir(graphdoctor) and graphdoctor.__version__\n"
+        "assert not {'torch', 'pydantic', 'rich', 'numpy', 'typing'} & set(sys.modules), sorted(sys.modules)\n"
+        "assert graphdoctor.GraphDoctorError.__module__ == 'graphdoctor.errors'\n"
+        "graphdoctor.explain, graphdoctor.Explainer, graphdoctor.record\n"
+        "assert 'torch' not in sys.modules\n"
+        "try:\n    graphdoctor.nothing\nexcept AttributeError as error:\n    assert 'nothing' in str(error)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=clean_environment(), cwd=tmp_path, check=True, timeout=60)
+
+
+def test_leaving_the_process_is_nobodys_error() -> None:
+    def leave(x: Any) -> Any:
+        torch._dynamo.graph_break()
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        graphdoctor.explain(leave, torch.ones(2))
+    quietly(lambda: graphdoctor.explain(f, torch.ones(2)))
+
+
+def test_all_that_is_public_is_there() -> None:
+    for name in graphdoctor.__all__:
+        assert getattr(graphdoctor, name)

@@ -1,0 +1,106 @@
+"""``graphdoctor.Report``: text, files and cells."""
+
+from __future__ import annotations
+
+import gc
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import graphdoctor  # noqa: E402
+from graphdoctor import GraphDoctorError, Report  # noqa: E402
+
+HOSTILE = """"' srcdoc="x" onload='alert(1)'></iframe></script><script>alert(2)</script>&quot;&amp;amp;<!-- é 🔥"""
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    def f(x: Any, note: str) -> Any:
+        y = x * len(note)
+        torch._dynamo.graph_break()
+        return torch.relu(y)
+
+    return graphdoctor.explain(f, torch.ones(3), note=HOSTILE)
+
+
+class Frames(HTMLParser):
+    """The elements of a fragment, as a browser's parser splits it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_cell_is_one_sandboxed_frame_whatever_the_page_holds(report: Report, tmp_path: Path) -> None:
+    report.save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    # The hostile text is in the page, and not as markup.
+    assert html.escape("onload='alert(1)'></iframe>") in page or "&lt;/iframe&gt;" in page
+
+    frames = Frames(report._repr_html_())
+
+    assert [tag for tag, _ in frames.elements] == ["iframe"]
+    attributes = frames.elements[0][1]
+    assert attributes["sandbox"] == "allow-scripts"
+    assert attributes["srcdoc"] == page
+    assert "onload" not in attributes
+    assert frames.text == ""
+
+
+def test_text_json_and_html_are_written_in_place_of_what_was_there(report: Report, tmp_path: Path) -> None:
+    for name in ("out.txt", "out.json", "out.html"):
+        (tmp_path / name).write_text("old")
+        report.save(tmp_path / name)
+        report.save(str(tmp_path / name))
+    assert "GD107" in (tmp_path / "out.txt").read_text()
+    assert "\x1b" not in (tmp_path / "out.txt").read_text()
+    assert json.loads((tmp_path / "out.json").read_text()) == report.diagnosis.model_dump(mode="json")
+    assert (tmp_path / "out.html").read_text().startswith("<!DOCTYPE html>".lower()) or "<html" in (
+        tmp_path / "out.html"
+    ).read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "out.json", "out.txt"]
+
+
+@pytest.mark.parametrize("name", ["out.pdf", "out", "missing/out.json"])
+def test_what_cannot_be_written_is_refused(report: Report, tmp_path: Path, name: str) -> None:
+    with pytest.raises(GraphDoctorError):
+        report.save(tmp_path / name)
+
+
+def test_show_prints_what_the_command_line_prints(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    report.show()
+    brief = capsys.readouterr().out
+    report.show(verbose=True)
+    full = capsys.readouterr().out
+    assert "GD107" in brief
+    assert len(full) > len(brief)
+
+
+def test_str_and_repr_are_short(report: Report) -> None:
+    assert len(str(report).splitlines()) <= 3
+    assert re.fullmatch(r"<graphdoctor\.Report of .*: 2 graphs, 1 break site, .*>", repr(report))
+
+
+def test_the_recording_lives_as_long_as_the_report() -> None:
+    report = graphdoctor.explain(lambda x: x + 1, torch.ones(2))
+    folder = report._folder.path
+    assert (folder / "trace").is_dir()
+    del report
+    gc.collect()
+    assert not folder.exists()
