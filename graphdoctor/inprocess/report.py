@@ -106,7 +106,10 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The HTML report in a frame of its own: it can run its scripts and reach nothing of the notebook."""
-        return _FRAME.format(page=html.escape(self._page, quote=True))
+        # Else a link inside the page would be one inside the notebook, and load that into the frame. Before the page's
+        # policy, which allows no base.
+        page = self._page.replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
+        return _FRAME.format(page=html.escape(page, quote=True))
 
     @property
     def _name(self) -> str:

@@ -70,6 +70,8 @@ def explain(
         linecache.checkcache()
         state = State(target.function, call)
         left_behind.callback(_put_back, state, RandomState(), events)
+        if isinstance(target.function, torch.nn.Module):
+            torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())
         steps.tell_environment(events, device_name())
         workload = Workload(request, events, target, Calls(lambda: iter((call,)), "the caller"))

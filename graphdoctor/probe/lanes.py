@@ -154,6 +154,9 @@ class Lanes:
 
     def repeat(self) -> None:
         """Profile the steady call, then the calls that compiled nothing."""
+        if torch_api.is_profiling():
+            self._gap("The time axis shows neither eager operations nor guard checks: the program has a profiler on.")
+            return
         self._events.phase("profiling the steady call")
         self._workload.mark("start", None)
         try:

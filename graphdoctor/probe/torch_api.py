@@ -360,6 +360,23 @@ def original_callable(function: Any) -> Any:  # noqa: ANN401
     return getattr(function, "_torchdynamo_orig_callable", function)
 
 
+def as_not_compiled_in_place(module: torch.nn.Module) -> None:
+    """Have a module and those in it run their own code where ``Module.compile()`` was called on them.
+
+    ``_compiled_call_impl``: ``torch/nn/modules/module.py``, 2.13.
+    """
+    for inner in module.modules():
+        if vars(inner).get("_compiled_call_impl") is not None:
+            vars(inner)["_compiled_call_impl"] = None
+
+
+def is_profiling() -> bool:
+    """A ``torch.profiler`` is on in this thread; a second one would end it."""
+    with contextlib.suppress(AttributeError):
+        return bool(torch._C._autograd._profiler_enabled())
+    return False
+
+
 def tree_leaves(value: object) -> list[Any]:
     """Every leaf of nested containers, transformers' outputs included."""
     return list(torch.utils._pytree.tree_leaves(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from types import GeneratorType
 from typing import Any
@@ -285,6 +286,8 @@ class Workload:
         call = self._last_call
         if call is None:
             return "no call was made."
+        if torch_api.is_profiling():
+            return "the program has a torch.profiler on, and there can be only one."
         extra_compiles = 0
         for attempt in range(1, MAX_WARM_UPS + 1):
             before = self._compiles_seen
@@ -315,6 +318,8 @@ class Workload:
         call, compiled = self._last_call, self._compiled_code
         if call is None or compiled is None:
             return "no call was made."
+        if sys.getprofile() is not None:
+            return "the program has a profiler on, and there can be only one."
 
         def make() -> None:
             self._forward(self._compiled, call)

@@ -146,6 +146,29 @@ def test_what_torch_compile_made_is_explained_by_its_original() -> None:
         assert report.diagnosis.target.class_name in ("Linear", "f")
 
 
+def test_a_module_that_was_compiled_in_place_is_compiled_anew_and_stays_as_it_was() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    module.compile(backend="aot_eager")
+    compiled = module._compiled_call_impl
+
+    report = graphdoctor.explain(module, torch.ones(2, 2))
+
+    assert report.diagnosis.summary.coverage == 1
+    assert [graph.backend for graph in report.diagnosis.graphs] == ["eager"]
+    assert module._compiled_call_impl is compiled
+
+
+def test_a_profiler_of_the_programs_goes_on() -> None:
+    with torch.profiler.profile() as profiler:
+        torch.ones(3).sin()
+        report = Explainer(lanes=True).explain(torch.nn.Linear(2, 2), torch.ones(2, 2))
+        torch.ones(3).cos()
+
+    assert {"aten::sin", "aten::cos"} <= {event.name for event in profiler.events()}
+    assert report.diagnosis.summary.coverage is None
+    assert any("torch.profiler on" in gap.message for gap in report.diagnosis.gaps)
+
+
 def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
     def breaks(x: Any) -> Any:
         print("first")

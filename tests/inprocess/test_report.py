@@ -58,7 +58,8 @@ def test_a_cell_is_one_sandboxed_frame_whatever_the_page_holds(report: Report, t
     assert [tag for tag, _ in frames.elements] == ["iframe"]
     attributes = frames.elements[0][1]
     assert attributes["sandbox"] == "allow-scripts"
-    assert attributes["srcdoc"] == page
+    # A link in the page stays in the frame.
+    assert attributes["srcdoc"] == page.replace("<head>", '<head>\n<base href="about:srcdoc">')
     assert "onload" not in attributes
     assert frames.text == ""
 
