@@ -66,7 +66,7 @@
     if (!stage?.nodes) view = "code";
     else if (view === "code") view = "drawn";
     if (stage?.nodes) {
-      root = gdFold.tree(stage.nodes);
+      root = gdFold.tree(stage.nodes, stage.labels);
       open = gdFold.opened(root);
     }
     showFlow();
@@ -240,13 +240,15 @@
   const movable = (canvas, svg, scene, width, height, layout) => {
     let [x, y, scale] = [0, 0, 1];
     const place_ = () => scene.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
-    const fit = () => {
+    const fit = (isWhole = false) => {
       const [w, h] = [canvas.clientWidth || 800, canvas.clientHeight || 540];
-      scale = Math.min(1.15, Math.max(0.22, Math.min(w / width, h / height)));
-      x = (w - width * scale) / 2;
+      // What does not fit legibly begins at its first node.
+      scale = Math.min(1.15, Math.max(isWhole ? 0.05 : 0.55, Math.min(w / width, h / height)));
+      const first = layout.nodes().map((id) => layout.node(id)).reduce((top, node) => (node.y < top.y ? node : top));
+      x = width * scale > w ? w / 2 - first.x * scale : (w - width * scale) / 2;
       y = height * scale > h ? 8 : (h - height * scale) / 2;
       const target = picked ? layout.node(picked.id) : found.size ? layout.node(svg.querySelector(".found")?.dataset.id ?? "") : null;
-      if (target && scale < 0.7) {
+      if (target && !isWhole && scale < 0.7) {
         scale = 0.9;
         x = w / 2 - target.x * scale;
         y = h / 2 - target.y * scale;
@@ -283,15 +285,15 @@
         place_();
       } else if (event.key === "+" || event.key === "=") zoom(1.25, ...middle());
       else if (event.key === "-") zoom(0.8, ...middle());
-      else if (event.key === "0") fit();
+      else if (event.key === "0") fit(true);
       else return;
       event.preventDefault();
     });
     const button = (text, name, act) => make("button", { text, attributes: { type: "button", "aria-label": name, title: name }, on: { click: act } });
     const controls = make("div", { className: "flow", attributes: { style: "position:absolute;right:.5rem;top:.5rem" } },
-      button("+", "Zoom in", () => zoom(1.25, ...middle())), button("−", "Zoom out", () => zoom(0.8, ...middle())), button("Fit", "Fit the drawing", fit));
+      button("+", "Zoom in", () => zoom(1.25, ...middle())), button("−", "Zoom out", () => zoom(0.8, ...middle())), button("Fit", "Fit the drawing", () => fit(true)));
     canvas.append(controls);
-    requestAnimationFrame(fit);
+    requestAnimationFrame(() => fit());
   };
 
   const pick = (item) => {
