@@ -1,4 +1,4 @@
-"""A diagnosis and its picture without a line of the user's code."""
+"""What a page shows, without a line of the user's code."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TypeVar, get_args
 
 from pydantic import BaseModel
 
-from graphdoctor.model.diagnosis import Diagnosis, Fix
-from graphdoctor.model.picture import Picture
+from graphdoctor.model.diagnosis import Fix
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -24,15 +23,14 @@ _QUOTED = re.compile(r"`([^`]*)`")
 _NAME = re.compile(r"[\w.]+(\[[^]]*\][\w.]*)*(\(\))?")
 
 
-def without_source(diagnosis: Diagnosis, picture: Picture) -> tuple[Diagnosis, Picture]:
+def without_source(model: _Model) -> _Model:
     """Leave out the program's lines: source, edits of it, and what quotes it: comments of torch's and our sentences.
 
     Names of files, functions and values stay.
+
+    Args:
+        model: A diagnosis, its picture, or a comparison.
     """
-    return _stripped(diagnosis), _stripped(picture)
-
-
-def _stripped(model: _Model) -> _Model:
     changed: dict[str, object] = {}
     for name in type(model).model_fields:
         value = getattr(model, name)
@@ -53,7 +51,7 @@ def _without(name: str, value: object) -> object:
         told = _without_quoted_lines(value)
         return _QUOTED.sub(_name_alone, told) if name in _SENTENCES else told
     if isinstance(value, BaseModel):
-        return _stripped(value)
+        return without_source(value)
     if isinstance(value, tuple) and any(isinstance(item, (BaseModel, str)) for item in value):
         return tuple(_without(name, item) for item in value)
     return value

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect, sync_playwright
 
 from tests.conftest import run_command
 
@@ -65,6 +65,7 @@ class RecordedReport:
     """One run of ``PROGRAM``: tests read it and leave it as it is."""
 
     folder: Path
+    recording: Path
     page: Path
     document: dict[str, Any]
 
@@ -78,7 +79,8 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> RecordedReport:
     for command in (("explain", "program.py:Net", *arguments), ("report", "-o", "report.json")):
         process = run_command(*command, cwd=folder)
         assert process.returncode == 0, process.stderr
-    return RecordedReport(folder, folder / "report.html", json.loads((folder / "report.json").read_text()))
+    (recording,) = (path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
+    return RecordedReport(folder, recording, folder / "report.html", json.loads((folder / "report.json").read_text()))
 
 
 @pytest.fixture(scope="package")
@@ -104,7 +106,7 @@ class Visitor:
     trouble: list[str] = field(default_factory=list)
     contexts: list[BrowserContext] = field(default_factory=list)
 
-    def open(self, file: Path, hash: str = "", **options: Any) -> Page:
+    def __call__(self, file: Path, hash: str = "", **options: Any) -> Page:
         """Open a file and wait until its scripts have run.
 
         Args:
@@ -134,15 +136,15 @@ class Visitor:
         )
         page.goto(address + hash)
         if options.get("java_script_enabled", True):
-            page.wait_for_function("document.documentElement.dataset.ready")
+            expect(page.locator("html")).to_have_attribute("data-ready", "true")
         return page
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """``Visitor.open``; afterwards nothing was asked for, raised or complained of."""
+def visit(browser: Browser) -> Iterator[Visitor]:
+    """Opens pages; afterwards nothing was asked for, raised or complained of."""
     visitor = Visitor(browser)
-    yield visitor.open
+    yield visitor
     for context in visitor.contexts:
         context.close()
     assert visitor.trouble == []
