@@ -78,7 +78,7 @@ def _write(comparison: DiagnosisComparison, output: Output) -> None:
     elif output.format is Format.html:
         from graphdoctor.render.html.comparison import render_comparison_page
 
-        output.write_text(render_comparison_page(comparison))
+        output.write_text(render_comparison_page(comparison, has_source=output.has_source))
     elif output.path is None:
         render_comparison(comparison, stdout_console(output.colour), is_verbose=output.is_verbose)
     else:

@@ -53,8 +53,8 @@ def base_name(file: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """A text's first paragraph, in one line."""
-    paragraph = re.split(r"\n\s*\n", text, maxsplit=1)[0]
+    """A text's first paragraph, in one line, without the stack that torch prints behind a guard's reason."""
+    paragraph = re.split(r"\n\s*\n|\s*User stack trace:", text, maxsplit=1)[0]
     return " ".join(paragraph.split())
 
 

@@ -151,7 +151,7 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
     return tuple(sorted(files, key=_rank))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # asked for every node of every graph
 def relative(file: str, root: Path) -> str:
     """A path as the diagnosis's locations have it: relative to ``root`` where it lies below it."""
     path = Path(file)

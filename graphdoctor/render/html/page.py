@@ -36,7 +36,7 @@ def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_sourc
     if not has_source:
         from graphdoctor.render.html.sourceless import without_source
 
-        diagnosis, picture = without_source(diagnosis, picture)
+        diagnosis, picture = without_source(diagnosis), without_source(picture)
     page = _Page(diagnosis, picture, root)
     context = page.context() | {"has_source": has_source}
     return write_document("report.html.j2", context, blobs=page.blobs(), scripts=_SCRIPTS)
