@@ -39,7 +39,6 @@ from graphdoctor.trace.processes import ProcessLogs, find_logs, find_processes, 
 from graphdoctor.trace.script import script_gaps
 from graphdoctor.trace.variations import read_variations
 
-
 _FORMAT = 1
 """Of ``recording.json``, as ``capture/child.py`` writes it."""
 

@@ -25,7 +25,12 @@ def render_comparison_page(comparison: DiagnosisComparison, *, has_source: bool 
         from graphdoctor.render.html.sourceless import without_source
 
         comparison = without_source(comparison)
-    context = {"has_source": has_source, "comparison": comparison, "rows": list(_rows(comparison)), "made": list(_made(comparison))}
+    context = {
+        "comparison": comparison,
+        "has_source": has_source,
+        "rows": list(_rows(comparison)),
+        "made": list(_made(comparison)),
+    }
     return write_document("comparison.html.j2", context, blobs={}, scripts=())
 
 

@@ -95,7 +95,7 @@ def test_a_node_tells_what_it_is_and_where_it_comes_from(visit, tmp_path):
         "node": "sin", "opcode": "call_method", "target": "sin", "value": "f32[4, 8]", "line": "model.py:11",
     }  # fmt: skip
     expect(box.locator(".edge.lit")).to_have_count(2)
-    side.get_by_role("button", name="l_x_").click()
+    side.get_by_role("button", name="x", exact=True).click()
     expect(side.get_by_role("heading").first).to_have_text("x")  # the argument in the user's words
     side.get_by_role("button", name="sin").click()
     side.get_by_role("link", name="model.py:11").click()
