@@ -14,7 +14,7 @@ from typing import Literal
 from graphdoctor.model.check import CheckReport, TargetCheck
 from graphdoctor.model.diagnosis import Finding, Severity
 from graphdoctor.render.places import file_place, project_line
-from graphdoctor.render.words import budget_text, counted
+from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
 
 _SHOWN = 10
 """Annotations of each kind that GitHub shows of one step."""
@@ -118,8 +118,7 @@ def _of_finding(finding: Finding, targets: Sequence[str], root: Path | None) -> 
     file, shown = place or (None, None)
     if shown is not location:
         lines.append(f"In {location.shown_file}:{location.line}, {location.function}.")
-    if finding.fixes:
-        lines.append(f"Try: {finding.fixes[0].title}")
+    lines += [f"Try: {suggested(fix)}" for fix in worth_trying(finding.fixes)[:1]]
     if targets:
         lines.append(f"Seen in {', '.join(targets)}.")
     lines.append(f"Read more: graphdoctor rule {finding.code}")

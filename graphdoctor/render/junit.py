@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.model.check import CheckReport, TargetCheck
 from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.render.words import budget_text, counted
+from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no place for, escaped or not."""
@@ -107,9 +107,8 @@ def _finding_lines(finding: Finding, place: str) -> Iterator[str]:
         yield f"    {finding.location.text}"
     if finding.torch_reason:
         yield f"{finding.torch_id or 'torch'}: {finding.torch_reason}"
-    for fix in finding.fixes[:1]:
-        verdict = "" if fix.verdict == "not tried" else f" ({fix.verdict})"
-        yield f"Try: {fix.title}{verdict}"
+    for fix in worth_trying(finding.fixes)[:1]:
+        yield f"Try: {suggested(fix)}"
         if fix.diff or fix.snippet:
             yield (fix.diff or fix.snippet or "").rstrip("\n")
     yield f"Read more: graphdoctor rule {finding.code}"

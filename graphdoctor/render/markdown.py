@@ -22,7 +22,9 @@ from graphdoctor.render.words import (
     counted,
     known_share,
     side_parts,
+    suggested,
     times,
+    worth_trying,
 )
 
 MAX_CHARACTERS = 60_000
@@ -256,8 +258,5 @@ def _finding(finding: Finding) -> str:
     location = finding.location
     place = f"{code(f'{location.shown_file}:{location.line}')} in {code(location.function)}"
     text = f"- **{plain(finding.code)}** {finding.severity} {place}  \n  {sentence(finding.message)}"
-    if not finding.fixes:
-        return text
-    fix = finding.fixes[0]
-    verdict = "" if fix.verdict == "not tried" else f" ({fix.verdict})"
-    return f"{text}  \n  Try: {sentence(fix.title)}{verdict}"
+    tries = [suggested(fix, sentence(fix.title)) for fix in worth_trying(finding.fixes)[:1]]
+    return "  \n  Try: ".join([text, *tries])

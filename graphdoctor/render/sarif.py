@@ -17,13 +17,12 @@ from graphdoctor.model.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.render.edits import Replacement, edits_of
 from graphdoctor.render.places import Place, file_place, place_of
+from graphdoctor.render.words import worth_trying
 from graphdoctor.rules.catalog import ALL_RULES
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _FINGERPRINT = "graphdoctorFingerprint/v1"
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
-# A viewer applies a fix at one click: none is offered that a trial has refuted.
-_OFFERED = frozenset({"verified", "unproven", "not tried"})
 _LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
 _SUPPRESSED: dict[str, str] = {
     "path": "per-path-ignores of the configuration",
@@ -287,8 +286,9 @@ def _code_flow(finding: Finding, root: Path | None) -> _Json:
 
 
 def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
-    for fix in fixes:
-        if not fix.diff or fix.verdict not in _OFFERED:
+    """A viewer applies a fix at one click: none is offered that a trial has refuted."""
+    for fix in worth_trying(fixes):
+        if not fix.diff:
             continue
         changes = [
             {

@@ -11,7 +11,7 @@ from typing import Literal
 
 from graphdoctor.model.check import Budget
 from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
-from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, GraphReport, Summary
+from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Summary
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import Measures
 from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
@@ -174,6 +174,22 @@ def cost_text(cost: Cost) -> str:
     if cost.compile_s is not None:
         parts.append(f"{cost.compile_s:.2f} s of compiling")
     return ", ".join(parts)
+
+
+def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
+    """The suggestions that no trial has refuted, in their order."""
+    return [fix for fix in fixes if fix.verdict in ("verified", "unproven", "not tried")]
+
+
+def suggested(fix: Fix, title: str | None = None) -> str:
+    """A suggestion with its verdict.
+
+    Args:
+        fix: The suggestion.
+        title: Its title as the view writes it; None for as it is.
+    """
+    shown = fix.title if title is None else title
+    return shown if fix.verdict == "not tried" else f"{shown} ({fix.verdict})"
 
 
 # Graphs.

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.model.check import CheckReport
-from graphdoctor.model.diagnosis import Location
+from graphdoctor.model.diagnosis import Fix, Location
 from graphdoctor.render.github import render_github
-from tests.render.check_reports import ROOT, failed_report, finding, placed, report, target
+from tests.render.check_reports import FIX, ROOT, failed_report, finding, placed, report, target
 
 CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
 
@@ -76,9 +76,15 @@ def test_a_finding_is_shown_at_its_line_and_columns():
     }
     assert message.splitlines() == [
         "`print` puts something out, which a graph cannot hold",
-        "Try: Skip `print` while compiling",
+        "Try: Skip `print` while compiling (verified)",
         "Read more: graphdoctor rule GD101",
     ]
+
+
+def test_what_a_trial_refuted_is_not_suggested():
+    refuted = FIX.model_copy(update={"verdict": "changes results", "title": "no"})
+    assert "Try: yes" in only(fixes=(refuted, Fix(title="yes", kind="code")))[2]
+    assert "Try" not in only(fixes=(refuted,))[2]
 
 
 def test_without_a_column_the_line_is_marked():
