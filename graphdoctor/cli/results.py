@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from graphdoctor.cli.files import check_writable, write_file
 from graphdoctor.cli.options import Colour, Format
 from graphdoctor.cli.terminal import file_console, stderr_console, stdout_console
 from graphdoctor.errors import GraphDoctorError
@@ -25,12 +23,20 @@ if TYPE_CHECKING:
     from graphdoctor.model.picture import Picture
     from graphdoctor.rules.diagnose import Selection
 
+Document = Literal["diagnosis", "comparison"]
+"""What a command writes."""
+
 _ENDINGS = {
     ".json": Format.json,
     ".txt": Format.text,
     ".text": Format.text,
     ".html": Format.html,
     ".htm": Format.html,
+    ".md": Format.markdown,
+}
+_WRITABLE: dict[Document, tuple[Format, ...]] = {
+    "diagnosis": (Format.text, Format.json, Format.html, Format.chrome_trace),
+    "comparison": (Format.text, Format.json, Format.html, Format.markdown),
 }
 _FILE_WIDTH = 120
 
@@ -79,11 +85,15 @@ class Output:
         return self.format is Format.html
 
     @classmethod
-    def choose(cls, asked: OutputOptions) -> Output:
+    def choose(cls, asked: OutputOptions, document: Document = "diagnosis") -> Output:
         """Decide before anything runs, so that a wrong file name costs nothing.
 
+        Args:
+            asked: The options of the command line.
+            document: What is to be written.
+
         Raises:
-            GraphDoctorError: The ending says no format, or the file exists.
+            GraphDoctorError: The ending says no format, it is none of the document's, or the file exists.
         """
         path, format = asked.output, asked.format
         if path is not None and str(path) == "-":
@@ -94,20 +104,23 @@ class Output:
             raise GraphDoctorError(
                 f"The ending of {path} names no format.", hint="End it in .html, .json or .txt, or give --format."
             )
+        if format not in _WRITABLE[document]:
+            *most, last = _WRITABLE[document]
+            raise GraphDoctorError(
+                f"A {document} cannot be written as {format}.", hint=f"Choose {', '.join(most)} or {last}."
+            )
         if path is not None:
-            try:
-                _check_writable(path, force=asked.force)
-            except OSError as error:
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+            check_writable(path, force=asked.force)
         return cls(format, path, asked.verbose, asked.color, asked.quiet, asked.source)
 
     @classmethod
-    def choose_page(cls, asked: OutputOptions, name: Path) -> Output:
+    def choose_page(cls, asked: OutputOptions, name: Path, document: Document = "diagnosis") -> Output:
         """As ``choose``, for ``--html``.
 
         Args:
             asked: The options of the command line.
             name: The file where none is named; nobody named it, so it may be written again and again.
+            document: What is to be written.
 
         Raises:
             GraphDoctorError: As there, or another format was asked for too.
@@ -116,7 +129,7 @@ class Output:
             raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
         if asked.output is None:
             asked = replace(asked, output=name, force=True)
-        return cls.choose(replace(asked, format=Format.html))
+        return cls.choose(replace(asked, format=Format.html), document)
 
     @classmethod
     def choose_file(cls, asked: OutputOptions) -> Output:
@@ -148,7 +161,7 @@ class Output:
             sys.stdout.buffer.write(text.encode())
             sys.stdout.flush()
             return
-        self._write_file(text, self.path)
+        write_file(text, self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
 
@@ -189,6 +202,8 @@ class Output:
                 if result.picture is None:
                     raise ValueError("the recording was read without its picture")
                 return render_chrome_trace(result.diagnosis, result.picture)
+            case Format.markdown:
+                raise ValueError("a diagnosis has no Markdown")
             case Format.text:
                 return self._console_text(result.diagnosis, view)
 
@@ -199,27 +214,6 @@ class Output:
         console = file_console(buffer, self.colour, width=_FILE_WIDTH)
         (view or _whole_view())(diagnosis, console, is_verbose=self.is_verbose)
         return buffer.getvalue()
-
-    @staticmethod
-    def _write_file(text: str, path: Path) -> None:
-        """Write to a temporary name and rename, so that nobody ever reads half a file."""
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except OSError as error:
-            raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
-                stream.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(path)
-        except BaseException as error:
-            with suppress(OSError):
-                Path(temporary).unlink()
-            if isinstance(error, OSError):
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-            raise
 
 
 class View(Protocol):
@@ -233,17 +227,6 @@ def _whole_view() -> View:
     from graphdoctor.render.console import render_console
 
     return render_console
-
-
-def _check_writable(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
-    if path.exists() and not force:
-        raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
-    if not path.parent.is_dir():
-        raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Make it first.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise GraphDoctorError(f"The folder {path.parent} cannot be written to.", hint="Name another with -o.")
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,29 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 
+_KINDS: dict[type[Diagnosis | DiagnosisComparison | CheckReport], str] = {
+    Diagnosis: "diagnosis",
+    DiagnosisComparison: "comparison",
+    CheckReport: "check",
+}
 
-def render_json(document: Diagnosis | DiagnosisComparison) -> str:
+
+def render_json(document: Diagnosis | DiagnosisComparison | CheckReport) -> str:
     """A document as JSON, indented, with a newline at the end."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     return orjson.dumps(document.model_dump(mode="json"), option=options).decode()
 
 
-def json_schema(document: type[Diagnosis | DiagnosisComparison] = Diagnosis) -> dict[str, Any]:
+def json_schema(document: type[Diagnosis | DiagnosisComparison | CheckReport] = Diagnosis) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a document."""
     from graphdoctor.model.schema import described_schema
 
     schema = described_schema(document)
-    kind = "diagnosis" if document is Diagnosis else "comparison"
+    kind = _KINDS[document]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"graphdoctor {kind} {SCHEMA_VERSION}",
