@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from graphdoctor.cli.files import check_writable, write_file
 from graphdoctor.cli.options import Colour, Format
 from graphdoctor.cli.terminal import file_console, stderr_console, stdout_console
 from graphdoctor.errors import GraphDoctorError
@@ -95,10 +93,7 @@ class Output:
                 f"The ending of {path} names no format.", hint="End it in .html, .json or .txt, or give --format."
             )
         if path is not None:
-            try:
-                _check_writable(path, force=asked.force)
-            except OSError as error:
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+            check_writable(path, force=asked.force)
         return cls(format, path, asked.verbose, asked.color, asked.quiet, asked.source)
 
     @classmethod
@@ -148,7 +143,7 @@ class Output:
             sys.stdout.buffer.write(text.encode())
             sys.stdout.flush()
             return
-        self._write_file(text, self.path)
+        write_file(text, self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
 
@@ -200,27 +195,6 @@ class Output:
         (view or _whole_view())(diagnosis, console, is_verbose=self.is_verbose)
         return buffer.getvalue()
 
-    @staticmethod
-    def _write_file(text: str, path: Path) -> None:
-        """Write to a temporary name and rename, so that nobody ever reads half a file."""
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except OSError as error:
-            raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
-                stream.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(path)
-        except BaseException as error:
-            with suppress(OSError):
-                Path(temporary).unlink()
-            if isinstance(error, OSError):
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-            raise
-
 
 class View(Protocol):
     """Writes a diagnosis to a terminal."""
@@ -233,17 +207,6 @@ def _whole_view() -> View:
     from graphdoctor.render.console import render_console
 
     return render_console
-
-
-def _check_writable(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
-    if path.exists() and not force:
-        raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
-    if not path.parent.is_dir():
-        raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Make it first.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise GraphDoctorError(f"The folder {path.parent} cannot be written to.", hint="Name another with -o.")
 
 
 @dataclass(frozen=True)
@@ -268,8 +231,8 @@ class Shown:
             GraphDoctorError: No rule's code begins so.
         """
         return cls(
-            _prefixes(asked.select or settings.select),
-            _prefixes(asked.ignore or settings.ignore),
+            code_prefixes(asked.select or settings.select),
+            code_prefixes(asked.ignore or settings.ignore),
             settings.own_code if asked.own_code is None else asked.own_code,
         )
 
@@ -302,7 +265,7 @@ def diagnose_recording(
     return Result(diagnosis, found.picture)
 
 
-def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:
+def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
     """Code prefixes, comma-separated ones too."""
     chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
     if not chosen:

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from graphdoctor.config.values import Values, unknown
 from graphdoctor.errors import GraphDoctorError
 
-BUDGETS = ("max_breaks", "max_recompiles", "max_graphs", "min_coverage")
-
 
 @dataclass(frozen=True)
 class GateTarget:
@@ -113,7 +111,8 @@ def _target(path: Path, number: int, table: Mapping[str, object]) -> GateTarget:
         checked[name] = _checked(name, value, values)
     if "target" not in checked:
         raise GraphDoctorError(
-            f"{where}it has no target.", hint='Say what to compile: target = "model.py" or target = "package.module:name".'
+            f"{where}it has no target.",
+            hint='Say what to compile: target = "model.py" or target = "package.module:name".',
         )
     checked.setdefault("name", checked["target"])
     return GateTarget(**checked)
