@@ -79,7 +79,7 @@ class Ran:
 
 
 def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
-    """The targets to run: those asked for, each a name or a text in the configuration or any other target's text, else all.
+    """The targets to run: those asked for, by name or by text, configured or not, else all that are configured.
 
     Raises:
         GraphDoctorError: There are none, or a name is nearly that of a configured one.

@@ -136,8 +136,8 @@ def updated(
 
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
-    """The entry as it was, its count aside: a message may hold times, which differ from run to run."""
-    return new if old is None else new.model_copy(update={"message": old.message})
+    """The entry as it was, its count aside: a message may hold times, a line a comment, and neither is news."""
+    return new if old is None else old.model_copy(update={"count": new.count})
 
 
 def write_baseline(baseline: Baseline) -> str:
