@@ -157,7 +157,8 @@ def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableTyp
         yield Text()
         yield labelled_rows(rows)
     next_step = _next_step(report)
-    if next_step or len(report.targets) != 1 or rows:
+    is_short = [target.state for target in report.targets] == ["passed"] and not (rows or next_step)
+    if not is_short:
         yield Text()
     yield _verdict(report)
     if next_step:
