@@ -18,7 +18,7 @@ import graphdoctor
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
-COMMANDS = ("diff", "explain", "guards", "recompiles", "report", "rule", "run", "schema")
+COMMANDS = ("baseline", "check", "diff", "explain", "guards", "init", "recompiles", "report", "rule", "run", "schema")
 TRACES = Path(__file__).resolve().parent / "recordings" / "2.13.0"
 
 

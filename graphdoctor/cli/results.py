@@ -251,8 +251,8 @@ class Shown:
             GraphDoctorError: No rule's code begins so.
         """
         return cls(
-            _prefixes(asked.select or settings.select),
-            _prefixes(asked.ignore or settings.ignore),
+            code_prefixes(asked.select or settings.select),
+            code_prefixes(asked.ignore or settings.ignore),
             settings.own_code if asked.own_code is None else asked.own_code,
         )
 
@@ -285,7 +285,7 @@ def diagnose_recording(
     return Result(diagnosis, found.picture)
 
 
-def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:
+def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
     """Code prefixes, comma-separated ones too."""
     chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
     if not chosen:

@@ -28,9 +28,10 @@ def schema(
     from graphdoctor.model.check import CheckReport
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.render.json import Document as Described
     from graphdoctor.render.json import json_schema
 
-    models: dict[Document, type[Diagnosis | DiagnosisComparison | CheckReport]] = {
+    models: dict[Document, type[Described]] = {
         Document.diagnosis: Diagnosis,
         Document.comparison: DiagnosisComparison,
         Document.check: CheckReport,

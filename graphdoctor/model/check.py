@@ -48,11 +48,13 @@ class UnusedIgnore(Fact):
     """An ignore comment, or an entry of ``per-path-ignores``, that matches no finding."""
 
     file: str
-    """Path, relative to the working directory where it lies below it; the pyproject.toml for a setting."""
+    """Path, relative to ``CheckReport.root`` where it lies below it; the pyproject.toml for a setting."""
     line: int | None = None
     """1-based; None for a setting."""
     codes: tuple[str, ...] = ()
     """Of its codes those that match nothing; empty for a comment without codes."""
+    why: str | None = None
+    """Why it can match nothing at all, such as a bracket that is not closed; None where it could."""
 
 
 class BaselineEntry(Fact):
@@ -63,7 +65,7 @@ class BaselineEntry(Fact):
     code: str
     """Rule code."""
     file: str
-    """Path, relative to the folder of the baseline file; a package's file from the package on."""
+    """Path, relative to ``CheckReport.root``; a package's file from the package on."""
     function: str
     """Qualified name of the function."""
     text: str | None = None
@@ -86,7 +88,9 @@ class TargetCheck(Fact):
     state: Literal["passed", "failed", "crashed"]
     """``crashed``: it could not be run to its end, so nothing is known: never a pass."""
     error: str | None = None
-    """Why it crashed, one or two sentences."""
+    """Why it crashed, one or two sentences; for a failed one why it fails whatever the baseline allows."""
+    hint: str | None = None
+    """What to do about ``error``."""
     diagnosis: Diagnosis | None = None
     """All of its findings, the ignored ones included; None when there is not even a partial recording."""
     new: tuple[Finding, ...] = ()
@@ -126,13 +130,15 @@ class CheckReport(Fact):
     graphdoctor_version: str
     """The program that wrote it."""
     targets: tuple[TargetCheck, ...]
-    """In the order of the configuration; at least one."""
+    """In the order of the configuration; empty only where all were skipped."""
     skipped: tuple[str, ...] = ()
     """Names of targets that were not run, because no given file is reached by them."""
     unused_ignores: tuple[UnusedIgnore, ...] = ()
     """Told, never failing."""
     baseline: str | None = None
     """The baseline file that was compared; None when there is none."""
+    root: str | None = None
+    """Absolute path of the project's folder, which all files of findings, entries and ignores are relative to."""
     notes: tuple[str, ...] = Field(default=())
     """What limits the answer, sentences."""
 

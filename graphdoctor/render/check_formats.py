@@ -1,6 +1,6 @@
 """What the gate's answer can be written as, by the name that ``--format`` and ``--output`` take.
 
-Stack entries are named relative to the working directory, as the findings of the report are.
+Stack entries are named relative to the report's root, as its findings are.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ from types import MappingProxyType
 from graphdoctor.model.check import CheckReport
 
 
+def _root(report: CheckReport) -> Path:
+    return Path(report.root) if report.root else Path.cwd()
+
+
 def _sarif(report: CheckReport) -> str:
     from graphdoctor.render.sarif import render_sarif
 
-    return render_sarif(report, root=Path.cwd())
+    return render_sarif(report, root=_root(report))
 
 
 def _github(report: CheckReport) -> str:
     from graphdoctor.render.github import render_github
 
-    return render_github(report, root=Path.cwd())
+    return render_github(report, root=_root(report))
 
 
 def _junit(report: CheckReport) -> str:
