@@ -24,10 +24,10 @@ def folder(tmp_path):
     [
         (["encodr"], "There is no target 'encodr'", "Did you mean encoder?"),
         (["--output", "jsn=a.json"], "there is no format 'jsn'", "Did you mean json?"),
-        (["--output", "a.json"], "is no FORMAT=FILE", "--output json=check.json"),
+        (["--output", "a.json"], "is no pair of format and file", "--output json=a.json"),
         (["--output", "json=no/a.json"], "There is no folder", "Make it first"),
         (["--output", "json=model.py"], "model.py exists", "--force"),
-        (["--output", "json=a", "--output", "text=a"], "names a twice", "of its own"),
+        (["--output", "json=a", "--output", "sarif=a"], "would be written to a", "a file for each"),
         (["--baseline", "none.json"], "There is no baseline at none.json", "graphdoctor baseline --baseline none.json"),
         (["--baseline", "model.py", "--no-baseline"], "exclude each other", "Give one"),
         (["--select", "E5"], "No rule's code begins with 'E5'", "rule --all"),
