@@ -11,10 +11,11 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import fixes, large_log, overhead, recompiles, startup
+from benchmarks import fixes, large_log, overhead, recompiles, report_page, startup
 from benchmarks.rows import Row, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "startup", "log")
+PARTS = ("overhead", "recompiles", "fixes", "startup", "log", "page")
+_OF_RECORDINGS = {"overhead", "startup", "log"}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,7 +41,8 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     """Measure the chosen parts, saying on standard error which one is under way."""
     rows = []
     recordings = {}
-    for name, target in (overhead.QUICK_TARGETS if is_quick else overhead.TARGETS).items():
+    targets = overhead.QUICK_TARGETS if is_quick else overhead.TARGETS
+    for name, target in targets.items() if _OF_RECORDINGS & {*parts} else ():
         place = folder / target
         place.mkdir()
         if "overhead" in parts:
@@ -63,6 +65,10 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
         largest = list(recordings.values())[-1]
         rounds, size_bytes = (1, 2_000_000) if is_quick else (3, 100_000_000)
         rows += large_log.measure(recording=largest, rounds=rounds, size_bytes=size_bytes, folder=folder)
+    if "page" in parts:
+        _say("opening a large report")
+        sizes = (20, 300) if is_quick else (2_000, 20_000)
+        rows += report_page.measure(rounds=pairs, compile_count=sizes[0], node_count=sizes[1])
     return rows
 
 

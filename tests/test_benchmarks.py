@@ -35,6 +35,7 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         "--help",
         "report",
         "100 MB",
+        "to write it",
     ):
         assert part in names
     assert all(row["measured"] for row in rows)

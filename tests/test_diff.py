@@ -155,3 +155,17 @@ def test_an_unreadable_file_is_refused_by_name(store, run_here):
     process = run_here("diff", path)
     assert process.returncode == 2
     assert "locked.json cannot be read: Permission denied" in process.stderr
+
+
+def test_a_comparison_is_written_as_markdown_by_its_name_and_by_its_ending(store, run_here):
+    process = run_here("diff", "20261121-042901-000000-item", "--format", "markdown")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("## graphdoctor\n\n**0 new findings, 0 gone, 2 the same.**\n")
+    assert run_here("diff", "20261121-042901-000000-item", "-o", "pr.md").stderr == "Wrote pr.md\n"
+    assert (store / "pr.md").read_text(encoding="utf-8") == process.stdout
+
+
+def test_a_diagnosis_is_not_written_as_markdown(store, run_here):
+    process = run_here("report", "-o", "pr.md")
+    assert process.returncode == 2
+    assert "A diagnosis cannot be written as markdown." in process.stderr

@@ -144,10 +144,10 @@ def test_a_call_shows_the_compiles_that_torch_logged_in_it(name, request):
             longest = max(part.end_us - part.start_us for part in shown if part.compile_id == compile_id)
             # torch's own figure is of what lies inside; the lane's has its bookkeeping too.
             assert found.duration_s is not None
-            assert found.duration_s * 1e6 <= longest <= found.duration_s * 1.5e6 + 100_000
-        # It is the very call: what the call took and what is drawn of it are one measurement.
+            assert found.duration_s * 1e6 <= longest <= lanes[call.index].duration_us
+        # It is the very call: what is drawn lies within what the call took.
         if logged and call.duration_s is not None:
-            assert lanes[call.index].duration_us == pytest.approx(call.duration_s * 1e6, rel=0.2)
+            assert lanes[call.index].duration_us <= call.duration_s * 1e6
 
 
 def test_the_steady_lane_agrees_with_coverage(varied):

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from graphdoctor import __version__
+from graphdoctor.cli.baseline import baseline
+from graphdoctor.cli.check import check
 from graphdoctor.cli.diff import diff
 from graphdoctor.cli.explain import explain
 from graphdoctor.cli.fix import fix
 from graphdoctor.cli.guards import guards
+from graphdoctor.cli.init import init
 from graphdoctor.cli.recompiles import recompiles
 from graphdoctor.cli.report import report
 from graphdoctor.cli.rule import rule
@@ -51,5 +54,8 @@ app.command()(guards)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(report)
 app.command()(diff)
+app.command()(check)
+app.command()(baseline)
+app.command()(init)
 app.command()(rule)
 app.command()(schema)

@@ -43,9 +43,7 @@ def diff(
     from graphdoctor.gate.comparison import compare
 
     settings = load_settings(Path.cwd())
-    output = Output.choose_page(written, _PAGE) if html else Output.choose(written)
-    if output.format not in (Format.text, Format.json, Format.html):
-        raise GraphDoctorError(f"A comparison cannot be written as {output.format}.", hint="Choose text, json or html.")
+    output = Output.choose_page(written, _PAGE, "comparison") if html else Output.choose(written, "comparison")
     chosen = Shown.choose(settings, shown)
     first = place_named(before)
     second = _last_recording(settings, first) if after is None else place_named(after)
@@ -78,7 +76,11 @@ def _write(comparison: DiagnosisComparison, output: Output) -> None:
     elif output.format is Format.html:
         from graphdoctor.render.html.comparison import render_comparison_page
 
-        output.write_text(render_comparison_page(comparison))
+        output.write_text(render_comparison_page(comparison, has_source=output.has_source))
+    elif output.format is Format.markdown:
+        from graphdoctor.render.markdown import render_comparison_markdown
+
+        output.write_text(render_comparison_markdown(comparison))
     elif output.path is None:
         render_comparison(comparison, stdout_console(output.colour), is_verbose=output.is_verbose)
     else:

@@ -25,6 +25,7 @@ class Format(StrEnum):
     json = "json"
     html = "html"
     chrome_trace = "chrome-trace"
+    markdown = "markdown"
 
 
 class Colour(StrEnum):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from graphdoctor.cli.files import check_writable
 from graphdoctor.cli.options import Colour, Format
 from graphdoctor.cli.terminal import file_console, stderr_console, stdout_console
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.render.file import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
     from graphdoctor.model.picture import Picture
     from graphdoctor.rules.diagnose import Selection
 
+Document = Literal["diagnosis", "comparison"]
+"""What a command writes."""
+
 _ENDINGS = {
     ".json": Format.json,
     ".txt": Format.text,
     ".text": Format.text,
     ".html": Format.html,
     ".htm": Format.html,
+    ".md": Format.markdown,
+}
+_WRITABLE: dict[Document, tuple[Format, ...]] = {
+    "diagnosis": (Format.text, Format.json, Format.html, Format.chrome_trace),
+    "comparison": (Format.text, Format.json, Format.html, Format.markdown),
 }
 _FILE_WIDTH = 120
 
@@ -77,11 +86,15 @@ class Output:
         return self.format is Format.html
 
     @classmethod
-    def choose(cls, asked: OutputOptions) -> Output:
+    def choose(cls, asked: OutputOptions, document: Document = "diagnosis") -> Output:
         """Decide before anything runs, so that a wrong file name costs nothing.
 
+        Args:
+            asked: The options of the command line.
+            document: What is to be written.
+
         Raises:
-            GraphDoctorError: The ending says no format, or the file exists.
+            GraphDoctorError: The ending says no format, it is none of the document's, or the file exists.
         """
         path, format = asked.output, asked.format
         if path is not None and str(path) == "-":
@@ -92,20 +105,23 @@ class Output:
             raise GraphDoctorError(
                 f"The ending of {path} names no format.", hint="End it in .html, .json or .txt, or give --format."
             )
+        if format not in _WRITABLE[document]:
+            *most, last = _WRITABLE[document]
+            raise GraphDoctorError(
+                f"A {document} cannot be written as {format}.", hint=f"Choose {', '.join(most)} or {last}."
+            )
         if path is not None:
-            try:
-                _check_writable(path, force=asked.force)
-            except OSError as error:
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+            check_writable(path, force=asked.force)
         return cls(format, path, asked.verbose, asked.color, asked.quiet, asked.source)
 
     @classmethod
-    def choose_page(cls, asked: OutputOptions, name: Path) -> Output:
+    def choose_page(cls, asked: OutputOptions, name: Path, document: Document = "diagnosis") -> Output:
         """As ``choose``, for ``--html``.
 
         Args:
             asked: The options of the command line.
             name: The file where none is named; nobody named it, so it may be written again and again.
+            document: What is to be written.
 
         Raises:
             GraphDoctorError: As there, or another format was asked for too.
@@ -114,7 +130,7 @@ class Output:
             raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
         if asked.output is None:
             asked = replace(asked, output=name, force=True)
-        return cls.choose(replace(asked, format=Format.html))
+        return cls.choose(replace(asked, format=Format.html), document)
 
     @classmethod
     def choose_file(cls, asked: OutputOptions) -> Output:
@@ -146,8 +162,6 @@ class Output:
             sys.stdout.buffer.write(text.encode())
             sys.stdout.flush()
             return
-        from graphdoctor.render.file import write_file
-
         write_file(text, self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
@@ -189,6 +203,8 @@ class Output:
                 if result.picture is None:
                     raise ValueError("the recording was read without its picture")
                 return render_chrome_trace(result.diagnosis, result.picture)
+            case Format.markdown:
+                raise ValueError("a diagnosis has no Markdown")
             case Format.text:
                 return self._console_text(result.diagnosis, view)
 
@@ -214,17 +230,6 @@ def _whole_view() -> View:
     return render_console
 
 
-def _check_writable(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
-    if path.exists() and not force:
-        raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
-    if not path.parent.is_dir():
-        raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Make it first.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise GraphDoctorError(f"The folder {path.parent} cannot be written to.", hint="Name another with -o.")
-
-
 @dataclass(frozen=True)
 class Shown:
     """Which findings to show.
@@ -247,8 +252,8 @@ class Shown:
             GraphDoctorError: No rule's code begins so.
         """
         return cls(
-            _prefixes(asked.select or settings.select),
-            _prefixes(asked.ignore or settings.ignore),
+            code_prefixes(asked.select or settings.select),
+            code_prefixes(asked.ignore or settings.ignore),
             settings.own_code if asked.own_code is None else asked.own_code,
         )
 
@@ -281,7 +286,7 @@ def diagnose_recording(
     return Result(diagnosis, found.picture)
 
 
-def _prefixes(texts: Sequence[str]) -> tuple[str, ...]:
+def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
     """Code prefixes, comma-separated ones too."""
     chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
     if not chosen:

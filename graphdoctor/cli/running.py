@@ -255,15 +255,12 @@ def exit_code(ended: dict[str, Any], diagnosis: Diagnosis) -> int:
         ended: How the probe ended, the fields of ``ProbeExit``.
         diagnosis: What came of it.
     """
+    from graphdoctor.gate.check import refused_call
+
     if ended["reason"] == "interrupted":
         return EXIT_INTERRUPTED
-    return 0 if ended["reason"] == "finished" or _is_answer(diagnosis) else EXIT_FAILED
-
-
-def _is_answer(diagnosis: Diagnosis) -> bool:
-    """torch.compile's own refusal (fullgraph, a backend) of a call that works without it is what was asked for."""
-    errors = [call.error for call in diagnosis.calls if call.error is not None]
-    return any(error.from_compiler and error.eager in (None, "ok") for error in errors)
+    # torch.compile's own refusal of a call that works without it is what was asked for.
+    return 0 if ended["reason"] == "finished" or refused_call(diagnosis) is not None else EXIT_FAILED
 
 
 def _import_report() -> None:

@@ -14,19 +14,27 @@ class Document(StrEnum):
 
     diagnosis = "diagnosis"
     comparison = "comparison"
+    check = "check"
 
 
 def schema(
     document: Annotated[
-        Document, typer.Argument(help="comparison: what graphdoctor diff writes.")
+        Document, typer.Argument(help="comparison: what graphdoctor diff writes; check: what graphdoctor check writes.")
     ] = Document.diagnosis,
 ) -> None:
     """Print the JSON Schema of what --format json writes."""
     import orjson
 
+    from graphdoctor.model.check import CheckReport
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.render.json import Document as Described
     from graphdoctor.render.json import json_schema
 
-    described = json_schema(DiagnosisComparison if document is Document.comparison else Diagnosis)
+    models: dict[Document, type[Described]] = {
+        Document.diagnosis: Diagnosis,
+        Document.comparison: DiagnosisComparison,
+        Document.check: CheckReport,
+    }
+    described = json_schema(models[document])
     sys.stdout.write(orjson.dumps(described, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())

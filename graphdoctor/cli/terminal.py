@@ -18,7 +18,12 @@ def complain(message: str, hint: str | None = None) -> None:
     """Say on standard error what is wrong and what to do, without characters that a terminal would obey."""
     for label, text in (("error", message), ("hint", hint)):
         if text:
-            print(f"{label}: {_CONTROL.sub('�', text)}", file=sys.stderr)
+            print(f"{label}: {plain(text)}", file=sys.stderr)
+
+
+def plain(text: str) -> str:
+    """Outside text without characters that a terminal would obey."""
+    return _CONTROL.sub("�", text)
 
 
 def file_console(file: IO[str], colour: Colour, *, width: int) -> Console:

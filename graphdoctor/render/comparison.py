@@ -10,12 +10,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
+from graphdoctor.model.comparison import DiagnosisComparison, Numbers, SameFinding, Side, TimePair
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.render.cards import clean, finding_card, labelled_rows, write
-from graphdoctor.render.words import clusters, counted, duration, percent, times
-
-_UNKNOWN = "not known"
+from graphdoctor.render.words import (
+    changed_text,
+    clusters,
+    compared_rows,
+    comparison_verdict,
+    counted,
+    moved_place,
+    side_parts,
+)
 
 
 def render_comparison(comparison: DiagnosisComparison, console: Console, *, is_verbose: bool = False) -> None:
@@ -54,15 +60,9 @@ def _sides(comparison: DiagnosisComparison) -> RenderableType:
 
 
 def _side(side: Side) -> Text:
-    parts = [side.target.text or "trace log"]
-    if side.target.class_name and side.target.class_name not in parts[0]:
-        parts.append(side.target.class_name)
-    if side.environment.torch:
-        parts.append(f"torch {side.environment.torch}")
-    if side.target.compile_arguments.get("backend"):
-        parts.append(f"backend {side.target.compile_arguments['backend']}")
-    text = Text().append_text(clean(parts[0], "bold"))
-    for part in parts[1:]:
+    first, *rest = side_parts(side)
+    text = Text().append_text(clean(first, "bold"))
+    for part in rest:
         text.append(" · ", "dim").append_text(clean(part, "dim"))
     if side.name:
         text.append("\n").append_text(clean(side.name, "dim"))
@@ -70,60 +70,19 @@ def _side(side: Side) -> Text:
 
 
 def _headline(comparison: DiagnosisComparison) -> Text:
-    new, gone, same = (len(findings) for findings in (comparison.new, comparison.gone, comparison.same))
-    if not (new or gone or same):
-        return Text("No finding on either side.", style="bold")
-    style = "bold red" if new else "bold green" if gone else "bold"
-    return Text(f"{counted(new, 'new finding')}, {gone} gone, {same} the same.", style=style)
+    style = "bold red" if comparison.new else "bold green" if comparison.gone else "bold"
+    return Text(comparison_verdict(comparison), style=style)
 
 
 def _number_table(numbers: Numbers) -> Padding:
-    """All numbers, those that did not change dimmed; counts that are 0 on both sides left out."""
+    """All numbers, those that did not change dimmed."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("")
     for heading in ("before", "after", "after/before"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for label, pair in _counts(numbers):
-        if pair.before or pair.after:
-            _add_row(table, label, _count(pair.before), _count(pair.after))
-    coverage = numbers.coverage
-    _add_row(table, "coverage", _share(coverage.before), _share(coverage.after))
-    seconds, call = numbers.compile_time_s, numbers.steady_call_us
-    _add_row(table, "compiling", _seconds(seconds.before), _seconds(seconds.after), seconds.ratio)
-    _add_row(table, "steady call", _microseconds(call.before), _microseconds(call.after), call.ratio)
+    for label, before, after, ratio in compared_rows(numbers):
+        table.add_row(label, before, after, ratio, style="dim" if before == after else "")
     return Padding(table, (0, 0, 0, 2))
-
-
-def _add_row(table: Table, label: str, before: str, after: str, ratio: float | None = None) -> None:
-    shown = "" if ratio is None else f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
-    table.add_row(label, before, after, shown, style="dim" if before == after else "")
-
-
-def _counts(numbers: Numbers) -> Iterator[tuple[str, CountPair]]:
-    yield "calls", numbers.calls
-    yield "graphs", numbers.graphs
-    yield "break sites", numbers.break_sites
-    yield "skipped frames", numbers.skipped_frames
-    yield "compiles", numbers.compiles
-    yield "recompiles", numbers.recompiles
-    yield "causes of recompiles", numbers.recompile_causes
-    yield "frames over the limit", numbers.frames_over_limit
-
-
-def _count(number: int | None) -> str:
-    return _UNKNOWN if number is None else str(number)
-
-
-def _share(share: float | None) -> str:
-    return _UNKNOWN if share is None else percent(share)
-
-
-def _seconds(seconds: float | None) -> str:
-    return _UNKNOWN if seconds is None else f"{seconds:.2f} s"
-
-
-def _microseconds(us: float | None) -> str:
-    return _UNKNOWN if us is None else duration(us)
 
 
 def _is_timed(pair: TimePair) -> bool:
@@ -177,36 +136,9 @@ def _same(findings: Sequence[SameFinding], *, is_verbose: bool) -> Iterator[Rend
     yield Text()
     yield heading
     for pair in shown:
-        yield _line(pair.after, _moved(pair))
-        if changed := _changed(pair, is_verbose=is_verbose):
+        yield _line(pair.after, moved_place(pair))
+        if changed := changed_text(pair, has_costs=is_verbose):
             yield Padding(clean(changed), (0, 0, 0, 8))
-
-
-def _moved(pair: SameFinding) -> str:
-    line, place = pair.before.location.line, f"{pair.after.location.shown_file}:{pair.after.location.line}"
-    return f"{place} (was {line})" if "line" in pair.changes else place
-
-
-def _changed(pair: SameFinding, *, is_verbose: bool) -> str:
-    before, after = pair.before, pair.after
-    parts = []
-    if "severity" in pair.changes:
-        parts.append(f"{before.severity} → {after.severity}")
-    if "count" in pair.changes:
-        parts.append(f"{times(before.count)} → {times(after.count)}")
-    if is_verbose and before.cost and after.cost:
-        parts += _costs(before, after)
-    return ", ".join(parts)
-
-
-def _costs(before: Finding, after: Finding) -> Iterator[str]:
-    old, new = before.cost, after.cost
-    if old is None or new is None:
-        return
-    if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:
-        yield f"{duration(old.call_us)} → {duration(new.call_us)} of a steady call"
-    if old.compile_s is not None and new.compile_s is not None:
-        yield f"{old.compile_s:.2f} s → {new.compile_s:.2f} s of compiling"
 
 
 def _closing(comparison: DiagnosisComparison) -> Iterator[Text]:

@@ -6,23 +6,28 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 
+Document = Diagnosis | DiagnosisComparison | CheckReport
+"""What is written as JSON."""
 
-def render_json(document: Diagnosis | DiagnosisComparison) -> str:
+_KINDS: dict[type[Document], str] = {Diagnosis: "diagnosis", DiagnosisComparison: "comparison", CheckReport: "check"}
+
+
+def render_json(document: Document) -> str:
     """A document as JSON, indented, with a newline at the end."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     return orjson.dumps(document.model_dump(mode="json"), option=options).decode()
 
 
-def json_schema(document: type[Diagnosis | DiagnosisComparison] = Diagnosis) -> dict[str, Any]:
+def json_schema(document: type[Document] = Diagnosis) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a document."""
     from graphdoctor.model.schema import described_schema
 
     schema = described_schema(document)
-    kind = "diagnosis" if document is Diagnosis else "comparison"
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"graphdoctor {kind} {SCHEMA_VERSION}",
+        "title": f"graphdoctor {_KINDS[document]} {SCHEMA_VERSION}",
     } | {key: value for key, value in schema.items() if key != "title"}

@@ -9,13 +9,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, GraphReport, Summary
+from graphdoctor.model.check import Budget
+from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
+from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Summary
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import Measures
 from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
 
 Tone = Literal["good", "warning", "bad"]
 """How a sentence is meant."""
+
+UNKNOWN = "not known"
+"""What stands where a number would."""
 
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
@@ -53,8 +58,8 @@ def base_name(file: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """A text's first paragraph, in one line."""
-    paragraph = re.split(r"\n\s*\n", text, maxsplit=1)[0]
+    """A text's first paragraph, in one line, without the stack that torch prints behind a guard's reason."""
+    paragraph = re.split(r"\n\s*\n|\s*User stack trace:", text, maxsplit=1)[0]
     return " ".join(paragraph.split())
 
 
@@ -171,6 +176,22 @@ def cost_text(cost: Cost) -> str:
     return ", ".join(parts)
 
 
+def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
+    """The suggestions that no trial has refuted, in their order."""
+    return [fix for fix in fixes if fix.verdict in ("verified", "unproven", "not tried")]
+
+
+def suggested(fix: Fix, title: str | None = None) -> str:
+    """A suggestion with its verdict.
+
+    Args:
+        fix: The suggestion.
+        title: Its title as the view writes it; None for as it is.
+    """
+    shown = fix.title if title is None else title
+    return shown if fix.verdict == "not tried" else f"{shown} ({fix.verdict})"
+
+
 # Graphs.
 
 
@@ -214,3 +235,116 @@ def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str,
 
 def _share(share: float | None) -> str:
     return "unknown" if share is None else f"{share:.0%}"
+
+
+# The gate.
+
+
+def budget_text(budget: Budget) -> str:
+    """What was measured and what is allowed, in a clause."""
+    bound = "least" if budget.name == "min-coverage" else "most"
+    return f"{_budget_number(budget, budget.value)}, at {bound} {_budget_number(budget, budget.limit)}"
+
+
+def _budget_number(budget: Budget, number: float | None) -> str:
+    if number is None:
+        return UNKNOWN
+    # Digits enough to tell a share from the limit that it missed.
+    return f"{100 * number:.6g} %" if budget.name == "min-coverage" else f"{number:g}"
+
+
+# Two diagnoses side by side.
+
+
+def comparison_verdict(comparison: DiagnosisComparison) -> str:
+    """How many findings are new, gone and the same."""
+    new, gone, same = (len(findings) for findings in (comparison.new, comparison.gone, comparison.same))
+    if not (new or gone or same):
+        return "No finding on either side."
+    return f"{counted(new, 'new finding')}, {gone} gone, {same} the same."
+
+
+def side_parts(side: Side) -> list[str]:
+    """What ran on one side: target, class, torch, backend."""
+    parts = [side.target.text or "trace log"]
+    if side.target.class_name and side.target.class_name not in parts[0]:
+        parts.append(side.target.class_name)
+    if side.environment.torch:
+        parts.append(f"torch {side.environment.torch}")
+    if side.target.compile_arguments.get("backend"):
+        parts.append(f"backend {side.target.compile_arguments['backend']}")
+    return parts
+
+
+def compared_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
+    """The numbers of both sides: label, before, after, after over before for a time; no count that is 0 on both."""
+    for label, pair in _counts(numbers):
+        if pair.before or pair.after:
+            yield label, _count(pair.before), _count(pair.after), ""
+    coverage, seconds, call = numbers.coverage, numbers.compile_time_s, numbers.steady_call_us
+    yield "coverage", known_share(coverage.before), known_share(coverage.after), ""
+    yield "compiling", _seconds(seconds.before), _seconds(seconds.after), _ratio(seconds)
+    yield "steady call", _microseconds(call.before), _microseconds(call.after), _ratio(call)
+
+
+def _counts(numbers: Numbers) -> Iterator[tuple[str, CountPair]]:
+    yield "calls", numbers.calls
+    yield "graphs", numbers.graphs
+    yield "break sites", numbers.break_sites
+    yield "skipped frames", numbers.skipped_frames
+    yield "compiles", numbers.compiles
+    yield "recompiles", numbers.recompiles
+    yield "causes of recompiles", numbers.recompile_causes
+    yield "frames over the limit", numbers.frames_over_limit
+
+
+def _count(number: int | None) -> str:
+    return UNKNOWN if number is None else str(number)
+
+
+def known_share(share: float | None) -> str:
+    """A share, or that it is not known."""
+    return UNKNOWN if share is None else percent(share)
+
+
+def _seconds(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else f"{seconds:.2f} s"
+
+
+def _microseconds(us: float | None) -> str:
+    return UNKNOWN if us is None else duration(us)
+
+
+def _ratio(pair: TimePair) -> str:
+    if pair.ratio is None:
+        return ""
+    return f"{pair.ratio:.2f}" if pair.ratio >= 0.1 else f"{pair.ratio:.2g}"
+
+
+def moved_place(pair: SameFinding) -> str:
+    """Where a finding of both sides is, and the line that it was on."""
+    line, place = pair.before.location.line, f"{pair.after.location.shown_file}:{pair.after.location.line}"
+    return f"{place} (was {line})" if "line" in pair.changes else place
+
+
+def changed_text(pair: SameFinding, *, has_costs: bool) -> str:
+    """What else differs of a finding of both sides; empty for nothing."""
+    before, after = pair.before, pair.after
+    parts = []
+    if "severity" in pair.changes:
+        parts.append(f"{before.severity} → {after.severity}")
+    if "count" in pair.changes:
+        parts.append(f"{times(before.count)} → {times(after.count)}")
+    if has_costs:
+        parts += _costs(before, after)
+    return ", ".join(parts)
+
+
+def _costs(before: Finding, after: Finding) -> Iterator[str]:
+    old, new = before.cost, after.cost
+    if old is None or new is None:
+        return
+    if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:
+        yield f"{duration(old.call_us)} → {duration(new.call_us)} of a steady call"
+    if old.compile_s is not None and new.compile_s is not None:
+        yield f"{old.compile_s:.2f} s → {new.compile_s:.2f} s of compiling"

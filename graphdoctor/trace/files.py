@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import orjson
 
 from graphdoctor.model.picture import SourceText
-from graphdoctor.trace.grammar import Record
+from graphdoctor.model.recording import Environment
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.processes import find_logs
+
+
+def read_files(recording: Path, environment: Environment) -> tuple[SourceText, ...]:
+    """The files of a recording alone, without the picture that they are a part of.
+
+    Args:
+        recording: A recording's folder.
+        environment: Where it was made.
+    """
+    files = Files()
+    for log in find_logs(recording / "trace"):
+        with log.open("rb") as lines:
+            for record in read_records(lines, Files.KINDS.__contains__, LogDamage()):
+                try:
+                    files.add(record, None, is_extra=False)
+                except (ValueError, TypeError, LookupError):
+                    continue  # a damaged record, which the recording has a gap for
+    return files.finish(Origins(environment))
 
 
 class Files:

@@ -39,6 +39,9 @@ from graphdoctor.trace.processes import ProcessLogs, find_logs, find_processes, 
 from graphdoctor.trace.script import script_gaps
 from graphdoctor.trace.variations import read_variations
 
+_FORMAT = 1
+"""Of ``recording.json``, as ``capture/child.py`` writes it."""
+
 
 def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -> Recording:
     """Read what was recorded.
@@ -57,8 +60,14 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
     if not path.exists():
         raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")
     if path.is_file():
+        _check_log(path)
         return _assemble({}, [], [path], has_guards=guards, has_picture=picture)
     meta = _read_json(path / "recording.json")
+    if meta.get("format", _FORMAT) != _FORMAT:
+        raise GraphDoctorError(
+            f"{path} was written by another version of graphdoctor: its format is {meta['format']}, not {_FORMAT}.",
+            hint=f"The trace log inside can be read by itself: graphdoctor report {path / 'trace'}",
+        )
     logs = find_logs(path / "trace") or find_logs(path)
     if not meta and not logs:
         raise GraphDoctorError(
@@ -82,6 +91,19 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
             hint="Run graphdoctor explain again; the trace log inside can be read by itself: graphdoctor report "
             f"{path / 'trace'}",
         ) from error
+
+
+def _check_log(path: Path) -> None:
+    try:
+        with path.open("rb") as lines:
+            is_log = next(read_records(lines, lambda _kind: True, LogDamage()), None) is not None
+    except OSError as error:
+        raise GraphDoctorError(f"{path} cannot be read: {error.strerror}.") from error
+    if not is_log:
+        raise GraphDoctorError(
+            f"{path} holds no record of a torch trace log.",
+            hint=f"graphdoctor explain {path} records a run." if path.suffix == ".py" else None,
+        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -21,7 +21,11 @@ from tests.trace.test_merge import log_of
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
 NAMES = [
-    f"{version}/{name}" for version in VERSIONS for name in sorted(p.name for p in (RECORDINGS / version).iterdir())
+    f"{version}/{path.name}"
+    for version in VERSIONS
+    for path in sorted((RECORDINGS / version).iterdir())
+    # Those were kept without the events, which are most of their log.
+    if not path.name.startswith("lowered")
 ]
 EPOCH_US = 1795268840245516.75
 

@@ -11,16 +11,26 @@ from graphdoctor.render.html.document import write_document
 _UNKNOWN = "not known"
 
 
-def render_comparison_page(comparison: DiagnosisComparison) -> str:
+def render_comparison_page(comparison: DiagnosisComparison, *, has_source: bool = True) -> str:
     """The page.
 
     Args:
         comparison: What to show.
+        has_source: Show lines of code.
 
     Returns:
         A whole HTML document.
     """
-    context = {"comparison": comparison, "rows": list(_rows(comparison)), "made": list(_made(comparison))}
+    if not has_source:
+        from graphdoctor.render.html.sourceless import without_source
+
+        comparison = without_source(comparison)
+    context = {
+        "comparison": comparison,
+        "has_source": has_source,
+        "rows": list(_rows(comparison)),
+        "made": list(_made(comparison)),
+    }
     return write_document("comparison.html.j2", context, blobs={}, scripts=())
 
 

@@ -113,7 +113,23 @@ def lanes_data(diagnosis: Diagnosis, picture: Picture) -> list[dict[str, Any]]:
     def named(index: int | None) -> str | None:
         return compiled[index].function if index in compiled else None
 
-    return [_lane(lane, inputs.get(lane.call_index or 0), named) for lane in picture.lanes]
+    return [
+        _lane(lane, inputs.get(lane.call_index or 0), named) | {"fate": _fate(diagnosis, lane)}
+        for lane in picture.lanes
+    ]
+
+
+def _fate(diagnosis: Diagnosis, lane: Lane) -> str | None:
+    """What went wrong in a call, the worst alone."""
+    if lane.call_index is None:
+        return None
+    compiles = [found for found in diagnosis.compiles if found.call_index == lane.call_index]
+    outcomes = {found.outcome for found in compiles}
+    for outcome, word in (("limit", "over the limit"), ("failed", "failed"), ("skipped", "skipped")):
+        if outcome in outcomes:
+            return word
+    is_again = any(found.is_recompile and found.outcome == "compiled" for found in compiles)
+    return "recompiled" if is_again else None
 
 
 def _lane(lane: Lane, inputs: str | None, named: Callable[[int | None], str | None]) -> dict[str, Any]:

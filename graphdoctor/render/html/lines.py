@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -150,6 +151,7 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
     return tuple(sorted(files, key=_rank))
 
 
+@lru_cache(maxsize=4096)  # asked for every node of every graph
 def relative(file: str, root: Path) -> str:
     """A path as the diagnosis's locations have it: relative to ``root`` where it lies below it."""
     path = Path(file)

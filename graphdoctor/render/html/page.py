@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.diagnosis import Diagnosis, Location
 from graphdoctor.model.picture import Picture
 from graphdoctor.render import words
 from graphdoctor.render.html import data
@@ -35,7 +36,7 @@ def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_sourc
     if not has_source:
         from graphdoctor.render.html.sourceless import without_source
 
-        diagnosis, picture = without_source(diagnosis, picture)
+        diagnosis, picture = without_source(diagnosis), without_source(picture)
     page = _Page(diagnosis, picture, root)
     context = page.context() | {"has_source": has_source}
     return write_document("report.html.j2", context, blobs=page.blobs(), scripts=_SCRIPTS)
@@ -115,6 +116,8 @@ class _Page:
         return {
             "number": number,
             "file": file,
+            "name": Location(file=file.file, line=1, function="", package=file.package).shown_file,
+            "notes": list(_notes(file)),
             "code": highlighted(whole) if any(text is not None for text in texts) else [],
         }
 
@@ -163,6 +166,15 @@ class _Page:
             for frame in self._diagnosis.frames
             if len(compiles.get(frame.frame_id, [])) > 1
         ]
+
+
+def _notes(file: AnnotatedFile) -> Iterator[str]:
+    if file.finding_count:
+        yield words.counted(file.finding_count, "finding")
+    if file.is_source_missing:
+        yield "not recorded: only the lines that are known"
+    if file.hidden_line_count:
+        yield f"{words.counted(file.hidden_line_count, 'line')} not shown"
 
 
 def _phase_rows(picture: Picture) -> list[tuple[str, int, float, float]]:

@@ -1,4 +1,4 @@
-"""A diagnosis and its picture without a line of the user's code."""
+"""What a page shows, without a line of the user's code."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ from typing import TypeVar, get_args
 
 from pydantic import BaseModel
 
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.picture import Picture
+from graphdoctor.model.diagnosis import Fix
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_CODE_COMMENT = re.compile(r", code: .*$", re.MULTILINE)
 _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
 """Fields that hold the program's own lines, whatever the model."""
+_SENTENCES = frozenset({"message", "title", "conclusion"})
+"""Fields of ours that quote a part of a line between backticks."""
+_CODE_COMMENT = re.compile(r", code: .*$", re.MULTILINE)
+# ``torch/_guards.py`` and ``torch/_dynamo/guards.py``, 2.13: an expression, the line and its place; then a stack.
+_GUARD_COMMENT = re.compile(r"  # .*(?=  # \S+:\d+ in )")
+_STACK_LINE = re.compile(r'(^ *File "[^"\n]*", line \d+, in .*)\n(?! *File ").*(?:\n *[~^]+ *$)?', re.MULTILINE)
+_QUOTED = re.compile(r"`([^`]*)`")
+_NAME = re.compile(r"[\w.]+(\[[^]]*\][\w.]*)*(\(\))?")
 
 
-def without_source(diagnosis: Diagnosis, picture: Picture) -> tuple[Diagnosis, Picture]:
-    """Leave out the program's lines: source, edits of it, and the comments in which torch repeats it.
+def without_source(model: _Model) -> _Model:
+    """Leave out the program's lines: source, edits of it, and what quotes it: comments of torch's and our sentences.
 
-    Names of files, functions and values stay, and so does what torch's messages quote.
+    Names of files, functions and values stay.
+
+    Args:
+        model: A diagnosis, its picture, or a comparison.
     """
-    return _stripped(diagnosis), _stripped(picture)
-
-
-def _stripped(model: _Model) -> _Model:
     changed: dict[str, object] = {}
     for name in type(model).model_fields:
         value = getattr(model, name)
@@ -34,6 +39,8 @@ def _stripped(model: _Model) -> _Model:
             new = None
         if new is not value:
             changed[name] = new
+    if isinstance(model, Fix) and model.kind == "code":
+        changed["snippet"] = None
     return model.model_copy(update=changed) if changed else model
 
 
@@ -41,9 +48,23 @@ def _without(name: str, value: object) -> object:
     if isinstance(value, str):
         if name in _OF_PROGRAM:
             return ""
-        return _CODE_COMMENT.sub("", value) if name in ("code", "words") else value
+        told = _without_quoted_lines(value)
+        return _QUOTED.sub(_name_alone, told) if name in _SENTENCES else told
     if isinstance(value, BaseModel):
-        return _stripped(value)
-    if isinstance(value, tuple) and any(isinstance(item, BaseModel) for item in value):
+        return without_source(value)
+    if isinstance(value, tuple) and any(isinstance(item, (BaseModel, str)) for item in value):
         return tuple(_without(name, item) for item in value)
     return value
+
+
+def _name_alone(quoted: re.Match[str]) -> str:
+    return quoted[0] if _NAME.fullmatch(quoted[1]) else "`…`"
+
+
+def _without_quoted_lines(text: str) -> str:
+    """What torch says, without the lines of code that it says it of."""
+    if ", code: " in text:
+        text = _CODE_COMMENT.sub("", text)
+    if "  # " in text:
+        text = _GUARD_COMMENT.sub("", text)
+    return _STACK_LINE.sub(r"\1", text) if 'File "' in text else text

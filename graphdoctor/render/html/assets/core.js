@@ -131,7 +131,10 @@ const gd = (() => {
         const way = cell.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
         for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
         cell.setAttribute("aria-sort", way);
-        const value = (row) => row.cells[column]?.dataset.v ?? row.cells[column]?.textContent ?? "";
+        const value = (row) => {
+          const text = row.cells[column]?.dataset.v ?? row.cells[column]?.textContent ?? "";
+          return text === "unknown" ? "" : text;
+        };
         const sign = way === "ascending" ? 1 : -1;
         const rows = [...table.tBodies[0].rows].map((row) => [value(row), row]);
         rows.sort(([a], [b]) => {
@@ -175,7 +178,14 @@ const gd = (() => {
     const id = decodeURIComponent(location.hash.slice(1));
     const target = id && document.getElementById(id);
     if (!target) return;
-    if (target.hidden) target.closest("table")?.gdShowAll?.();
+    if (target.closest("[hidden]")) {
+      target.closest("table")?.gdShowAll?.();
+      for (const input of document.querySelectorAll("input[data-filters]")) {
+        if (!input.value || !target.closest(input.dataset.filters)) continue;
+        input.value = "";
+        input.dispatchEvent(new Event("input"));
+      }
+    }
     for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
     target.scrollIntoView({ block: target.matches("tr, li, article") ? "center" : "start" });
   };
@@ -199,6 +209,16 @@ const gd = (() => {
       if (section) seen.observe(section);
     }
   }
+
+  // What is folded would be missing on paper.
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = [...document.querySelectorAll("details:not([open])")];
+    for (const details of unfolded) details.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const details of unfolded) details.open = false;
+  });
 
   addEventListener("DOMContentLoaded", () => {
     reveal();

@@ -2,8 +2,9 @@
 "use strict";
 const gdFold = (() => {
   const MOST_LEAVES = 150;
-  const FIRST = 160;
+  const FIRST = 80;
   const MANY_INPUTS = 12;
+  const INPUTS = "inputs of the graph";
 
   const tokens = (path) => path.match(/\[[^\]]*\]|[^.[\]]+/g) ?? [path];
 
@@ -27,14 +28,20 @@ const gdFold = (() => {
     branch.children.forEach(chunked);
   };
 
-  /** nodes: [[name, opcode, target, inputs, value, place, module]] → the root of the tree. */
-  const tree = (nodes) => {
+  /**
+   * nodes: [[name, opcode, target, inputs, value, place, module]], labels: what the user calls an input → the root.
+   * Parameters go with their module; of other inputs many are one part.
+   */
+  const tree = (nodes, labels) => {
     const root = { key: "", label: "all", children: [], leaves: [] };
     const known = new Map([["", root]]);
     const inputs = nodes.filter(([, opcode]) => opcode === "placeholder" || opcode === "get_attr").length;
-    nodes.forEach(([, opcode, , , , , module], index) => {
+    nodes.forEach(([name, opcode, , , , , module], index) => {
       let path = module ? tokens(module) : [];
-      if (inputs > MANY_INPUTS && (opcode === "placeholder" || opcode === "get_attr")) path = ["inputs of the graph"];
+      if (opcode === "placeholder" || opcode === "get_attr") {
+        const owner = labels[name]?.startsWith("self.") ? tokens(labels[name]).slice(0, -1) : [];
+        path = owner.length > 1 ? owner : inputs > MANY_INPUTS && !labels[name] ? [INPUTS] : [];
+      }
       let branch = root;
       let key = "";
       for (const token of path) {
@@ -59,18 +66,17 @@ const gdFold = (() => {
     return root;
   };
 
-  /** Which branches are open at first: all of a small graph, else as many levels as fit. */
+  /** Which branches are open at first: all of a small graph, else as many whole levels as fit. */
   const opened = (root) => {
     const open = new Set([root.key]);
     let visible = root.leaves.length + root.children.length;
-    const waiting = [...root.children];
-    while (waiting.length) {
-      const branch = waiting.shift();
-      const more = branch.leaves.length + branch.children.length - 1;
-      if (visible + more > FIRST && root.size > FIRST) continue;
-      open.add(branch.key);
-      visible += more;
-      waiting.push(...branch.children);
+    let level = root.children;
+    while (level.length) {
+      const wanted = root.size > FIRST ? level.filter((branch) => branch.label !== INPUTS) : level;
+      visible += wanted.reduce((sum, branch) => sum + branch.leaves.length + branch.children.length - 1, 0);
+      if (root.size > FIRST && visible > FIRST) break;
+      for (const branch of wanted) open.add(branch.key);
+      level = wanted.flatMap((branch) => branch.children);
     }
     return open;
   };

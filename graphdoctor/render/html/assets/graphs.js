@@ -6,6 +6,7 @@
   if (!box) return;
   const MOST_DRAWN = 700;
   const MOST_LABELS = 160;
+  const MOST_USERS = 6;
   const ROWS = 500;
   const LETTERS = 400_000;
   const STAGES = { dynamo: "captured graph", joint: "joint graph", forward: "forward", backward: "backward",
@@ -34,6 +35,7 @@
 
   const pressed = (text, isOn, act) =>
     make("button", { text, attributes: { type: "button", "aria-pressed": String(isOn) }, on: { click: act } });
+  const nameOf = (leaf) => stage.labels[stage.nodes[leaf][0]] ?? stage.nodes[leaf][0];
   const label = (item) => `${STAGES[item.stage]}${item.of ? ` (${item.of})` : ""}`;
   const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
@@ -66,7 +68,7 @@
     if (!stage?.nodes) view = "code";
     else if (view === "code") view = "drawn";
     if (stage?.nodes) {
-      root = gdFold.tree(stage.nodes);
+      root = gdFold.tree(stage.nodes, stage.labels);
       open = gdFold.opened(root);
     }
     showFlow();
@@ -78,7 +80,7 @@
     select.value = String(graph.index);
     for (const row of document.querySelectorAll("#graphs tr.picked")) row.classList.remove("picked");
     document.getElementById(`graph-${graph.index}`)?.classList.add("picked");
-    setStage(graph.stages[0] ?? null);
+    setStage(graph.stages.find((item) => item.stage === "dynamo") ?? graph.stages[0] ?? null);
   };
 
   const show = () => {
@@ -138,8 +140,9 @@
   const title = (item) => {
     if (item.branch) return [item.branch.path ?? item.branch.label, `${plural(item.branch.size, "node")} folded`];
     const [name, opcode, target, , value] = stage.nodes[item.leaf];
+    if (item.isCopy) return [`${nameOf(item.leaf)} ↑`, ""];
     const called = opcode === "placeholder" || opcode === "output" ? opcode : target.replace(/^torch\.(ops\.)?/, "");
-    return [opcode === "placeholder" ? (stage.labels[name] ?? name) : called, value ?? (opcode === "placeholder" || opcode === "output" ? "" : name)];
+    return [opcode === "placeholder" ? nameOf(item.leaf) : called, value ?? (opcode === "placeholder" || opcode === "output" ? "" : name)];
   };
   const short = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
@@ -158,24 +161,15 @@
       folded.append(`${plural(count, "node")} of ${stage.nodes.length.toLocaleString("en")} are folded into ${plural(hidden.length, "part")}, by module and in runs of neighbours. `);
       folded.append(make("button", { text: "Fold as at first", attributes: { type: "button" }, on: { click: () => { open = gdFold.opened(root); show(); } } }));
     }
+    const edges = edgesBetween(shown, standsFor);
     const layout = new dagre.graphlib.Graph({ multigraph: false });
     layout.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 34, edgesep: 8, marginx: 16, marginy: 16 });
     layout.setDefaultEdgeLabel(() => ({}));
     const items = new Map(shown.map((item) => [item.id, item]));
-    for (const item of shown) {
+    for (const item of items.values()) {
       const [head, sub] = title(item).map((text) => short(text, 34));
       layout.setNode(item.id, { width: Math.max(60, 7.4 * Math.max(head.length, sub.length * 0.88) + 18), height: sub ? 36 : 24 });
     }
-    const edges = new Map();
-    stage.nodes.forEach(([, , , inputs], index) => {
-      for (const input of inputs) {
-        const [from, to] = [standsFor.get(input), standsFor.get(index)];
-        if (!from || !to || from === to) continue;
-        const key = `${from.id}\n${to.id}`;
-        if (!edges.has(key)) edges.set(key, { from, to, values: [] });
-        edges.get(key).values.push(stage.nodes[input][4]);
-      }
-    });
     const hasLabels = edges.size <= MOST_LABELS;
     for (const edge of edges.values()) {
       const values = [...new Set(edge.values.filter(Boolean))];
@@ -186,6 +180,28 @@
     dagre.layout(layout);
     main.replaceChildren(drawing(layout, items, edges, hasLabels));
     showSide();
+  };
+
+  /** The edges between what is shown; a value with many users stands as a small copy beside each. */
+  const edgesBetween = (shown, standsFor) => {
+    const edges = new Map();
+    stage.nodes.forEach(([, , , inputs], index) => {
+      for (const input of inputs) {
+        const [from, to] = [standsFor.get(input), standsFor.get(index)];
+        if (!from || !to || from === to) continue;
+        const key = `${from.id}\n${to.id}`;
+        if (!edges.has(key)) edges.set(key, { from, to, values: [] });
+        edges.get(key).values.push(stage.nodes[input][4]);
+      }
+    });
+    const users = new Map();
+    for (const { from } of edges.values()) users.set(from, (users.get(from) ?? 0) + 1);
+    for (const edge of edges.values()) {
+      if (edge.from.branch || users.get(edge.from) <= MOST_USERS) continue;
+      edge.from = { id: `c${edge.from.leaf}-${edge.to.id}`, leaf: edge.from.leaf, isCopy: true };
+      shown.push(edge.from);
+    }
+    return edges;
   };
 
   const drawing = (layout, items, edges, hasLabels) => {
@@ -207,7 +223,7 @@
       const at = layout.node(id);
       const [head, sub] = title(item);
       const isFound = item.branch ? [...found].some((leaf) => within(item.branch, leaf)) : found.has(item.leaf);
-      const kind = item.branch ? "folded" : stage.nodes[item.leaf][1];
+      const kind = item.branch ? "folded" : item.isCopy ? "copy" : stage.nodes[item.leaf][1];
       const group = make("g", {
         className: `node ${kind}${isFound ? " found" : ""}${picked?.id === id ? " picked" : ""}`,
         attributes: { transform: `translate(${(at.x - at.width / 2).toFixed(1)} ${(at.y - at.height / 2).toFixed(1)})`, tabindex: "0", role: "button",
@@ -240,13 +256,15 @@
   const movable = (canvas, svg, scene, width, height, layout) => {
     let [x, y, scale] = [0, 0, 1];
     const place_ = () => scene.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
-    const fit = () => {
+    const fit = (isWhole = false) => {
       const [w, h] = [canvas.clientWidth || 800, canvas.clientHeight || 540];
-      scale = Math.min(1.15, Math.max(0.22, Math.min(w / width, h / height)));
-      x = (w - width * scale) / 2;
+      // What does not fit legibly begins at its first node.
+      scale = Math.min(1.15, Math.max(isWhole ? 0.05 : 0.55, Math.min(w / width, h / height)));
+      const first = layout.nodes().map((id) => layout.node(id)).reduce((top, node) => (node.y < top.y ? node : top));
+      x = width * scale > w ? w / 2 - first.x * scale : (w - width * scale) / 2;
       y = height * scale > h ? 8 : (h - height * scale) / 2;
       const target = picked ? layout.node(picked.id) : found.size ? layout.node(svg.querySelector(".found")?.dataset.id ?? "") : null;
-      if (target && scale < 0.7) {
+      if (target && !isWhole && scale < 0.7) {
         scale = 0.9;
         x = w / 2 - target.x * scale;
         y = h / 2 - target.y * scale;
@@ -283,15 +301,15 @@
         place_();
       } else if (event.key === "+" || event.key === "=") zoom(1.25, ...middle());
       else if (event.key === "-") zoom(0.8, ...middle());
-      else if (event.key === "0") fit();
+      else if (event.key === "0") fit(true);
       else return;
       event.preventDefault();
     });
     const button = (text, name, act) => make("button", { text, attributes: { type: "button", "aria-label": name, title: name }, on: { click: act } });
     const controls = make("div", { className: "flow", attributes: { style: "position:absolute;right:.5rem;top:.5rem" } },
-      button("+", "Zoom in", () => zoom(1.25, ...middle())), button("−", "Zoom out", () => zoom(0.8, ...middle())), button("Fit", "Fit the drawing", fit));
+      button("+", "Zoom in", () => zoom(1.25, ...middle())), button("−", "Zoom out", () => zoom(0.8, ...middle())), button("Fit", "Fit the drawing", () => fit(true)));
     canvas.append(controls);
-    requestAnimationFrame(fit);
+    requestAnimationFrame(() => fit());
   };
 
   const pick = (item) => {
@@ -319,7 +337,7 @@
         make("button", { text: "Unfold", attributes: { type: "button" }, on: { click: () => unfold(picked.branch) } }));
     } else if (picked) {
       const [name, opcode, target, inputs, value, where, module] = stage.nodes[picked.leaf];
-      side.append(make("h4", { text: stage.labels[name] ?? name }));
+      side.append(make("h4", { text: nameOf(picked.leaf) }));
       const facts = make("dl", { className: "facts" });
       for (const [word, content] of [["node", name], ["opcode", opcode], ["target", target], ["value", value], ["line", where && place(where)], ["module", module]]) {
         if (content) facts.append(make("div", {}, make("dt", { text: word }), make("dd", { className: "mono" }, content)));
@@ -327,7 +345,7 @@
       side.append(facts);
       const users = stage.nodes.flatMap(([, , , from], index) => (from.includes(picked.leaf) ? [index] : []));
       for (const [word, list] of [["Takes", inputs], ["Used by", users]]) {
-        if (list.length) side.append(make("h4", { text: word }), ...list.slice(0, 30).map((leaf) => make("button", { text: stage.nodes[leaf][0], attributes: { type: "button" }, on: { click: () => go(leaf) } })));
+        if (list.length) side.append(make("h4", { text: word }), ...list.slice(0, 30).map((leaf) => make("button", { text: nameOf(leaf), attributes: { type: "button" }, on: { click: () => go(leaf) } })));
         if (list.length > 30) side.append(` and ${list.length - 30} more`);
       }
       if (picked.leaf !== undefined && open.size > 1) {
@@ -336,7 +354,7 @@
     }
     if (found.size) {
       side.append(make("h4", { text: `${plural(found.size, "node")} found` }), ...[...found].slice(0, 40).map((leaf) =>
-        make("button", { text: stage.nodes[leaf][0], attributes: { type: "button" }, on: { click: () => go(leaf) } })));
+        make("button", { text: nameOf(leaf), attributes: { type: "button" }, on: { click: () => go(leaf) } })));
       if (found.size > 40) side.append(` and ${found.size - 40} more`);
     }
   };

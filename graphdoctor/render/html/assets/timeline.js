@@ -141,6 +141,11 @@
             context.beginPath();
             context.rect(left, top, right - left - 3, LINE);
             context.clip();
+            if (part.kind === "eager" || part.kind === "compile") {
+              // Words on stripes need a ground.
+              context.fillStyle = colour("page");
+              context.fillRect(left + 2, top + 2, context.measureText(part.label).width + 4, LINE - 6);
+            }
             context.fillStyle = part.kind === "graph" || part.kind === "guards" ? colour("page") : colour("text");
             context.fillText(part.label, left + 4, top + 12);
             context.restore();
@@ -184,6 +189,7 @@
         event.preventDefault();
       });
       const name = make("div", { className: "name", text: row.name });
+      if (row.fate) name.append(" ", make("strong", { text: row.fate, className: `fate ${row.fate === "recompiled" ? "tone-warning" : "tone-bad"}` }));
       if (row.note) name.append(make("small", { text: row.note }));
       list.append(make("div", { className: "row", attributes: { role: "listitem" } }, name, canvas));
       canvas.gdDraw = draw;
@@ -216,7 +222,7 @@
         return {
           name: lane.call === null ? "steady call" : `call ${lane.call}`,
           note: `${duration(lane.us)}${lane.profiled ? ", profiled" : ""}${hidden}`,
-          us: lane.us, bars, summary: `${duration(lane.us)}, ${parts.join(", ")}`,
+          us: lane.us, bars, fate: lane.fate, summary: `${lane.fate ? `${lane.fate}, ` : ""}${duration(lane.us)}, ${parts.join(", ")}`,
         };
       });
       const spread = Math.max(...rows.map((row) => row.us)) / Math.min(...rows.map((row) => row.us));

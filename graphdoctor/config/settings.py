@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from graphdoctor.config.values import Values, unknown
 from graphdoctor.errors import GraphDoctorError
 
-_TABLE = "graphdoctor"
+TABLE = "graphdoctor"
+PYPROJECT = "pyproject.toml"
 _PREFIX = "GRAPHDOCTOR_"
+_TARGETS = "targets"
+"""The one key of the table that is no setting: ``graphdoctor.config.targets`` reads it."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,9 @@ class Settings:
         timeout: Seconds until a run is stopped; None for no limit.
         vary_count: How many properties ``recompiles --vary`` varies at most.
         vary_seconds: Seconds after which it begins no other.
+        fail_on: The least severity of a new finding that fails ``check``; ``never``: budgets alone do.
+        baseline: The gate's baseline file; None for ``graphdoctor-baseline.json`` in the project's folder.
+        per_path_ignores: Path patterns, each with the code prefixes that do not count there.
     """
 
     keep_recordings: int = 20
@@ -37,6 +43,9 @@ class Settings:
     timeout: float | None = None
     vary_count: int = 60
     vary_seconds: float = 300.0
+    fail_on: Literal["error", "warning", "info", "never"] = "warning"
+    baseline: Path | None = None
+    per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> Settings:
@@ -49,32 +58,53 @@ def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> 
     Raises:
         GraphDoctorError: A file cannot be read, a key is unknown, or a value has the wrong type.
     """
+    path = find_pyproject(start)
+    return settings_of(path, read_table(path) if path else {}, start, environment)
+
+
+def settings_of(
+    path: Path | None, table: Mapping[str, object], start: Path, environment: Mapping[str, str] | None
+) -> Settings:
+    """The settings of a table that was read already.
+
+    Args:
+        path: The file that it is from, or None.
+        table: ``[tool.graphdoctor]``.
+        start: The directory that paths in the environment are relative to.
+        environment: Environment variables; those of the process when None.
+    """
     settings = Settings()
-    path = next(
-        (folder / "pyproject.toml" for folder in (start, *start.parents) if (folder / "pyproject.toml").is_file()),
-        None,
-    )
     if path is not None:
-        table = _table(path)
-        settings = _apply(settings, {key.replace("-", "_"): value for key, value in table.items()}, f"{path}: ")
+        values = {key: value for key, value in table.items() if key != _TARGETS}
+        settings = _apply(settings, values, f"{path}: ", path.parent)
     found = os.environ if environment is None else environment
-    values = {
+    spoken = {
         name.removeprefix(_PREFIX).lower(): _from_text(name, text)
         for name, text in found.items()
         if name.startswith(_PREFIX)
     }
-    return _apply(settings, values, _PREFIX + "… in the environment: ")
+    return _apply(settings, spoken, _PREFIX + "… in the environment: ", start)
 
 
-def _table(path: Path) -> dict[str, Any]:
+def find_pyproject(start: Path) -> Path | None:
+    """The nearest pyproject.toml in a directory or above, or None."""
+    return next((path for folder in (start, *start.parents) if (path := folder / PYPROJECT).is_file()), None)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """``[tool.graphdoctor]`` of a pyproject.toml; empty where there is none.
+
+    Raises:
+        GraphDoctorError: It cannot be read, or holds something else under that name.
+    """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise GraphDoctorError(f"{path} cannot be read: {error}.") from error
     tool = document.get("tool", {})
-    table = tool.get(_TABLE, {}) if isinstance(tool, dict) else {}
+    table = tool.get(TABLE, {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
-        raise GraphDoctorError(f"{path}: tool.{_TABLE} is no table.")
+        raise GraphDoctorError(f"{path}: tool.{TABLE} is no table.")
     return table
 
 
@@ -95,33 +125,29 @@ def _from_text(name: str, text: str) -> object:
     return text
 
 
-def _apply(settings: Settings, values: Mapping[str, object], where: str) -> Settings:
+def _apply(settings: Settings, values: Mapping[str, object], where: str, folder: Path) -> Settings:
     known = [field.name for field in fields(Settings)]
     for key, value in values.items():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"Did you mean {near[0].replace('_', '-')}?" if near else "Known: " + ", ".join(known)
-            raise GraphDoctorError(f"{where}there is no setting {key.replace('_', '-')!r}.", hint=hint)
-        settings = replace(settings, **{key: _checked(key, value, where)})
+        name = key.replace("-", "_")
+        if name not in known:
+            raise unknown(where, "setting", key, [*known, _TARGETS])
+        settings = replace(settings, **{name: _checked(name, value, Values(where), folder)})
     return settings
 
 
-def _checked(key: str, value: object, where: str) -> Any:  # noqa: ANN401 - the field's own type
-    wrong = GraphDoctorError(f"{where}{key.replace('_', '-')} = {value!r} has the wrong type or range.")
-    match key:
+def _checked(name: str, value: object, values: Values, folder: Path) -> Any:  # noqa: ANN401 - the field's own type
+    match name:
         case "select" | "ignore":
-            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                raise wrong
-            return tuple(value)
+            return values.texts(name, value)
         case "own_code":
-            if not isinstance(value, bool):
-                raise wrong
-            return value
+            return values.switch(name, value)
         case "keep_recordings" | "vary_count":
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise wrong
-            return value
+            return values.count(name, value, least=1)
+        case "fail_on":
+            return values.severity(name, value)
+        case "baseline":
+            return folder / values.text(name, value)
+        case "per_path_ignores":
+            return values.globs(name, value)
         case _:
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-                raise wrong
-            return float(value)
+            return values.seconds(name, value)

@@ -1,0 +1,204 @@
+"""What in a project could be a target, told from its source alone: nothing is imported.
+
+Conservative: what is called ready is what ``graphdoctor explain FILE`` would find by itself, with inputs beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_INPUT_FUNCTIONS = ("example_inputs", "get_inputs")
+_INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
+_SKIPPED_FOLDERS = frozenset(
+    {"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env", "tests", "test", "docs"}
+)
+_MAX_FILES = 5000
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Something that could be a target.
+
+    Args:
+        target: Its text, relative to the project's folder.
+        why: What speaks for it, a clause.
+    """
+
+    target: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """What was found.
+
+    Args:
+        ready: Targets that need nothing more.
+        compiled: Files that call ``torch.compile``, but say nowhere what to call the result with.
+    """
+
+    ready: tuple[Candidate, ...]
+    compiled: tuple[Candidate, ...]
+
+
+def discover(root: Path, *, limit: int) -> Discovered:
+    """Look for targets.
+
+    Args:
+        root: The project's folder.
+        limit: How many of each kind at most.
+    """
+    ready: list[Candidate] = []
+    compiled: list[Candidate] = []
+    for path in _python_files(root):
+        if len(ready) >= limit:
+            break
+        tree = _parsed(path)
+        if tree is None:
+            continue
+        text = path.relative_to(root).as_posix()
+        if (why := _why_ready(tree)) is not None:
+            ready.append(Candidate(text, why))
+        elif (line := _compile_line(tree)) is not None and len(compiled) < limit:
+            compiled.append(Candidate(text, f"calls torch.compile in line {line}"))
+    return Discovered(tuple(ready), tuple(compiled))
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    """Python files, the project's top first, without environments, tests and hidden folders."""
+    count = 0
+    for folder, names, files in os.walk(root):
+        here = Path(folder)
+        names[:] = sorted(
+            name
+            for name in names
+            if name not in _SKIPPED_FOLDERS
+            and not name.startswith(".")
+            and not (here / name / "pyvenv.cfg").exists()
+            and not (here / name).is_symlink()
+        )
+        for name in sorted(files):
+            if name.endswith(".py") and not name.startswith("test_") and name not in ("conftest.py", "setup.py"):
+                count += 1
+                if count > _MAX_FILES:
+                    return
+                yield here / name
+
+
+def _parsed(path: Path) -> ast.Module | None:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return None
+        content = path.read_bytes()
+        return ast.parse(content) if b"torch" in content else None
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _why_ready(tree: ast.Module) -> str | None:
+    """What makes a file a target as it is, or None when it is none; the order is that of the probe."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    inputs = next(
+        (name for name in _INPUT_FUNCTIONS if name in functions and not _needs_arguments(functions[name])), None
+    )
+    build = functions.get("build")
+    if build is not None:
+        if _needs_arguments(build):
+            return None
+        if inputs:
+            return f"build() and {inputs}()"
+        return "build() returns the inputs too" if _returns_pair(build) else None
+    what = _only_target(tree, functions)
+    if what is None:
+        return None
+    name, node = what
+    if inputs:
+        return f"{name} and {inputs}()"
+    own = _own_inputs(node)
+    return f"{name}.{own}" if own else None
+
+
+def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tuple[str, ast.ClassDef | None] | None:
+    """The one thing that a file offers, as the probe would choose it."""
+    classes = _module_classes(tree)
+    made = _constructed_model(tree)
+    if made is not None:
+        return ("model", classes.get(made)) if made in classes else None
+    public = {name: node for name, node in classes.items() if not name.startswith("_")}
+    ready = [node for node in public.values() if not _constructor_needs_arguments(node, classes)]
+    if len(ready) == 1:
+        return ready[0].name, ready[0]
+    own = [name for name in functions if name not in (*_INPUT_FUNCTIONS, "main") and not name.startswith("_")]
+    return (f"{own[0]}()", None) if not ready and len(own) == 1 else None
+
+
+def _constructed_model(tree: ast.Module) -> str | None:
+    """The class that the file's ``model = …`` is made of."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="model")], value=ast.Call(func=ast.Name(id=name))):
+                return name
+    return None
+
+
+def _module_classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    """The file's classes of torch modules, by their bases' names."""
+    found: dict[str, ast.ClassDef] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+            if any(base in ("Module", "LightningModule") or base in found for base in bases):
+                found[node.name] = node
+    return found
+
+
+def _constructor_needs_arguments(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            return _needs_arguments(item, bound=1)
+    bases = [ast.unparse(base) for base in node.bases]
+    return any(base in classes and _constructor_needs_arguments(classes[base], classes) for base in bases)
+
+
+def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
+    """It cannot be called without arguments; ``bound`` are given by a method's object."""
+    found = function.args
+    positional = len(found.posonlyargs) + len(found.args) - len(found.defaults)
+    return positional > bound or any(default is None for default in found.kw_defaults)
+
+
+def _returns_pair(function: ast.FunctionDef) -> bool:
+    """All that it returns itself are tuples of a callable and its arguments."""
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    return bool(returned) and all(isinstance(value, ast.Tuple) and 2 <= len(value.elts) <= 3 for value in returned)
+
+
+def _own_inputs(node: ast.ClassDef | None) -> str | None:
+    """The attribute that a module's class keeps example inputs in."""
+    for item in ast.walk(node) if node is not None else ():
+        match item:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.Name(id=name, ctx=ast.Store())
+            ) if name in _INPUT_ATTRIBUTES:
+                return name
+    return None
+
+
+def _compile_line(tree: ast.Module) -> int | None:
+    """The first line that names ``torch.compile``."""
+    lines = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr == "compile"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "torch"
+    ]
+    return min(lines, default=None)

@@ -1,0 +1,140 @@
+"""``[[tool.graphdoctor.targets]]``: what the gate runs, each with its calls, its compile arguments and its budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from graphdoctor.config.values import Values, unknown
+from graphdoctor.errors import GraphDoctorError
+
+
+@dataclass(frozen=True)
+class GateTarget:
+    """One target of the gate; in pyproject.toml the names have hyphens.
+
+    Args:
+        target: Its text, such as ``model.py:Net``.
+        name: What people call it; its text where nobody named it.
+        folder: The folder that it runs in, which its paths are relative to; None for the project's.
+        inputs: As ``--input``, one argument each.
+        calls: How many rounds of the calls to make.
+        backend: A registered backend's name.
+        mode: ``torch.compile``'s mode.
+        dynamic: ``torch.compile``'s dynamic.
+        fullgraph: ``torch.compile``'s fullgraph.
+        options: ``torch.compile``'s options.
+        config: torch config values to set, by dotted name.
+        backward: Sum the floating outputs and run backward.
+        train: Train or eval mode, or None to leave it.
+        no_grad: Call under ``torch.no_grad()``.
+        seed: Seed of every random generator.
+        device: Where to move the model and the inputs.
+        python: The interpreter to run it with; None for ours.
+        timeout: Seconds until it is stopped; None for the project's setting.
+        max_breaks: Most break sites; None for no budget, as for the next three.
+        max_recompiles: Most recompiles.
+        max_graphs: Most graphs.
+        min_coverage: Least coverage, a share.
+        fail_on: In place of the project's setting.
+        select: In place of the project's setting; None leaves it.
+        ignore: In place of the project's setting; None leaves it.
+    """
+
+    target: str
+    name: str
+    folder: Path | None = None
+    inputs: tuple[str, ...] = ()
+    calls: int = 1
+    backend: str = "eager"
+    mode: str | None = None
+    dynamic: bool | None = None
+    fullgraph: bool = False
+    options: Mapping[str, object] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+    backward: bool = False
+    train: bool | None = None
+    no_grad: bool = False
+    seed: int = 0
+    device: str | None = None
+    python: str | None = None
+    timeout: float | None = None
+    max_breaks: int | None = None
+    max_recompiles: int | None = None
+    max_graphs: int | None = None
+    min_coverage: float | None = None
+    fail_on: Literal["error", "warning", "info", "never"] | None = None
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+
+
+_KNOWN = [found.name for found in fields(GateTarget) if found.name != "folder"]
+
+
+def read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
+    """The targets of a pyproject.toml, in order.
+
+    Args:
+        path: The file.
+        value: What ``tool.graphdoctor.targets`` holds.
+
+    Raises:
+        GraphDoctorError: A key is unknown, a value has the wrong type, a target has no text, or two have one name.
+    """
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise GraphDoctorError(
+            f"{path}: targets is no list of tables.",
+            hint='Write [[tool.graphdoctor.targets]], and below it target = "model.py".',
+        )
+    targets: dict[str, GateTarget] = {}
+    for number, table in enumerate(value, start=1):
+        found = _target(path, number, table)
+        if found.name in targets:
+            raise GraphDoctorError(
+                f"{path}: two targets are called {found.name!r}.", hint="Give each a name = … of its own."
+            )
+        targets[found.name] = found
+    return tuple(targets.values())
+
+
+def _target(path: Path, number: int, table: Mapping[str, object]) -> GateTarget:
+    called = table.get("name", table.get("target"))
+    where = f"{path}: target {called!r}: " if isinstance(called, str) else f"{path}: target {number}: "
+    values = Values(where)
+    checked: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in _KNOWN:
+            raise unknown(where, "setting", key, _KNOWN)
+        checked[name] = _checked(name, value, values)
+    if "target" not in checked:
+        raise GraphDoctorError(
+            f"{where}it has no target.",
+            hint='Say what to compile: target = "model.py" or target = "package.module:name".',
+        )
+    checked.setdefault("name", checked["target"])
+    return GateTarget(**checked)
+
+
+def _checked(name: str, value: object, values: Values) -> Any:  # noqa: ANN401 - the field's own type
+    match name:
+        case "inputs" | "select" | "ignore":
+            return values.texts(name, value)
+        case "calls":
+            return values.count(name, value, least=1)
+        case "seed" | "max_breaks" | "max_recompiles" | "max_graphs":
+            return values.count(name, value, least=0)
+        case "dynamic" | "fullgraph" | "backward" | "train" | "no_grad":
+            return values.switch(name, value)
+        case "options" | "config":
+            return values.plain_table(name, value)
+        case "timeout":
+            return values.seconds(name, value)
+        case "min_coverage":
+            return values.share(name, value)
+        case "fail_on":
+            return values.severity(name, value)
+        case _:
+            return values.text(name, value)

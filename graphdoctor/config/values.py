@@ -1,0 +1,110 @@
+"""Checks of single values of the configuration, each by the name it was written under."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphdoctor.errors import GraphDoctorError
+
+FAIL_ON = ("error", "warning", "info", "never")
+
+
+def hyphened(name: str) -> str:
+    """A field's name as people write it."""
+    return name.replace("_", "-")
+
+
+def unknown(where: str, what: str, name: str, known: Iterable[str]) -> GraphDoctorError:
+    """The error about a name that nobody knows, with the nearest one.
+
+    Args:
+        where: What the message begins with: the file, the target.
+        what: What it is a name of.
+        name: The name as it was written.
+        known: The names there are.
+    """
+    names = [hyphened(item) for item in known]
+    near = difflib.get_close_matches(hyphened(name), names, n=1)
+    hint = f"Did you mean {near[0]}?" if near else "Known: " + ", ".join(names)
+    return GraphDoctorError(f"{where}there is no {what} {hyphened(name)!r}.", hint=hint)
+
+
+class Values:
+    """Takes values of one table, checked.
+
+    Args:
+        where: What an error's message begins with.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def _wrong(self, name: str, value: object, wanted: str) -> GraphDoctorError:
+        return GraphDoctorError(
+            f"{self._where}{hyphened(name)} = {value!r} has the wrong type or range.",
+            hint=f"{hyphened(name)} takes {wanted}.",
+        )
+
+    def text(self, name: str, value: object) -> str:
+        """A text that is not empty."""
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise self._wrong(name, value, "a text")
+        return value
+
+    def texts(self, name: str, value: object) -> tuple[str, ...]:
+        """A list of texts."""
+        if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+            raise self._wrong(name, value, "a list of texts")
+        return tuple(value)
+
+    def switch(self, name: str, value: object) -> bool:
+        """True or false."""
+        if not isinstance(value, bool):
+            raise self._wrong(name, value, "true or false")
+        return value
+
+    def count(self, name: str, value: object, *, least: int) -> int:
+        """A whole number, at least ``least``."""
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self._wrong(name, value, f"a whole number, at least {least}")
+        return value
+
+    def seconds(self, name: str, value: object) -> float:
+        """A number above 0."""
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+            raise self._wrong(name, value, "a number of seconds above 0")
+        return float(value)
+
+    def share(self, name: str, value: object) -> float:
+        """A number from 0 to 1."""
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
+            raise self._wrong(name, value, "a share from 0 to 1")
+        return float(value)
+
+    def severity(self, name: str, value: object) -> Any:  # noqa: ANN401 - one of a Literal's texts
+        """One of ``FAIL_ON``."""
+        if value not in FAIL_ON:
+            raise self._wrong(name, value, f"one of {', '.join(FAIL_ON)}")
+        return value
+
+    def plain_table(self, name: str, value: object) -> dict[str, object]:
+        """A table of what JSON can carry: texts, numbers, switches, lists and tables of these."""
+        if not isinstance(value, dict) or not _is_plain(value):
+            raise self._wrong(name, value, "a table of texts, numbers, true or false, and lists of these")
+        return value
+
+    def globs(self, name: str, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """A table of path patterns and the codes that they leave out."""
+        if not isinstance(value, Mapping):
+            raise self._wrong(name, value, 'a table such as { "tests/**" = ["GD1"] }')
+        return tuple((pattern, self.texts(f"{name} {pattern!r}", codes)) for pattern, codes in value.items())
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(_is_plain(item) for item in value.values())
+    if isinstance(value, list):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, (str, bool, int, float))

@@ -1,0 +1,192 @@
+"""The gate's answer on the terminal: a line a target, then what failed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.model.check import BaselineEntry, Budget, CheckReport, TargetCheck, UnusedIgnore
+from graphdoctor.model.diagnosis import Finding, Summary
+from graphdoctor.render.cards import clean, finding_card, labelled_rows, write
+from graphdoctor.render.words import clusters, counted, percent
+
+_STYLES = {"passed": "bold green", "failed": "bold red", "crashed": "bold magenta"}
+_MAX_LINES = 20
+_UPDATE = "graphdoctor baseline --update"
+
+
+def render_check(report: CheckReport, console: Console, *, is_verbose: bool = False) -> None:
+    """Write the answer to a terminal.
+
+    Args:
+        report: What to show.
+        console: Where to.
+        is_verbose: Add torch's full words, findings below ``fail_on``, known and ignored ones.
+    """
+    if report.targets:
+        write(console, _table(report.targets))
+    for target in report.targets:
+        for renderable in _details(target, has_baseline=report.baseline is not None, is_verbose=is_verbose):
+            write(console, renderable)
+    for renderable in _closing(report, is_verbose=is_verbose):
+        write(console, renderable)
+
+
+def _table(targets: Sequence[TargetCheck]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    for target in targets:
+        grid.add_row(Text(target.state, _STYLES[target.state]), clean(target.name, "bold"), _in_short(target))
+    return grid
+
+
+def _in_short(target: TargetCheck) -> Text:
+    if target.state == "crashed":
+        return clean(target.error or "", "magenta")
+    parts = []
+    if target.error:
+        parts.append(target.error.rstrip("."))
+    if target.failing:
+        parts.append(counted(len(target.failing), "new finding"))
+    parts += [broken_budget(budget) for budget in target.budgets if not budget.is_kept]
+    below = len(target.new) - len(target.failing)
+    for number, what in (
+        (below, f"new below {target.fail_on}" if target.fail_on != "never" else "new"),
+        (len(target.known), "known"),
+        (len(target.grown), "more often than before"),
+        (len(target.ignored), "ignored"),
+        (len(target.fixed), "fixed"),
+    ):
+        if number:
+            parts.append(f"{number} {what}")
+    text = Text(", ".join(parts))
+    if target.diagnosis is not None:
+        text.append(" · " if parts else "").append(_counts(target.diagnosis.summary), "dim")
+    return text
+
+
+def _counts(summary: Summary) -> str:
+    coverage = "not known" if summary.coverage is None else percent(summary.coverage)
+    parts = [counted(summary.graphs, "graph"), counted(summary.break_sites, "break site")]
+    parts += [counted(summary.recompiles, "recompile")] if summary.recompiles else []
+    return ", ".join([*parts, f"coverage {coverage}"])
+
+
+def broken_budget(budget: Budget) -> str:
+    """What a budget allows and what was measured, as one clause."""
+    limit = percent(budget.limit) if budget.name == "min-coverage" else f"{budget.limit:g}"
+    if budget.value is None:
+        return f"{budget.name} {limit}: not known"
+    value = percent(budget.value) if budget.name == "min-coverage" else f"{budget.value:g}"
+    return f"{budget.name} {limit}: {value}"
+
+
+def _details(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Iterator[RenderableType]:
+    if target.hint:
+        yield Text()
+        yield labelled_rows([(target.name, clean(target.hint))])
+    shown = target.new if is_verbose else target.failing
+    for cluster in clusters(shown):
+        yield Text()
+        yield from finding_card(cluster, is_verbose=is_verbose)
+    rows = list(_rows(target, has_baseline=has_baseline, is_verbose=is_verbose))
+    if rows:
+        yield Text()
+        yield clean(target.name, "bold")
+        yield labelled_rows(rows)
+
+
+def _rows(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Iterator[tuple[str, Text]]:
+    if target.is_other_torch and target.diagnosis is not None:
+        running = target.diagnosis.environment.torch
+        words = f"compared with what the baseline has of torch {target.baseline_torch}; this is {running}"
+        if target.new or target.fixed:
+            words += f", so what is new or fixed may come from the upgrade. {_UPDATE} adds this torch beside the other"
+        yield "torch", clean(words)
+    elif has_baseline and target.baseline_torch is None and target.failing:
+        yield "baseline", Text("has nothing of this target: all of its findings are new")
+    if target.fixed:
+        yield from _listed("fixed", [_entry(entry) for entry in target.fixed], is_verbose=is_verbose)
+    if target.grown:
+        yield from _listed("more", [_grown(finding) for finding in target.grown], is_verbose=is_verbose)
+    if is_verbose:
+        yield from _listed("known", [_place(finding) for finding in target.known], is_verbose=True)
+        ignored = [
+            f"{_place(item.finding)}  by {item.by}{f': {item.reason}' if item.reason else ''}"
+            for item in target.ignored
+        ]
+        yield from _listed("ignored", ignored, is_verbose=True)
+
+
+def _listed(
+    label: Literal["fixed", "more", "known", "ignored"], lines: Sequence[str], *, is_verbose: bool
+) -> Iterator[tuple[str, Text]]:
+    shown = lines if is_verbose else lines[:_MAX_LINES]
+    for line in shown:
+        yield label, clean(line)
+    if len(lines) > len(shown):
+        yield label, Text(f"and {len(lines) - len(shown)} more: -v shows all", "dim")
+
+
+def _entry(entry: BaselineEntry) -> str:
+    return f"{entry.code} {entry.file} in {entry.function}  {entry.text or entry.message}"
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.code} {finding.location.shown_file}:{finding.location.line}  {finding.message}"
+
+
+def _grown(finding: Finding) -> str:
+    return f"{_place(finding)}, {finding.count} times now"
+
+
+def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableType]:
+    rows: list[tuple[str, Text]] = [("skipped", clean(name)) for name in report.skipped]
+    unused = report.unused_ignores if is_verbose else report.unused_ignores[:_MAX_LINES]
+    rows += [("unused", clean(unused_text(ignore))) for ignore in unused]
+    if len(unused) < len(report.unused_ignores):
+        rows.append(("unused", Text(f"and {len(report.unused_ignores) - len(unused)} more: -v shows all", "dim")))
+    rows += [("note", clean(note)) for note in report.notes]
+    if rows:
+        yield Text()
+        yield labelled_rows(rows)
+    next_step = _next_step(report)
+    is_short = [target.state for target in report.targets] == ["passed"] and not (rows or next_step)
+    if not is_short:
+        yield Text()
+    yield _verdict(report)
+    if next_step:
+        yield Text(next_step, "dim")
+
+
+def unused_text(ignore: UnusedIgnore) -> str:
+    """An ignore that matches nothing, as one line."""
+    place = ignore.file if ignore.line is None else f"{ignore.file}:{ignore.line}"
+    what = f"ignore[{','.join(ignore.codes)}]" if ignore.codes else "ignore"
+    return f"{place}  {what} matches no finding{f': {ignore.why}' if ignore.why else ''}"
+
+
+def _verdict(report: CheckReport) -> Text:
+    targets = report.targets
+    if not targets:
+        return Text(f"No target was run: {counted(len(report.skipped), 'target')} skipped.", "bold")
+    failed, crashed = (sum(target.state == state for target in targets) for state in ("failed", "crashed"))
+    if not failed and not crashed:
+        return Text(f"{counted(len(targets), 'target')} passed.", "bold green")
+    parts = [f"{failed} failed"] if failed else []
+    parts += [f"{crashed} crashed: nothing is known of what could not be run"] if crashed else []
+    return Text(f"Of {counted(len(targets), 'target')} {', '.join(parts)}.", "bold red")
+
+
+def _next_step(report: CheckReport) -> str | None:
+    if any(target.fixed for target in report.targets if not target.is_other_torch):
+        return f"{_UPDATE} drops what is fixed."
+    if report.baseline is None and any(target.failing for target in report.targets):
+        return "graphdoctor baseline writes a file that allows what is there now, so that only what is new fails."
+    return None

@@ -1,0 +1,142 @@
+"""The gate's answer as GitHub workflow commands, which show as annotations beside the lines of a pull request.
+
+Comes in: a ``CheckReport``. Goes out: one ``::error …::…`` line an annotation, to be printed by a workflow's step. The
+job's summary is the Markdown's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from graphdoctor.model.check import CheckReport, TargetCheck
+from graphdoctor.model.diagnosis import Finding, Severity
+from graphdoctor.render.places import file_place, project_line
+from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
+
+_SHOWN = 10
+"""Annotations of each kind that GitHub shows of one step."""
+
+Level = Literal["error", "warning", "notice"]
+"""GitHub's kinds of annotations."""
+
+_ORDER: tuple[Level, ...] = ("error", "warning", "notice")
+_LEVELS: dict[Severity, Level] = {"error": "error", "warning": "warning", "info": "notice"}
+
+
+@dataclass(frozen=True)
+class _Annotation:
+    level: Level
+    title: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    columns: tuple[int, int | None] | None = None
+
+    def command(self) -> str:
+        properties: dict[str, object] = {}
+        if self.file is not None:
+            properties["file"] = self.file
+        if self.line is not None:
+            properties |= {"line": self.line, "endLine": self.line}
+        if self.columns is not None:
+            properties["col"] = self.columns[0]
+            if self.columns[1] is not None:
+                properties["endColumn"] = self.columns[1]
+        properties["title"] = self.title
+        listed = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+        return f"::{self.level} {listed}::{_data(self.message)}"
+
+
+def render_github(report: CheckReport, *, root: Path | None = None) -> str:
+    """The commands, worst first; empty where there is nothing to say.
+
+    Args:
+        report: What to write.
+        root: The folder that the report's relative paths start from, the repository's; lines of calls below it are
+            shown where a finding itself lies in a package.
+    """
+    found = sorted(_annotations(report, root), key=_rank)
+    counts = {level: sum(annotation.level == level for annotation in found) for level in _ORDER}
+    if any(count > _SHOWN for count in counts.values()):
+        said = ", ".join(counted(count, level) for level, count in counts.items() if count)
+        more = _Annotation(
+            "notice",
+            "graphdoctor",
+            f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them.",
+        )
+        # The first of the notices, so that it is shown itself.
+        found.insert(counts["error"] + counts["warning"], more)
+    return "".join(annotation.command() + "\n" for annotation in found)
+
+
+def _rank(annotation: _Annotation) -> tuple[int, bool, str, int]:
+    """By level; what has no line first, since it concerns a whole target."""
+    return (
+        _ORDER.index(annotation.level),
+        annotation.file is not None,
+        annotation.file or "",
+        annotation.line or 0,
+    )
+
+
+def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation]:
+    for target in report.targets:
+        if target.state == "crashed":
+            yield _Annotation("error", f"{target.name} crashed", target.error or "It could not be run to its end.")
+        for budget in target.budgets:
+            if not budget.is_kept:
+                yield _Annotation("error", f"{target.name}: {budget.name} not kept", f"{budget_text(budget)}.")
+    for finding, targets in _by_place(report.targets):
+        names = targets if len(report.targets) > 1 else []
+        yield _of_finding(finding, names, root)
+    for unused in report.unused_ignores:
+        what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
+        place = file_place(unused.file, root)
+        file = place.path if place.base == "SRCROOT" else None
+        yield _Annotation(
+            "notice", "Unused ignore", f"{what} matches no finding.", file, (file and unused.line) or None
+        )
+
+
+def _by_place(targets: Sequence[TargetCheck]) -> Iterator[tuple[Finding, list[str]]]:
+    """New findings, each once with the names of the targets that have it."""
+    found: dict[tuple[str, str, int, str], tuple[Finding, list[str]]] = {}
+    for target in targets:
+        for finding in target.new:
+            key = (finding.fingerprint, finding.severity, finding.location.line, finding.message)
+            found.setdefault(key, (finding, []))[1].append(target.name)
+    yield from found.values()
+
+
+def _of_finding(finding: Finding, targets: Sequence[str], root: Path | None) -> _Annotation:
+    lines = [finding.message]
+    location = finding.location
+    place = project_line(finding, root)
+    file, shown = place or (None, None)
+    if shown is not location:
+        lines.append(f"In {location.shown_file}:{location.line}, {location.function}.")
+    lines += [f"Try: {suggested(fix)}" for fix in worth_trying(finding.fixes)[:1]]
+    if targets:
+        lines.append(f"Seen in {', '.join(targets)}.")
+    lines.append(f"Read more: graphdoctor rule {finding.code}")
+    return _Annotation(
+        _LEVELS[finding.severity],
+        f"{finding.code} {finding.rule}",
+        "\n".join(lines),
+        file,
+        shown.line if shown is not None else None,
+        (shown.column, shown.end_column) if shown is not None and shown.column is not None else None,
+    )
+
+
+def _data(text: str) -> str:
+    """A message as the runner decodes it (``actions/toolkit``, ``escapeData``)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """A property's value (``escapeProperty`` there)."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,169 @@
+"""The gate's answer as JUnit XML: a test suite a target, for the test report of any CI system.
+
+Comes in: a ``CheckReport``. Goes out: XML text that Jenkins' schema ``junit-10.xsd`` allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from graphdoctor.model.check import CheckReport, TargetCheck
+from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
+
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no place for, escaped or not."""
+
+
+def render_junit(report: CheckReport) -> str:
+    """A document of one ``testsuite`` a target.
+
+    Each suite has a case that the target ran, one for each new finding that fails it or one that there is none, and one
+    a budget. What fails nothing is in the suite's ``system-out``.
+
+    Args:
+        report: What to write.
+
+    Returns:
+        XML, indented, with a newline at the end.
+    """
+    suites = [_suite(target) for target in report.targets]
+    suites += [_skipped_suite(name) for name in report.skipped]
+    root = Element("testsuites", name="graphdoctor check")
+    for count in ("tests", "failures", "errors"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
+    root.extend(suites)
+    if notes := _report_notes(report):
+        # The schema has no place for words beside the suites.
+        suite = SubElement(root, "testsuite", name="notes", tests="0", failures="0", errors="0", skipped="0")
+        SubElement(suite, "system-out").text = _text("\n".join(notes))
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def _suite(target: TargetCheck) -> Element:
+    cases = list(_cases(target))
+    suite = Element("testsuite", name=_attribute(target.name), tests=str(len(cases)))
+    for count, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(count, str(sum(case.find(kind) is not None for case in cases)))
+    if (seconds := _seconds(target.diagnosis)) is not None:
+        suite.set("time", f"{seconds:.3f}")
+    properties = SubElement(suite, "properties")
+    for name, value in _properties(target):
+        SubElement(properties, "property", name=name, value=_attribute(value))
+    suite.extend(cases)
+    if notes := list(_target_notes(target)):
+        SubElement(suite, "system-out").text = _text("\n".join(notes))
+    return suite
+
+
+def _skipped_suite(name: str) -> Element:
+    suite = Element("testsuite", name=_attribute(name), tests="1", failures="0", errors="0", skipped="1")
+    case = _case(name, "runs")
+    SubElement(case, "skipped", message="No given file is reached by it.")
+    suite.append(case)
+    return suite
+
+
+def _cases(target: TargetCheck) -> Iterator[Element]:
+    ran = _case(target.name, "runs")
+    if (seconds := _seconds(target.diagnosis)) is not None:
+        ran.set("time", f"{seconds:.3f}")
+    if target.state == "crashed":
+        error = target.error or "It could not be run to its end."
+        SubElement(ran, "error", type="crashed", message=_attribute(error)).text = _text(error)
+    yield ran
+    named: Counter[str] = Counter()
+    for finding in target.failing:
+        place = f"{finding.location.shown_file}:{finding.location.line}"
+        name = f"{finding.code} {place} in {finding.location.function}"
+        named[name] += 1
+        # Two values that change at one line are two cases, which a report tells apart by their names alone.
+        case = _case(target.name, name if named[name] == 1 else f"{name} ({named[name]})")
+        failure = SubElement(case, "failure", type=finding.code, message=_attribute(finding.message))
+        failure.text = _text("\n".join(_finding_lines(finding, place)))
+        yield case
+    if not target.failing and target.state != "crashed":
+        yield _case(target.name, "no new findings")
+    for budget in target.budgets:
+        case = _case(target.name, budget.name)
+        if not budget.is_kept:
+            words = budget_text(budget)
+            SubElement(case, "failure", type="budget", message=_attribute(words)).text = _text(words)
+        yield case
+
+
+def _case(target: str, name: str) -> Element:
+    return Element("testcase", classname=_attribute(target), name=_attribute(name))
+
+
+def _finding_lines(finding: Finding, place: str) -> Iterator[str]:
+    yield f"{place}: {finding.severity}: {finding.message}"
+    if finding.location.text is not None:
+        yield f"    {finding.location.text}"
+    if finding.torch_reason:
+        yield f"{finding.torch_id or 'torch'}: {finding.torch_reason}"
+    for fix in worth_trying(finding.fixes)[:1]:
+        yield f"Try: {suggested(fix)}"
+        if fix.diff or fix.snippet:
+            yield (fix.diff or fix.snippet or "").rstrip("\n")
+    yield f"Read more: graphdoctor rule {finding.code}"
+
+
+def _properties(target: TargetCheck) -> Iterator[tuple[str, str]]:
+    yield "target", target.target
+    if target.diagnosis is not None and target.diagnosis.environment.torch:
+        yield "torch", target.diagnosis.environment.torch
+    if target.baseline_torch:
+        yield "baseline torch", target.baseline_torch
+
+
+def _target_notes(target: TargetCheck) -> Iterator[str]:
+    failing = {finding.fingerprint for finding in target.failing}
+    if target.is_other_torch:
+        yield "The baseline has nothing of this torch: new and fixed findings can come from the upgrade."
+    for finding in target.new:
+        if finding.fingerprint not in failing:
+            yield f"new, below fail-on: {_line(finding)}"
+    for finding in target.grown:
+        yield f"more often than in the baseline: {_line(finding)}"
+    for entry in target.fixed:
+        yield f"fixed: {entry.code} {entry.file} in {entry.function}: {entry.message}"
+    if target.known:
+        yield f"in the baseline: {counted(len(target.known), 'finding')}"
+    if target.ignored:
+        yield f"ignored: {counted(len(target.ignored), 'finding')}"
+
+
+def _line(finding: Finding) -> str:
+    return f"{finding.code} {finding.location.shown_file}:{finding.location.line}: {finding.message}"
+
+
+def _report_notes(report: CheckReport) -> list[str]:
+    notes = list(report.notes)
+    for unused in report.unused_ignores:
+        place = unused.file if unused.line is None else f"{unused.file}:{unused.line}"
+        codes = f"[{', '.join(unused.codes)}]" if unused.codes else ""
+        notes.append(f"unused: ignore{codes} at {place}")
+    return notes
+
+
+def _seconds(diagnosis: Diagnosis | None) -> float | None:
+    """What the calls took, compiling included; None when not known."""
+    if diagnosis is None:
+        return None
+    durations = [call.duration_s for call in diagnosis.calls if call.duration_s is not None]
+    return sum(durations) if durations else None
+
+
+def _text(text: str) -> str:
+    """An element's text: a reader turns each kind of line end into LF, so they are that already."""
+    return _FORBIDDEN.sub("�", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _attribute(text: str) -> str:
+    return _FORBIDDEN.sub("�", text)

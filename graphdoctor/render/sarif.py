@@ -1,0 +1,312 @@
+"""The gate's answer as SARIF 2.1.0: one run a report, one result a finding and target.
+
+Comes in: a ``CheckReport``. Goes out: JSON text. ``§`` below is a section of the OASIS standard with Errata 01.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from graphdoctor.model.check import BaselineEntry, CheckReport, Ignored, TargetCheck
+from graphdoctor.model.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.render.edits import Replacement, edits_of
+from graphdoctor.render.places import Place, file_place, place_of
+from graphdoctor.render.words import worth_trying
+from graphdoctor.rules.catalog import ALL_RULES
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_FINGERPRINT = "graphdoctorFingerprint/v1"
+_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+_LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
+_SUPPRESSED: dict[str, str] = {
+    "path": "per-path-ignores of the configuration",
+    "setting": "ignore, select or own-code of the configuration",
+}
+
+_State = Literal["new", "unchanged", "updated"]
+_Json = dict[str, Any]
+
+
+def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
+    """A SARIF log.
+
+    Args:
+        report: What to write.
+        root: The folder that the report's relative paths start from; stack entries below it become relative to it.
+
+    Returns:
+        JSON, indented, with a newline at the end.
+    """
+    codes = sorted({finding.code for target in report.targets for finding in _all_findings(target)})
+    run: _Json = {
+        "tool": {"driver": _driver(report.graphdoctor_version, codes)},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {
+            "SRCROOT": {"description": {"text": "The folder that graphdoctor was run in."}},
+            "PACKAGES": {"description": {"text": "The folder that a package is installed in."}},
+        },
+        "invocations": [_invocation(report, root)],
+        "results": [
+            result
+            for target in report.targets
+            for result in _results(target, codes, has_baseline=report.baseline is not None, root=root)
+        ],
+        "properties": _run_properties(report),
+    }
+    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return orjson.dumps(log, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+# The tool and what became of it.
+
+
+def _driver(version: str, codes: Sequence[str]) -> _Json:
+    return {"name": "graphdoctor", "version": version, "rules": [_rule(code) for code in codes]}
+
+
+def _rule(code: str) -> _Json:
+    rule = ALL_RULES.get(code)
+    if rule is None:  # of another version, in a report that was read
+        return {"id": code}
+    documentation = rule.documentation()
+    return {
+        "id": code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.title()},
+        "fullDescription": {"text": " ".join(rule.sections()["What it finds"].split())},
+        "help": {"text": documentation, "markdown": documentation},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+    }
+
+
+def _invocation(report: CheckReport, root: Path | None) -> _Json:
+    crashed = [target for target in report.targets if target.state == "crashed"]
+    executed = [
+        _notification("error", f"The target {target.name} crashed: {target.error or 'it is not known why.'}")
+        for target in crashed
+    ]
+    executed += [_notification("note", note) for note in report.notes]
+    configured: list[_Json] = []
+    for unused in report.unused_ignores:
+        what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
+        place = {"artifactLocation": _artifact(file_place(unused.file, root))}
+        if unused.line is not None:
+            place["region"] = {"startLine": unused.line}
+        notification = _notification("note", f"{what} matches no finding.")
+        configured.append(notification | {"locations": [{"physicalLocation": place}]})
+    return {
+        "executionSuccessful": not crashed,
+        "exitCode": report.exit_code,
+        "toolExecutionNotifications": executed,
+        "toolConfigurationNotifications": configured,
+    }
+
+
+def _notification(level: str, text: str) -> _Json:
+    return {"level": level, "message": _message(text)}
+
+
+def _run_properties(report: CheckReport) -> _Json:
+    """What has no place of its own in the standard: targets, budgets, what is fixed.
+
+    A finding that is gone is no result with ``baselineState`` ``absent``: GitHub takes every result for one that is
+    there, and the baseline does not keep its line.
+    """
+    return {
+        "baseline": report.baseline,
+        "skippedTargets": list(report.skipped),
+        "targets": [
+            {
+                "name": target.name,
+                "target": target.target,
+                "state": target.state,
+                "torch": target.diagnosis.environment.torch if target.diagnosis else None,
+                "baselineTorch": target.baseline_torch,
+                "isOtherTorch": target.is_other_torch,
+                "failOn": target.fail_on,
+                "budgets": [budget.model_dump(mode="json") for budget in target.budgets],
+                "fixed": [_fixed(entry) for entry in target.fixed],
+            }
+            for target in report.targets
+        ],
+    }
+
+
+def _fixed(entry: BaselineEntry) -> _Json:
+    return entry.model_dump(mode="json", include={"fingerprint", "code", "file", "function", "message"})
+
+
+# Results.
+
+
+def _all_findings(target: TargetCheck) -> Iterator[Finding]:
+    yield from target.new
+    yield from target.known
+    yield from (ignored.finding for ignored in target.ignored)
+
+
+def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, root: Path | None) -> Iterator[_Json]:
+    grown = {finding.fingerprint for finding in target.grown}
+    failing = {finding.fingerprint for finding in target.failing}
+    states: list[tuple[Finding, _State, Ignored | None]] = [(finding, "new", None) for finding in target.new]
+    states += [(finding, "updated" if finding.fingerprint in grown else "unchanged", None) for finding in target.known]
+    # The baseline holds no ignored finding, and each result needs a state where one has it (§3.27.24).
+    states += [(ignored.finding, "new", ignored) for ignored in target.ignored]
+    for finding, state, ignored in states:
+        is_failing = ignored is None and state == "new" and finding.fingerprint in failing
+        result = {
+            "ruleId": finding.code,
+            "ruleIndex": codes.index(finding.code),
+            "level": _LEVELS[finding.severity],
+            "message": _message(finding.message),
+            "locations": [_location(finding.location, root)],
+            "occurrenceCount": finding.count,
+            "partialFingerprints": {_FINGERPRINT: finding.fingerprint},
+            # Empty, not absent: all results of a run have it or none (§3.27.23).
+            "suppressions": [_suppression(ignored)] if ignored is not None else [],
+            "properties": _properties(finding, target) | {"isFailing": is_failing},
+        }
+        if has_baseline:
+            result["baselineState"] = state
+        if related := list(_related(finding, root)):
+            result["relatedLocations"] = related
+        if finding.user_stack:
+            result["codeFlows"] = [_code_flow(finding, root)]
+        if fixes := list(_fixes(finding.fixes, root)):
+            result["fixes"] = fixes
+        yield result
+
+
+def _suppression(ignored: Ignored) -> _Json:
+    kind = "inSource" if ignored.by == "comment" else "external"
+    reason = ignored.reason or _SUPPRESSED.get(ignored.by)
+    return {"kind": kind} | ({"justification": reason} if reason else {})
+
+
+def _properties(finding: Finding, target: TargetCheck) -> _Json:
+    verdicts = [
+        {"title": fix.title, "kind": fix.kind, "isSafe": fix.is_safe, "verdict": fix.verdict, "reason": fix.reason}
+        for fix in finding.fixes
+    ]
+    return {
+        "target": target.name,
+        "compileIds": list(finding.compile_ids),
+        "torchId": finding.torch_id,
+        "torchReason": finding.torch_reason,
+        "suggestions": verdicts,
+    }
+
+
+def _message(text: str) -> _Json:
+    """Text in which nothing is a link (§3.11.6)."""
+    return {"text": _LINK.sub(r"\[", text)}
+
+
+# Places.
+
+
+def _location(found: Location | StackEntry, root: Path | None) -> _Json:
+    """A line; what is no file has a function alone."""
+    function = (found.function if isinstance(found, Location) else found.qualname) or found.function
+    location: _Json = {"logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}]}
+    place = place_of(found, root)
+    if place is None:
+        return location
+    physical: _Json = {"artifactLocation": _artifact(place)}
+    if found.line > 0:
+        physical |= _regions(found)
+    return {"physicalLocation": physical} | location
+
+
+def _artifact(place: Place) -> _Json:
+    return {"uri": place.uri} | ({} if place.base is None else {"uriBaseId": place.base})
+
+
+def _regions(found: Location | StackEntry) -> _Json:
+    """The expression within its line where its columns are known, else the line without its indentation."""
+    line = _line_region(found)
+    start, end = found.column, found.end_column
+    if start is None or start < 1:
+        return {"region": line}
+    if end is not None and end <= start:
+        end = None
+    region: _Json = {"startLine": found.line, "startColumn": start}
+    if end is not None:
+        region |= {"endLine": found.line, "endColumn": end}
+    if found.text is not None and found.indent is not None:
+        skipped = start - 1 - found.indent
+        snippet = found.text[skipped : None if end is None else end - 1 - found.indent] if skipped >= 0 else ""
+        if snippet:
+            region["snippet"] = {"text": snippet}
+    is_whole = region.get("snippet") == line.get("snippet")
+    return {"region": region} if is_whole else {"region": region, "contextRegion": line}
+
+
+def _line_region(found: Location | StackEntry) -> _Json:
+    region: _Json = {"startLine": found.line}
+    if found.text:
+        if found.indent is not None:
+            columns = (found.indent + 1, found.indent + 1 + len(found.text))
+            region |= {"startColumn": columns[0], "endLine": found.line, "endColumn": columns[1]}
+        region["snippet"] = {"text": found.text}
+    return region
+
+
+def _related(finding: Finding, root: Path | None) -> Iterator[_Json]:
+    seen: list[_Json] = []
+    for related in finding.related:
+        location = _location(related, root)
+        if related.note:
+            location["message"] = _message(related.note)
+        if location not in seen:
+            seen.append(location)
+            yield {"id": len(seen)} | location
+
+
+def _code_flow(finding: Finding, root: Path | None) -> _Json:
+    """How the line was reached, outermost first; torch's own lines can be hidden."""
+    steps = [
+        {
+            "location": _location(entry, root) | {"message": {"text": f"in {entry.qualname or entry.function}"}},
+            "nestingLevel": depth,
+            "importance": "unimportant" if entry.origin in ("torch", "stdlib") else "essential",
+        }
+        for depth, entry in enumerate(finding.user_stack)
+    ]
+    return {"threadFlows": [{"locations": steps}]}
+
+
+# Fixes.
+
+
+def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
+    """A viewer applies a fix at one click: none is offered that a trial has refuted."""
+    for fix in worth_trying(fixes):
+        if not fix.diff:
+            continue
+        changes = [
+            {
+                "artifactLocation": _artifact(file_place(edit.path, root)),
+                "replacements": [_replacement(replacement) for replacement in edit.replacements],
+            }
+            for edit in edits_of(fix.diff)
+        ]
+        if changes:
+            yield {"description": _message(f"{fix.title} ({fix.verdict})"), "artifactChanges": changes}
+
+
+def _replacement(replacement: Replacement) -> _Json:
+    region = {
+        "startLine": replacement.line,
+        "startColumn": 1,
+        "endLine": replacement.end_line,
+        "endColumn": replacement.end_column,
+    }
+    inserted = {"insertedContent": {"text": replacement.text}} if replacement.text else {}
+    return {"deletedRegion": region} | inserted

@@ -1,0 +1,125 @@
+"""The gate's configuration: targets, what is wrong with one by its name, and where the project is."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.config import GateTarget, load_project, load_settings
+from graphdoctor.errors import GraphDoctorError
+
+
+def project(folder, text):
+    (folder / "pyproject.toml").write_text(text)
+    return load_project(folder, {})
+
+
+def test_targets_have_what_explain_has_flags_for(tmp_path):
+    text = """
+[[tool.graphdoctor.targets]]
+name = "encoder"
+target = "models/encoder.py:build()"
+inputs = ["f32[8,128]", "flag=bool:true"]
+calls = 3
+backend = "inductor"
+options = { "triton.cudagraphs" = true }
+config = { "torch._dynamo.config.cache_size_limit" = 4 }
+no-grad = true
+timeout = 60
+max-breaks = 0
+min-coverage = 1
+fail-on = "error"
+ignore = []
+
+[[tool.graphdoctor.targets]]
+target = "package.module:net"
+"""
+    found = project(tmp_path, text).targets
+    assert found == (
+        GateTarget(
+            target="models/encoder.py:build()",
+            name="encoder",
+            inputs=("f32[8,128]", "flag=bool:true"),
+            calls=3,
+            backend="inductor",
+            options={"triton.cudagraphs": True},
+            config={"torch._dynamo.config.cache_size_limit": 4},
+            no_grad=True,
+            timeout=60.0,
+            max_breaks=0,
+            min_coverage=1.0,
+            fail_on="error",
+            ignore=(),
+        ),
+        GateTarget(target="package.module:net", name="package.module:net"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "hint"),
+    [
+        ("bakend = 'eager'", "target 'm': there is no setting 'bakend'", "Did you mean backend?"),
+        ("folder = 'x'", "target 'm': there is no setting 'folder'", None),
+        ("calls = 0", "target 'm': calls = 0 has the wrong type or range", "a whole number, at least 1"),
+        ("calls = true", "target 'm': calls = True has", "a whole number"),
+        ("max-breaks = -1", "target 'm': max-breaks = -1 has", "at least 0"),
+        ("min-coverage = 95", "target 'm': min-coverage = 95 has", "a share from 0 to 1"),
+        ("min-coverage = nan", "target 'm': min-coverage = nan has", "a share"),
+        ("inputs = 'f32[2]'", "target 'm': inputs = 'f32\\[2\\]' has", "a list of texts"),
+        ("options = ['a=1']", "target 'm': options = .* has", "a table"),
+        ("config = { when = 2026-01-01 }", "target 'm': config = .* has", "a table"),
+        ("train = 'yes'", "target 'm': train = 'yes' has", "true or false"),
+        ("fail-on = 'warnings'", "target 'm': fail-on = 'warnings' has", "error, warning, info, never"),
+        ("backend = ''", "target 'm': backend = '' has", "a text"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_target(tmp_path, lines, message, hint):
+    with pytest.raises(GraphDoctorError, match=message) as caught:
+        project(tmp_path, f"[[tool.graphdoctor.targets]]\nname = 'm'\ntarget = 'm.py'\n{lines}\n")
+    assert str(tmp_path) in caught.value.message
+    assert hint is None or hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[tool.graphdoctor.targets]]\nname = 'm'\n", "target 'm': it has no target"),
+        ("[[tool.graphdoctor.targets]]\ntarget = 3\n", "target 1: target = 3 has the wrong type"),
+        ("[[tool.graphdoctor.targets]]\ntarget = 'a.py'\n" * 2, "two targets are called 'a.py'"),
+        ("[tool.graphdoctor]\ntargets = ['a.py']\n", "targets is no list of tables"),
+        ("[tool.graphdoctor.targets]\ntarget = 'a.py'\n", "targets is no list of tables"),
+        ("[tool.graphdoctor]\ntarget = 'a.py'\n", "there is no setting 'target'"),
+        ("[tool.graphdoctor]\nfail-on = 'fatal'\n", "fail-on = 'fatal' has the wrong type"),
+        ("[tool.graphdoctor]\nbaseline = 3\n", "baseline = 3 has the wrong type"),
+        ("[tool.graphdoctor]\nper-path-ignores = ['a']\n", "per-path-ignores = .* has the wrong type"),
+        ("[tool.graphdoctor.per-path-ignores]\n'a/**' = 'GD1'\n", "per-path-ignores 'a/\\*\\*' = 'GD1' has"),
+        ("[tool.graphdoctor\n", "cannot be read"),
+    ],
+)
+def test_a_project_that_cannot_be_read_says_why(tmp_path, text, message):
+    with pytest.raises(GraphDoctorError, match=message):
+        project(tmp_path, text)
+
+
+def test_the_project_is_found_from_a_folder_below_and_its_paths_stay_its_own(tmp_path):
+    project(
+        tmp_path,
+        "[tool.graphdoctor]\nbaseline = 'ci/known.json'\n[tool.graphdoctor.per-path-ignores]\n'a/**' = ['GD1']\n",
+    )
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    found = load_project(inner, {})
+    assert (found.root, found.baseline) == (tmp_path, tmp_path / "ci" / "known.json")
+    assert found.settings.per_path_ignores == (("a/**", ("GD1",)),)
+    assert load_project(inner, {"GRAPHDOCTOR_BASELINE": "here.json"}).baseline == inner / "here.json"
+    assert load_project(inner, {"GRAPHDOCTOR_FAIL_ON": "never"}).settings.fail_on == "never"
+
+
+def test_without_a_pyproject_the_folder_itself_is_the_project(tmp_path):
+    found = load_project(tmp_path, {})
+    if found.pyproject is None:  # nobody has one above the temporary folder
+        assert (found.root, found.baseline) == (tmp_path, tmp_path / "graphdoctor-baseline.json")
+
+
+def test_other_commands_do_not_mind_a_wrong_target(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[[tool.graphdoctor.targets]]\nnam = 1\n")
+    assert load_settings(tmp_path, {}).fail_on == "warning"

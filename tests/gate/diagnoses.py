@@ -1,0 +1,17 @@
+"""Hand-built diagnoses for the gate's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.rules.diagnose import diagnose
+from tests.factories import entry, record, recording
+
+
+def with_prints(*places: tuple[int, str], **facts: Any) -> Diagnosis:
+    """A run of ``model.py`` with a print at each line, each with a text of its own; facts of the recording replaced."""
+    breaks = tuple(record(entry(line, f'print("{text}")')) for line, text in places)
+    known = recording(breaks=breaks).model_copy(update=facts)
+    return diagnose(known, root=Path("/project"), version="1")

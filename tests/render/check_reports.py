@@ -1,0 +1,127 @@
+"""Hand-built answers of the gate, for tests of what is written of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.model.check import BaselineEntry, Budget, CheckReport, Ignored, TargetCheck, UnusedIgnore
+from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.rules.diagnose import diagnose
+from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+
+ROOT = Path("/project")
+PACKAGE_FILE = "/venv/lib/python3.11/site-packages/transformers/models/gpt2/modeling_gpt2.py"
+DIFF = """\
+--- a/model.py
++++ b/model.py
+@@ -10,4 +10,5 @@
+     def forward(self, x):
+         y = self.fc(x)
+-        print("kept")
++        if not torch.compiler.is_compiling():
++            print("kept")
+         return y
+"""
+FIX = Fix(
+    title="Skip `print` while compiling",
+    kind="code",
+    snippet="if not torch.compiler.is_compiling():",
+    is_safe=True,
+    verdict="verified",
+    diff=DIFF,
+)
+
+
+def diagnosis() -> Diagnosis:
+    """A print, one in a loop, one in a package that the user's line calls, and a size that recompiles."""
+    kept = record(entry(5, "y = net(x)", function="main", qualname="main"), entry(12, 'print("kept")', columns=(9, 22)))
+    loop = record(entry(25, 'print("loop")'), compile_id="1/0", effect="frame_skipped", chain=(PRINT, LOOP))
+    inside = entry(
+        300,
+        "print(mask)",
+        file=PACKAGE_FILE,
+        function="_mask",
+        qualname="GPT2Model._mask",
+        origin="third_party",
+        package="transformers",
+        columns=(9, 20),
+    )
+    package = record(entry(31, "h = self.gpt2(x)", columns=(13, 25)), inside, compile_id="2/0")
+    facts = recording(
+        breaks=(kept, loop, package),
+        compiles=(compiled(), compiled("1/0"), compiled("2/0"), recompiled("0/1", change())),
+        frames=(frame(), frame(1, function="embed", line=20), frame(2, function="encode", line=30)),
+        graphs=(graph(), graph("1/0", index=1)),
+    )
+    return diagnose(facts, root=ROOT, version="0.1.0")
+
+
+def finding(**changes: Any) -> Finding:
+    """The print of ``model.py:12``, its first fix verified, with what a test changes."""
+    (found,) = (found for found in diagnosis().findings if found.location.line == 12 and found.code == "GD101")
+    return found.model_copy(update={"fixes": (FIX, *found.fixes[1:])} | changes)
+
+
+def placed(file: str, **changes: Any) -> Finding:
+    """A finding of a file."""
+    values: dict[str, Any] = {"line": 3, "function": "f"} | changes
+    return finding(location=Location(file=file, **values), user_stack=(), fixes=())
+
+
+def target(name: str = "train", **changes: Any) -> TargetCheck:
+    """One target; ``passed`` unless told otherwise."""
+    values: dict[str, Any] = {"target": "model.py:Net", "state": "passed", "diagnosis": diagnosis()}
+    return TargetCheck(name=name, **(values | changes))
+
+
+def report(*targets: TargetCheck, **changes: Any) -> CheckReport:
+    """A report of targets."""
+    return CheckReport(**({"graphdoctor_version": "0.1.0", "targets": targets or (target(),)} | changes))
+
+
+def failed_report() -> CheckReport:
+    """All that a report can hold: a target that failed, one that passed, one that crashed, one that was skipped."""
+    found = {(each.code, each.location.line): each for each in diagnosis().findings}
+    package = found["GD101", 300]
+    size = found["GD202", 12]
+    train = target(
+        state="failed",
+        new=(found["GD101", 25], finding(), package, size.model_copy(update={"severity": "info"})),
+        known=(found["GD111", 25],),
+        grown=(found["GD111", 25],),
+        fixed=(
+            BaselineEntry(
+                fingerprint="0123456789abcdef",
+                code="GD103",
+                file="model.py",
+                function="Net.forward",
+                text="n = x.item()",
+                message="`.item()` reads a number out of the graph",
+            ),
+        ),
+        ignored=(Ignored(finding=finding(fingerprint="1" * 16), by="comment", reason="needed for | the log"),),
+        budgets=(
+            Budget(name="max-breaks", limit=1, value=3, is_kept=False),
+            Budget(name="max-recompiles", limit=1, value=1, is_kept=True),
+            Budget(name="min-coverage", limit=0.95, value=None, is_kept=False),
+        ),
+        baseline_torch="2.11.0",
+        is_other_torch=True,
+    )
+    serve = target("serve", known=(finding(),), baseline_torch="2.13.0")
+    export = target(
+        "export", state="crashed", diagnosis=None, error="RuntimeError: mat1 and mat2 do not fit, so nothing is known."
+    )
+    return report(
+        train,
+        serve,
+        export,
+        skipped=("bench",),
+        unused_ignores=(
+            UnusedIgnore(file="model.py", line=40, codes=("GD102",)),
+            UnusedIgnore(file="pyproject.toml"),
+        ),
+        baseline="graphdoctor-baseline.json",
+        notes=("The baseline has entries of two versions of torch.",),
+    )

@@ -1,0 +1,144 @@
+"""The gate's answer as GitHub workflow commands."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.model.check import CheckReport
+from graphdoctor.model.diagnosis import Fix, Location
+from graphdoctor.render.github import render_github
+from tests.render.check_reports import FIX, ROOT, failed_report, finding, placed, report, target
+
+CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
+
+
+def decoded(text: str, codes: tuple[str, ...]) -> str:
+    """As the runner does it: one code after the other, the percent sign last."""
+    for code in codes:
+        text = text.replace(code, CODES[code])
+    return text.replace("%25", "%")
+
+
+def read(output: str) -> list[tuple[str, dict[str, str], str]]:
+    """Commands as the runner reads them: level, properties, message."""
+    commands = []
+    for line in output.split("\n")[:-1]:
+        head, message = line.removeprefix("::").split("::", 1)
+        level, _, listed = head.partition(" ")
+        properties = dict(pair.split("=", 1) for pair in listed.split(","))
+        commands.append(
+            (
+                level,
+                {name: decoded(value, ("%0D", "%0A", "%3A", "%2C")) for name, value in properties.items()},
+                decoded(message, ("%0D", "%0A")),
+            )
+        )
+    return commands
+
+
+def commands_of(answer: CheckReport) -> list[tuple[str, dict[str, str], str]]:
+    return read(render_github(answer, root=ROOT))
+
+
+def only(**changes: Any) -> tuple[str, dict[str, str], str]:
+    (command,) = commands_of(report(target(state="failed", new=(finding(**changes),))))
+    return command
+
+
+def test_annotations_read_as_they_should(snapshot: SnapshotAssertion):
+    assert render_github(failed_report(), root=ROOT) == snapshot
+
+
+def test_a_gate_that_passed_with_nothing_new_has_nothing_to_say():
+    assert render_github(report(target(known=(finding(),))), root=ROOT) == ""
+
+
+@pytest.mark.parametrize(("severity", "level"), [("error", "error"), ("warning", "warning"), ("info", "notice")])
+def test_a_level_is_the_severity(severity, level):
+    assert only(severity=severity)[0] == level
+
+
+def test_a_finding_is_shown_at_its_line_and_columns():
+    _, properties, message = only()
+    assert properties == {
+        "file": "model.py",
+        "line": "12",
+        "endLine": "12",
+        "col": "9",
+        "endColumn": "22",
+        "title": "GD101 print-or-log",
+    }
+    assert message.splitlines() == [
+        "`print` puts something out, which a graph cannot hold",
+        "Try: Skip `print` while compiling (verified)",
+        "Read more: graphdoctor rule GD101",
+    ]
+
+
+def test_what_a_trial_refuted_is_not_suggested():
+    refuted = FIX.model_copy(update={"verdict": "changes results", "title": "no"})
+    assert "Try: yes" in only(fixes=(refuted, Fix(title="yes", kind="code")))[2]
+    assert "Try" not in only(fixes=(refuted,))[2]
+
+
+def test_without_a_column_the_line_is_marked():
+    assert "col" not in only(location=finding().location.model_copy(update={"column": None}))[1]
+
+
+def test_a_finding_in_a_package_is_shown_at_the_projects_line_that_leads_there():
+    package = next(found for found in failed_report().targets[0].new if found.location.package)
+    ((_, properties, message),) = commands_of(report(target(new=(package,))))
+    assert (properties["file"], properties["line"]) == ("model.py", "31")
+    assert "In transformers/models/gpt2/modeling_gpt2.py:300, GPT2Model._mask." in message
+
+
+@pytest.mark.parametrize("file", ["<frozen os>", "/elsewhere/x.py", "C:\\nets\\x.py"])
+def test_what_is_outside_the_repository_has_no_file(file):
+    ((_, properties, message),) = commands_of(report(target(new=(placed(file),))))
+    assert "file" not in properties
+    assert f"In {file}:3, f." in message
+
+
+def test_a_path_has_slashes():
+    assert commands_of(report(target(new=(placed("nets\\größe, a.py"),))))[0][1]["file"] == "nets/größe, a.py"
+
+
+def test_one_finding_of_two_targets_is_one_annotation():
+    answer = report(target("train", new=(finding(),)), target("serve", new=(finding(),)))
+    ((_, _, message),) = commands_of(answer)
+    assert "Seen in train, serve." in message
+
+
+def test_the_worst_come_first_and_github_says_how_many_it_hides():
+    many = [finding(fingerprint=f"w{n}", location=Location(file="m.py", line=n, function="f")) for n in range(1, 13)]
+    many += [finding(fingerprint=f"i{n}", severity="info", location=many[0].location) for n in range(12)]
+    many += [finding(fingerprint="e", severity="error")]
+    commands = commands_of(report(target(state="failed", new=tuple(many))))
+    assert [level for level, _, _ in commands] == ["error"] + ["warning"] * 12 + ["notice"] * 13
+    assert commands[13][2] == (
+        "GitHub shows 10 annotations of each kind; this step has 1 error, 12 warnings, 12 notices. "
+        "Its log has all of them."
+    )
+    assert [int(properties["line"]) for _, properties, _ in commands[1:13]] == list(range(1, 13))
+
+
+def test_a_target_that_crashed_is_an_error_without_a_file():
+    level, properties, message = commands_of(report(target(state="crashed", diagnosis=None, error="a\nb")))[0]
+    assert (level, properties, message) == ("error", {"title": "train crashed"}, "a\nb")
+
+
+@given(st.text(), st.text(), st.text(min_size=1))
+def test_whatever_is_in_them_is_read_back(message, name, file):
+    found = placed(file, function="f").model_copy(update={"message": message, "rule": name})
+    output = render_github(report(target(new=(found,))), root=ROOT)
+    # A line end of any other kind is none to the runner.
+    assert re.fullmatch(r"::warning [^\r\n]*\n", output)
+    ((_, properties, told),) = read(output)
+    assert properties["title"] == f"GD101 {name}"
+    assert told.startswith(message + "\n")

@@ -1,0 +1,157 @@
+"""The gate's answer and a comparison as a comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.gate.comparison import compare
+from graphdoctor.model.check import CheckReport, Ignored
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.render.markdown import MAX_CHARACTERS, render_check_markdown, render_comparison_markdown
+from graphdoctor.render.markdown_text import code, html_code, one_line, plain, sentence
+from graphdoctor.rules.diagnose import diagnose
+from tests.factories import entry, record, recording
+from tests.render.check_reports import ROOT, failed_report, finding, report, target
+from tests.render.test_comparison import both
+
+READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+HOSTILE = "a|b `c` <img src=x> @someone #12 **b** [l](http://x) ~~s~~ $x$ :100: \\| www.x.org\n# h\n- i"
+
+
+def flat(tokens: list[Token]) -> list[Token]:
+    return [token for found in tokens for token in (found, *flat(found.children or []))]
+
+
+def shown(markdown: str) -> str:
+    """What a person reads of one line, less the empty characters; nothing but text and code may be in it."""
+    tokens = flat(READER.parse(f"x {markdown} y"))
+    kinds = {token.type for token in tokens} - {
+        "paragraph_open", "paragraph_close", "inline", "text", "text_special", "code_inline", "html_inline",
+    }  # fmt: skip
+    assert not kinds, kinds
+    assert {token.content for token in tokens if token.type == "html_inline"} <= {"<code>", "</code>"}
+    parts = [token.content for token in tokens if token.type in ("text", "text_special", "code_inline")]
+    return "".join(parts).replace("\u200b", "").removeprefix("x ").removesuffix(" y").strip()
+
+
+def cells(table: str) -> list[list[str]]:
+    tokens = READER.parse(table)
+    rows: list[list[str]] = []
+    for at, token in enumerate(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        if token.type in ("td_open", "th_open"):
+            rows[-1].append("".join(t.content for t in tokens[at + 1].children or [] if t.type != "html_inline"))
+    return rows
+
+
+def test_an_answer_reads_as_it_should(snapshot: SnapshotAssertion):
+    assert render_check_markdown(failed_report()) == snapshot
+
+
+def test_a_comparison_reads_as_it_should(snapshot: SnapshotAssertion):
+    assert render_comparison_markdown(both()) == snapshot
+
+
+def test_a_gate_that_passed_is_short():
+    text = render_check_markdown(report())
+    assert "**1 target passed.**" in text
+    assert "<details>" not in text
+
+
+def test_what_is_not_known_is_no_number():
+    text = render_check_markdown(report(target(state="crashed", diagnosis=None, error="x")))
+    assert "| `train` | **crashed** | not known | not known | not known | not known | not known |" in text
+
+
+def test_details_are_closed_and_what_fails_is_not_in_them():
+    text = render_check_markdown(failed_report())
+    assert text.count("<details>") == text.count("</details>") == 8
+    assert text.index("### New in") < text.index("<details>")
+
+
+def hostile_report(count: int = 1) -> CheckReport:
+    found = finding(message=HOSTILE, fixes=(Fix(title=HOSTILE, kind="code"),)).model_copy(
+        update={"location": finding().location.model_copy(update={"file": HOSTILE, "function": HOSTILE})}
+    )
+    ignored = Ignored(finding=found, by="comment", reason=HOSTILE)
+    return report(*[target(HOSTILE, state="failed", new=(found,), ignored=(ignored,)) for _ in range(count)])
+
+
+def test_hostile_text_stays_in_its_cell_and_mentions_nobody():
+    text = render_check_markdown(hostile_report())
+    (table,) = [block for block in text.split("\n\n") if block.startswith("| target")]
+    assert [len(row) for row in cells(table)] == [7, 7]
+    assert cells(table)[1][0] == one_line(HOSTILE, 200)
+    # Bare, outside code, none of these is left.
+    bare = re.sub(r"`[^`]*`|<code>.*?</code>", "", text)
+    assert not re.search(r"@\w|(?<!&)#\d|<img|(?<!\\)\[l|https?://|www\.|:100:", bare)
+    assert "\n# h" not in text
+
+
+def test_a_comment_is_never_longer_than_github_takes_and_says_what_is_missing():
+    for answer in (hostile_report(400), report(target(state="failed", new=(hostile_report().targets[0].new * 900)))):
+        text = render_check_markdown(answer)
+        assert 0.9 * MAX_CHARACTERS < len(text) <= MAX_CHARACTERS
+        assert text.count("<details>") == text.count("</details>")
+        assert re.search(r"_\d+ \w.*more: left out, or the comment would be too long\._", text)
+
+
+def test_all_that_was_cut_is_counted():
+    text = render_check_markdown(report(target(state="failed", new=(finding(),) * 900)))
+    (left,) = re.findall(r"_(\d+) new findings more: left out", text)
+    assert text.count("- **GD101**") + int(left) == 900
+
+
+def test_two_clean_runs_have_no_list():
+    clean = diagnose(recording(), root=ROOT, version="0")
+    text = render_comparison_markdown(compare(clean, clean))
+    assert "**No finding on either side.**" in text
+    assert "###" not in text
+
+
+def test_a_long_comparison_is_cut():
+    breaks = tuple(record(entry(line, f"print({line})")) for line in range(1, 900))
+    clean = diagnose(recording(), root=ROOT, version="0")
+    text = render_comparison_markdown(compare(clean, diagnose(recording(breaks=breaks), root=ROOT, version="0")))
+    assert len(text) <= MAX_CHARACTERS
+    assert "new findings more: left out" in text
+
+
+TEXT = st.text(st.characters() | st.sampled_from("`|\\*_[]()<>&@#:~$!1.- \n"))
+
+
+@given(TEXT)
+def test_text_is_read_as_it_is(text):
+    assert shown(plain(text)) == one_line(text, 300)
+
+
+@given(TEXT)
+def test_code_is_read_as_it_is(text):
+    assert shown(code(text)) == one_line(text, 200)
+    assert shown(html_code(text)) == one_line(text, 200)
+
+
+@given(TEXT)
+def test_a_sentence_is_read_as_it_is(text):
+    assert shown(sentence(text)).replace("`", "") == one_line(text, 300).replace("`", "").strip()
+
+
+@pytest.mark.parametrize("text", ["@a", "#1", "GH-1", "https://x", "www.x", ":100:", "a@b.c"])
+def test_nothing_is_linked(text):
+    assert "&#8203;" in plain(text)
+
+
+def test_code_in_a_sentence_is_code():
+    assert sentence("`x[0]` of *x*") == "`x[0]` of \\*x\\*"
+
+
+def test_a_long_text_is_cut():
+    assert plain("x" * 301) == "x" * 299 + "…"

@@ -1,0 +1,93 @@
+"""What the gate says about wrong usage and wrong files, before any probe is started."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from tests.conftest import CLEAN_TARGET
+
+TARGET = '[[tool.graphdoctor.targets]]\nname = "encoder"\ntarget = "model.py"\n'
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model.py").write_text(CLEAN_TARGET)
+    (tmp_path / "pyproject.toml").write_text(TARGET)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "hint"),
+    [
+        (["encodr"], "There is no target 'encodr'", "Did you mean encoder?"),
+        (["--output", "jsn=a.json"], "there is no format 'jsn'", "Did you mean json?"),
+        (["--output", "a.json"], "is no pair of format and file", "--output json=a.json"),
+        (["--output", "json=no/a.json"], "There is no folder", "Make it first"),
+        (["--output", "json=model.py"], "model.py exists", "--force"),
+        (["--output", "json=a", "--output", "sarif=a"], "would be written to a", "a file for each"),
+        (["--baseline", "none.json"], "There is no baseline at none.json", "graphdoctor baseline --baseline none.json"),
+        (["--baseline", "model.py", "--no-baseline"], "exclude each other", "Give one"),
+        (["--select", "E5"], "No rule's code begins with 'E5'", "rule --all"),
+        (["--baseline", "model.py"], "is no whole JSON document", "anew"),
+    ],
+)
+def test_wrong_usage_is_named_before_anything_runs(folder, run_here, args, message, hint):
+    found = run_here("check", *args)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert message in found.stderr
+    assert hint in found.stderr
+    assert not (folder / ".graphdoctor").exists()
+
+
+def test_a_share_that_is_none_is_refused(folder, run_here):
+    for value in ("nan", "1.5", "-0.1"):
+        assert run_here("check", "--min-coverage", value).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"graphdoctor_baseline": "9.0", "targets": {}}', "has schema version 9.0"),
+        ("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> pr\n", "merge-conflict markers, the first in line 1"),
+    ],
+)
+@pytest.mark.parametrize("command", [["check"], ["baseline", "--update"]])
+def test_a_baseline_that_cannot_be_read_stops_both_commands(folder, run_here, content, message, command):
+    (folder / "graphdoctor-baseline.json").write_text(content)
+    found = run_here(*command)
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert (folder / "graphdoctor-baseline.json").read_text() == content
+
+
+@pytest.mark.parametrize("text", ["[tool.graphdoctor\n", TARGET * 2, TARGET + "max-braeks = 0\n"])
+def test_a_configuration_that_cannot_be_read_stops_the_gate(folder, run_here, text):
+    (folder / "pyproject.toml").write_text(text)
+    for command in ("check", "baseline"):
+        found = run_here(command)
+        assert found.returncode == 2
+        assert "pyproject.toml" in found.stderr
+
+
+def test_a_code_in_per_path_ignores_that_no_rule_has_is_named(folder, run_here):
+    (folder / "pyproject.toml").write_text('[tool.graphdoctor.per-path-ignores]\n"a" = ["E501"]\n' + TARGET)
+    assert "No rule's code begins with 'E501'" in run_here("check").stderr
+
+
+def test_without_targets_it_says_what_to_add_and_that_works(folder, run_here):
+    (folder / "pyproject.toml").write_text("")
+    found = run_here("check")
+    assert found.returncode == 2
+    assert "names no target" in found.stderr
+    lines = [line.strip() for line in found.stderr.splitlines() if line.startswith("    ")]
+    (target,) = tomllib.loads("\n".join(lines))["tool"]["graphdoctor"]["targets"]
+    assert target == {"target": "model.py"}
+
+
+def test_the_published_schema_has_the_gates_document(run_here):
+    schema = json.loads(run_here("schema", "check").stdout)
+    assert schema["title"].startswith("graphdoctor check ")
+    assert schema["properties"]["skipped"]["description"].startswith("Names of targets")

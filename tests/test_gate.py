@@ -1,0 +1,144 @@
+"""``check`` and ``baseline`` as a user has them, from red to green and back; test_bad_gate has what starts no probe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from graphdoctor.model.check import CheckReport
+from graphdoctor.render.json import json_schema
+from tests.conftest import CLEAN_TARGET, run_command
+
+pytestmark = pytest.mark.slow
+
+PRINTS = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        x = torch.relu(x)
+        print("seen")
+        return x + 1
+
+
+def example_inputs():
+    return (torch.randn(4),)
+"""
+SETTINGS = """\
+[[tool.graphdoctor.targets]]
+name = "clean"
+target = "my models/clean.py"
+
+[[tool.graphdoctor.targets]]
+name = "prints"
+target = "my models/prints.py"
+"""
+Gate = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+class Project:
+    """A project of two targets, and the commands run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.models = folder / "my models"
+        self.models.mkdir()
+        (self.models / "clean.py").write_text(CLEAN_TARGET)
+        self.prints(PRINTS)
+        (folder / "pyproject.toml").write_text(SETTINGS)
+
+    @property
+    def baseline(self) -> Path:
+        return self.folder / "graphdoctor-baseline.json"
+
+    def prints(self, text: str) -> None:
+        (self.models / "prints.py").write_text(text)
+
+    def run(self, *args: object, cwd: Path | None = None) -> Any:
+        return run_command(*args, cwd=cwd or self.folder)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_a_project_from_red_to_green_and_back(project: Project) -> None:
+    red = project.run("check", "--output", "json=check.json")
+    assert red.returncode == 1, red.stderr
+    assert "passed  clean" in red.stdout
+    assert "failed  prints  1 new finding" in red.stdout
+    assert "--> my models/prints.py:7:9 in Net.forward" in red.stdout
+    assert "graphdoctor baseline writes a file" in red.stdout
+    assert "Checking prints (2 of 2)" in red.stderr
+    document = json.loads((project.folder / "check.json").read_text())
+    jsonschema.validate(document, json_schema(CheckReport))
+    assert [target["state"] for target in document["targets"]] == ["passed", "failed"]
+
+    written = project.run("baseline", "prints")
+    assert written.returncode == 0, written.stderr
+    assert "prints: 1 finding added, 0 dropped\n  + GD101 my models/prints.py Net.forward" in written.stdout
+    before = project.baseline.read_bytes()
+    (torch,) = json.loads(before)["targets"]["prints"]
+
+    # One break more, above the known one, whose line moves; from a folder below, by name.
+    more = PRINTS.replace("        x = torch.relu(x)\n", "        x = torch.relu(x)\n        print('new')\n")
+    project.prints(more)
+    red = project.run("check", "prints", "-q", cwd=project.models)
+    assert red.returncode == 1, red.stderr
+    assert "failed  prints  1 new finding, 1 known" in red.stdout
+    assert "--> my models/prints.py:7:9" in red.stdout
+    assert "prints.py:8" not in red.stdout
+    refused = project.run("baseline")
+    assert (refused.returncode, project.baseline.read_bytes()) == (2, before)
+    assert "--update" in refused.stderr
+
+    # Both gone: one was never known, the other is fixed until the file says so. The other target has gone too.
+    (project.folder / "pyproject.toml").write_text(SETTINGS[SETTINGS.rindex("[[") :])
+    project.prints(CLEAN_TARGET + "\n\n# graphdoctor: ignore[GD101] long ago\n")
+    green = project.run("check", "-q")
+    assert green.returncode == 0, green.stderr
+    assert "1 fixed" in green.stdout
+    assert "fixed  GD101 my models/prints.py in Net.forward" in green.stdout
+    assert "my models/prints.py:13  ignore[GD101] matches no finding" in green.stdout
+    assert "graphdoctor baseline --update drops what is fixed." in green.stdout
+    updated = project.run("baseline", "--update", "-q", "prints")
+    assert "prints: 0 findings added, 1 dropped" in updated.stdout
+    assert json.loads(project.baseline.read_text())["targets"] == {"prints": {torch: []}}
+
+
+def test_what_crashes_is_never_green_and_never_written_down(project: Project) -> None:
+    project.prints(PRINTS.replace('print("seen")', 'raise ValueError("no luck")'))
+    (project.folder / "pyproject.toml").write_text(
+        SETTINGS + '\n[[tool.graphdoctor.targets]]\nname = "gone"\ntarget = "gone.py"\n'
+    )
+    crashed = project.run("check", "prints", "gone", "--fail-on", "never", "-q")
+    assert crashed.returncode == 2
+    assert "crashed  prints  The program failed in call 1: ValueError: no luck" in crashed.stdout
+    assert "crashed  gone    There is no file gone.py." in crashed.stdout
+    assert "2 crashed" in crashed.stdout
+    refused = project.run("baseline", "gone", "-q")
+    assert (refused.returncode, project.baseline.exists()) == (2, False)
+    assert "error: gone: There is no file gone.py." in refused.stderr
+
+
+def test_a_target_without_configuration_is_held_to_budgets(tmp_path: Path) -> None:
+    (tmp_path / "prints.py").write_text(
+        PRINTS.replace('print("seen")', 'print("seen")  # graphdoctor: ignore[GD101] wanted')
+    )
+    found = run_command("check", "prints.py", "--max-breaks", 0, "--min-coverage", 1, "--format", "json", cwd=tmp_path)
+    assert found.returncode == 1, found.stderr
+    (target,) = json.loads(found.stdout)["targets"]
+    assert [(budget["name"], budget["value"], budget["is_kept"]) for budget in target["budgets"]] == [
+        ("max-breaks", 1, False),
+        ("min-coverage", 1, True),
+    ]
+    assert [(item["by"], item["reason"]) for item in target["ignored"]] == [("comment", "wanted")]
+    assert (target["name"], target["new"]) == ("prints.py", [])

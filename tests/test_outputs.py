@@ -1,0 +1,82 @@
+"""Several files of one run of the gate: what is asked for, what is refused, what is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from graphdoctor.cli.outputs import CheckOutput, check_outputs, parse_outputs, write_outputs
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.check import CheckReport
+from graphdoctor.render.check_formats import CHECK_FORMATS
+from tests.render.check_reports import failed_report
+
+
+def test_pairs_are_read_in_order():
+    assert parse_outputs(["sarif=a b.sarif", "junit=x=y.xml", "markdown=-"]) == (
+        CheckOutput("sarif", Path("a b.sarif")),
+        CheckOutput("junit", Path("x=y.xml")),
+        CheckOutput("markdown", None),
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "message", "hint"),
+    [
+        (["sarrif=a"], "there is no format 'sarrif'", "Did you mean sarif?"),
+        (["JUnit=a"], "there is no format 'JUnit'", "Did you mean junit?"),
+        (["=a"], "there is no format ''", "Known: sarif, github, junit, markdown, json."),
+        (["sarif="], "names no file", "Write --output sarif=FILE."),
+        (["out.sarif"], "is no pair of format and file", "Write --output sarif=out.sarif."),
+        (["out"], "is no pair of format and file", "Write --output FORMAT=out."),
+        (["sarif=a", "json=a"], "Two formats, sarif and json, would be written to a.", "Name a file for each."),
+        (["sarif=a", "json=x/../a"], "Two formats, sarif and json, would be written to x/../a.", None),
+        (["sarif=-", "json=-"], "would be written to standard output.", None),
+    ],
+)
+def test_what_is_no_pair_is_refused_by_name(texts, message, hint):
+    with pytest.raises(GraphDoctorError) as refused:
+        parse_outputs(texts)
+    assert message in refused.value.message
+    assert refused.value.exit_code == 2
+    assert hint is None or refused.value.hint == hint
+
+
+def test_files_are_looked_at_before_anything_runs(tmp_path):
+    (tmp_path / "old.xml").write_text("old")
+    asked = parse_outputs([f"junit={tmp_path / 'old.xml'}"])
+    with pytest.raises(GraphDoctorError, match=r"old\.xml exists"):
+        check_outputs(asked, force=False)
+    check_outputs(asked, force=True)
+    with pytest.raises(GraphDoctorError, match="There is no folder"):
+        check_outputs(parse_outputs([f"junit={tmp_path / 'no' / 'a.xml'}"]), force=True)
+
+
+def test_one_report_is_written_as_all_formats(tmp_path, capfd):
+    asked = parse_outputs([f"{name}={tmp_path / name}" for name in CHECK_FORMATS])
+    write_outputs(failed_report(), asked, is_quiet=False)
+    assert {path.name for path in tmp_path.iterdir()} == set(CHECK_FORMATS)
+    assert CheckReport.model_validate_json((tmp_path / "json").read_bytes()) == failed_report()
+    assert json.loads((tmp_path / "sarif").read_bytes())["version"] == "2.1.0"
+    assert capfd.readouterr().err.splitlines() == [f"Wrote {tmp_path / name}" for name in CHECK_FORMATS]
+
+
+def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypatch):
+    def broken(report: CheckReport) -> str:
+        raise ValueError("broken")
+
+    monkeypatch.setattr("graphdoctor.cli.outputs.CHECK_FORMATS", {**CHECK_FORMATS, "junit": broken})
+    with pytest.raises(ValueError, match="broken"):
+        write_outputs(failed_report(), parse_outputs([f"json={tmp_path / 'a'}", "junit=b"]), is_quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_schema_of_the_answer_is_printed(run_here, tmp_path):
+    schema = json.loads(run_here("schema", "check").stdout)
+    document = json.loads(CHECK_FORMATS["json"](failed_report()))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate({**document, "targets": None})
