@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from . import steps, torch_api, torch_hooks
+from . import steps, torch_api, torch_hooks, torch_trace
 from .backend import describe_graph, files_of_graph
 from .events import EventFile
 from .files import FileTexts, user_file_test
@@ -69,7 +69,7 @@ class _BlockRecorder:
         self._events = events
         self._graph_count = 0
         self._listener = TraceListener(self._on_compile, FileTexts(), outside)
-        torch_api.listen(self._listener)
+        torch_trace.listen(self._listener)
         left_behind.callback(torch_api.trace_logger().removeHandler, self._listener)
         self._recompiles = RecompileRecorder(
             user_file_test(), self._listener.want_source, self._listener.want_file, outside

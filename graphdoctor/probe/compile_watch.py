@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import torch_api
+from . import torch_api, torch_trace
 
 _ENTRY = re.compile(r"^\d+/\d+: ")
 
@@ -93,8 +93,8 @@ def watched_compiles() -> Iterator[CompileWatch]:
     """Count compiles, and write none of torch's records to its log, while the context lasts."""
     watch = CompileWatch()
     logger = torch_api.trace_logger()
-    with torch_api.trace_files_paused():
-        torch_api.listen(watch)
+    with torch_trace.trace_files_paused():
+        torch_trace.listen(watch)
         try:
             yield watch
         finally:

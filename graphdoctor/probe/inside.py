@@ -36,7 +36,9 @@ def live_target(function: Any) -> Target:  # noqa: ANN401
     if isinstance(function, type):
         raise TargetError(f"{function.__qualname__} is a class", f"Make one first: {function.__name__}(...).")
     if not callable(function):
-        raise TargetError(f"a {type(function).__name__} cannot be called", "Give a torch module or a function.")
+        raise TargetError(
+            f"An object of type {type(function).__qualname__} cannot be called", "Give a torch module or a function."
+        )
     is_module = isinstance(function, torch.nn.Module)
     named = type(function) if is_module else plain_function(function) or type(function)
     name = str(getattr(named, "__qualname__", type(function).__qualname__))

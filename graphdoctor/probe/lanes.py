@@ -25,7 +25,7 @@ from itertools import islice
 
 import torch
 
-from . import torch_api
+from . import torch_api, torch_trace
 from .compile_times import CompileTimes, TimedCompile
 from .coverage import profiled
 from .events import EventFile
@@ -82,7 +82,7 @@ class Lanes:
         self._workload = workload
         self._events = events
         self._compiles = CompileTimes()
-        torch_api.listen(self._compiles)
+        torch_trace.listen(self._compiles)
         events.phase("keeping the state of the target")
         self._state = State(workload.function)
         self._random = RandomState()
@@ -204,7 +204,7 @@ class Lanes:
         done = 0
         ends = time.perf_counter() + _BUDGET_S + 3 * sum(made.cut.duration_us for made in self._made) / 1e6
         try:
-            with torch_api.trace_files_paused():
+            with torch_trace.trace_files_paused():
                 torch.compiler.reset()
                 self._state.restore()
                 self._random.restore()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable
 from types import FrameType
 from typing import Any
 
-from . import torch_api
+from . import torch_api, torch_trace
 from .files import FileTexts
 from .sources import SourceReader
 
@@ -108,7 +108,7 @@ class TraceListener(logging.Handler):
         self._files = files
         self._outside = outside
         # In a process that has compiled before, the trace does not define them again.
-        self._strings = {number: text for text, number in torch_api.interned().items()}
+        self._strings = {number: text for text, number in torch_trace.interned().items()}
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
         self.failures: dict[str, int] = {}
@@ -125,7 +125,7 @@ class TraceListener(logging.Handler):
             self.failures[name] = self.failures.get(name, 0) + 1
 
     def _look_at(self, metadata: dict[str, Any]) -> None:
-        for key, value in torch_api.interned_strings(metadata):
+        for key, value in torch_trace.interned_strings(metadata):
             self._strings[key] = value
         artifact = metadata.get("artifact")
         if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:

@@ -1,7 +1,7 @@
 """Every private name of torch that graphdoctor touches, and every difference between versions.
 
-Nothing else may, but ``torch_hooks``, which has the hooks for a program that is run as it is, ``torch_guards`` and
-``torch_config``.
+Nothing else may, but ``torch_hooks``, which has the hooks for a program that is run as it is, ``torch_guards``,
+``torch_trace``, ``torch_loan`` and ``torch_config``.
 
 Each access survives its own absence: ``missing()`` lists what this torch lacks, and the session reports each as a
 gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
@@ -78,17 +78,6 @@ def trace_logger() -> logging.Logger:
     return logging.getLogger(TRACE_LOGGER_NAME)
 
 
-def listen(handler: logging.Handler) -> None:
-    """Put a handler behind those that write the trace, and before one that will take itself off the list.
-
-    ``LazyTraceHandler.emit`` does so at the first record when there is no folder (``torch/_logging/_internal.py``,
-    2.13); ``logging`` then leaves out the handler behind it for that record.
-    """
-    handlers = trace_logger().handlers
-    place = next((n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None), len(handlers))
-    handlers.insert(place, handler)
-
-
 def switched_loggers() -> tuple[logging.Logger, ...]:
     """The loggers that ``keep_trace_enabled`` and ``record_skipped_frames`` change."""
     return trace_logger(), logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
@@ -103,30 +92,6 @@ def keep_trace_enabled() -> None:
     for logger in switched_loggers():
         logger.disabled = False
         logger.isEnabledFor = partial(_is_level_enabled, logger)  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def trace_files_paused() -> Iterator[None]:
-    """Write nothing to the trace log while the context lasts; other handlers go on.
-
-    ``LazyTraceHandler``: ``torch/_logging/_internal.py``, 2.11 to 2.15; it is known by its ``root_dir``.
-    """
-    logger = trace_logger()
-    before = list(logger.handlers)
-    for handler in before:
-        if hasattr(handler, "root_dir"):
-            logger.removeHandler(handler)
-    known = len(interned())
-    try:
-        yield
-    finally:
-        # In the same order: the listener follows the writer.
-        added = [handler for handler in logger.handlers if handler not in before]
-        logger.handlers[:] = [*before, *added]
-        missed = dict(list(interned().items())[known:])
-        for handler in before:
-            if hasattr(handler, "root_dir"):
-                define_strings(handler, missed)
 
 
 def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
@@ -436,41 +401,6 @@ def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
     argument = node.args[0] if node.args else None
     number = getattr(argument, "meta", {}).get("example_value")
     return isinstance(number, (torch.SymFloat, torch.SymInt)) and "scalar_tensor" not in (node.stack_trace or "")
-
-
-def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """What a ``str`` record of the trace defines."""
-    entry = metadata.get("str")
-    if isinstance(entry, (list, tuple)) and len(entry) == 2:
-        yield entry[1], entry[0]
-
-
-def interned() -> dict[str, int]:
-    """The strings that ``str`` records of this process have defined, each with its number; torch's own table.
-
-    ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
-    """
-    table: dict[str, int] = getattr(importlib.import_module("torch._logging.structured"), "INTERN_TABLE", {})
-    return table
-
-
-def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None:
-    """Have one handler write down what numbers stand for that were given while it was not there."""
-    for text, number in strings.items():
-        record = logging.LogRecord(TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
-        record.metadata, record.payload = {"str": [text, number]}, None
-        handler.handle(record)
-
-
-@contextlib.contextmanager
-def interned_forgotten() -> Iterator[None]:
-    """Forget the strings that are defined meanwhile: who writes a trace afterwards has not seen them defined."""
-    known = len(interned())
-    try:
-        yield
-    finally:
-        for text in list(interned())[known:]:
-            del interned()[text]
 
 
 def synchronize() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from . import torch_api
+from . import torch_api, torch_trace
 from .describe import value_text
 from .imports import hide_caller
 from .replacing import Undo, put_in_place
@@ -62,7 +62,7 @@ def begin_log_anew() -> None:
     torch's handler of 2.13 sees the new process id by itself and closes what it inherited; that of 2.11 has no
     ``_pid`` and would write on into the parent's log. The loop can go when 2.13 is the oldest torch.
     """
-    torch_api.interned().clear()
+    torch_trace.interned().clear()
     for handler in torch_api.trace_logger().handlers:
         if hasattr(handler, "root_dir") and not hasattr(handler, "_pid"):
             handler.stream = None  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from . import torch_api, torch_hooks
+from . import torch_api, torch_hooks, torch_trace
 
 
 class BusyError(Exception):
@@ -40,7 +40,7 @@ class TraceFile(logging.FileHandler):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / f"dedicated_log_torch_trace_{os.getpid()}.log", encoding="utf-8", errors="replace")
         self.root_dir = str(folder)
-        """Marks a trace file (``torch_api.trace_files_paused``)."""
+        """Marks a trace file (``torch_trace.trace_files_paused``)."""
         self.setFormatter(import_module("torch._logging._internal").TorchLogsFormatter(trace=True))
         self._pid = os.getpid()
 
@@ -70,14 +70,14 @@ def borrowed(folder: Path) -> Iterator[None]:
         given_back.callback(loggers.give_back)
         others = [handler for handler in logger.handlers if getattr(handler, "root_dir", "") is not None]
         if not others:
-            given_back.enter_context(torch_api.interned_forgotten())
+            given_back.enter_context(torch_trace.interned_forgotten())
         for handler in logger.handlers:
             handler.addFilter(_is_torchs_own)
             given_back.callback(handler.removeFilter, _is_torchs_own)
         file = TraceFile(folder)
         given_back.callback(file.close)
         given_back.callback(logger.removeHandler, file)
-        torch_api.define_strings(file, torch_api.interned())
+        torch_trace.define_strings(file, torch_trace.interned())
         # First of all: torch's own handler takes itself off the list while it handles a first record that nobody
         # wants (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.13), and the next one misses that record.
         logger.handlers.insert(0, file)

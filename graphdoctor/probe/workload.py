@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import coverage, torch_api
+from . import coverage, torch_api, torch_trace
 from .asked import check_compile_arguments, first_line
 from .backend import GraphRuns, InstrumentedBackend
 from .describe import arguments_text
@@ -95,7 +95,7 @@ class Workload:
         torch_api.keep_trace_enabled()
         # What a trial changed is in its own files; nobody reads its picture.
         listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
-        torch_api.listen(listener)
+        torch_trace.listen(listener)
         return listener
 
     def _on_compile(self, compile_id: str | None) -> None:

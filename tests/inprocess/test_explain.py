@@ -41,13 +41,12 @@ def quietly(run: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture
-def own_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", sys.modules)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_imports")
+@pytest.mark.usefixtures("own_path")
 @pytest.mark.parametrize("path", [path for path in SAMPLES if path.stem in CHOSEN], ids=lambda path: path.stem)
 def test_a_sample_is_found_to_be_what_it_says(path: Path) -> None:
     expected = read_expected(path)
@@ -83,7 +82,7 @@ def test_a_sample_is_found_to_be_what_it_says(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_imports")
+@pytest.mark.usefixtures("own_path")
 def test_the_diagnosis_is_that_of_the_command_line(
     explain_json: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +187,7 @@ def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("function", "said"),
-    [(torch.nn.Linear, "Linear is a class"), (3, "an int cannot be called|a int cannot be called")],
+    [(torch.nn.Linear, "Linear is a class"), (3, "An object of type int cannot be called")],
     ids=["class", "number"],
 )
 def test_what_cannot_be_explained_is_refused(function: Any, said: str) -> None:

@@ -1,0 +1,82 @@
+"""Handlers of torch's structured trace, and the strings that it defines once a process: names as in ``torch_api``.
+
+A handler that writes the trace to a file, torch's ``LazyTraceHandler`` or ours, is known by its ``root_dir``
+(``torch/_logging/_internal.py``, 2.11 to 2.15).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import torch_api
+
+
+def listen(handler: logging.Handler) -> None:
+    """Put a handler behind those that write the trace, and before one that will take itself off the list.
+
+    ``LazyTraceHandler.emit`` does so at the first record when there is no folder (``torch/_logging/_internal.py``,
+    2.13); ``logging`` then leaves out the handler behind it for that record.
+    """
+    handlers = torch_api.trace_logger().handlers
+    place = next((n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None), len(handlers))
+    handlers.insert(place, handler)
+
+
+@contextlib.contextmanager
+def trace_files_paused() -> Iterator[None]:
+    """Write nothing to the trace log while the context lasts; other handlers go on."""
+    logger = torch_api.trace_logger()
+    before = list(logger.handlers)
+    for handler in before:
+        if hasattr(handler, "root_dir"):
+            logger.removeHandler(handler)
+    known = len(interned())
+    try:
+        yield
+    finally:
+        # In the same order: the listener follows the writer.
+        added = [handler for handler in logger.handlers if handler not in before]
+        logger.handlers[:] = [*before, *added]
+        missed = dict(list(interned().items())[known:])
+        for handler in before:
+            if getattr(handler, "root_dir", None) is not None:
+                define_strings(handler, missed)
+
+
+def interned() -> dict[str, int]:
+    """The strings that ``str`` records of this process have defined, each with its number; torch's own table.
+
+    ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
+    """
+    table: dict[str, int] = getattr(importlib.import_module("torch._logging.structured"), "INTERN_TABLE", {})
+    return table
+
+
+def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None:
+    """Have one handler write down what numbers stand for that were given while it was not there."""
+    for text, number in strings.items():
+        record = logging.LogRecord(torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
+        record.metadata, record.payload = {"str": [text, number]}, None
+        handler.handle(record)
+
+
+@contextlib.contextmanager
+def interned_forgotten() -> Iterator[None]:
+    """Forget the strings that are defined meanwhile: who writes a trace afterwards has not seen them defined."""
+    known = len(interned())
+    try:
+        yield
+    finally:
+        for text in list(interned())[known:]:
+            del interned()[text]
+
+
+def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """What a ``str`` record of the trace defines."""
+    entry = metadata.get("str")
+    if isinstance(entry, (list, tuple)) and len(entry) == 2:
+        yield entry[1], entry[0]
