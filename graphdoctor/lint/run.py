@@ -1,0 +1,149 @@
+"""Files to a ``LintReport``. Nothing is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import tokenize
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.gate.comments import ignores_in
+from graphdoctor.lint.checks import CHECKS, Site
+from graphdoctor.lint.findings import finding_of
+from graphdoctor.lint.flow import certain_nodes
+from graphdoctor.lint.program import Program
+from graphdoctor.lint.regions import regions
+from graphdoctor.lint.switches import is_silenced, switches_for, switches_in
+from graphdoctor.lint.values import Values
+from graphdoctor.model.diagnosis import Finding
+from graphdoctor.model.lint import LintReport, UnreadableFile
+from graphdoctor.rules.diagnose import Selection, distinct, relative
+
+Traced = Mapping[Path, frozenset[str]]
+"""Files and the qualified names of functions in them that a recording saw torch trace."""
+
+
+class _UnreadableError(Exception):
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(frozen=True)
+class _Linted:
+    """One file's findings.
+
+    Args:
+        findings: All but those that a comment ignores.
+        function_count: Functions that torch compiles.
+        ignored_count: Findings that a comment ignores.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    function_count: int = 0
+    ignored_count: int = 0
+
+
+def lint_files(
+    paths: Sequence[Path],
+    *,
+    root: Path,
+    version: str,
+    selection: Selection | None = None,
+    recorded: Callable[[], Traced] | None = None,
+    is_switched_on: frozenset[str] = frozenset(),
+) -> LintReport:
+    """Find what certainly breaks a graph, or compiles again, in the functions that files compile.
+
+    Args:
+        paths: The files.
+        root: The working directory: files below it are shown relative to it, and those below it that name a setting of
+            torch's keep what that setting can mend from being told.
+        version: graphdoctor's own version.
+        selection: Which findings count; None for all.
+        recorded: Gives what the last recording saw; asked once, and only if there is a file at all.
+        is_switched_on: Settings of torch's that are known to be set.
+
+    Returns:
+        The findings by file and line.
+    """
+    traced = recorded() if recorded is not None and paths else {}
+    unreadable: list[UnreadableFile] = []
+    linted: list[_Linted] = []
+    for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):  # noqa: PTH100 - links stay links
+        try:
+            linted.append(_lint_file(path, root, traced.get(path, frozenset())))
+        except _UnreadableError as error:
+            shown = relative(str(path), root)
+            unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
+    found = [finding for one in linted for finding in one.findings]
+    found = _not_silenced(found, root, is_switched_on)
+    kept = [finding for finding in found if (selection or Selection()).keeps(finding)]
+    return LintReport(
+        graphdoctor_version=version,
+        file_count=len(linted) + len(unreadable),
+        function_count=sum(one.function_count for one in linted),
+        findings=tuple(sorted(kept, key=_place)),
+        ignored_count=sum(one.ignored_count for one in linted) + len(found) - len(kept),
+        unreadable=tuple(unreadable),
+    )
+
+
+def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _UnreadableError(f"cannot be read: {error.strerror}") from error
+    text, tree = _parsed(content, path)
+    if not recorded and not (b"torch" in content and b"compile" in content):
+        return _Linted()
+    program = Program(tree)
+    values = Values(program)
+    lines = io.StringIO(text).read().split("\n")
+    found = regions(program, values, recorded)
+    ignores = ignores_in(text)
+    findings: dict[tuple[int, str, str | None], Finding] = {}
+    for region in found:
+        site = Site(region, program, values)
+        for node, place in certain_nodes(region.scope, program):
+            for spot in (spot for check in CHECKS for spot in check(node, place, site)):
+                finding = finding_of(spot, place, site, file=path, lines=lines, root=root)
+                findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
+    numbered = distinct(list(findings.values()))
+    kept = [
+        finding
+        for finding in numbered
+        if not ((comment := ignores.get(finding.location.line)) and comment.covers(finding.code))
+    ]
+    return _Linted(tuple(kept), len(found), len(numbered) - len(kept))
+
+
+def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes Python itself will warn
+            return text, ast.parse(text, str(path))
+    except SyntaxError as error:
+        raise _UnreadableError(f"cannot be parsed: {error.msg}", error.lineno) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _UnreadableError(f"cannot be parsed: {error}") from error
+
+
+def _not_silenced(findings: list[Finding], root: Path, known: frozenset[str]) -> list[Finding]:
+    wanted = switches_for({finding.code for finding in findings})
+    if not wanted:
+        return findings
+    found = switches_in(root, wanted - known) | known
+    return [finding for finding in findings if not is_silenced(finding, found)]
+
+
+def _place(finding: Finding) -> tuple[str, int, int, str]:
+    location = finding.location
+    return location.file, location.line, location.column or 0, finding.code
