@@ -11,6 +11,7 @@ from graphdoctor.cli.diff import diff
 from graphdoctor.cli.explain import explain
 from graphdoctor.cli.fix import fix
 from graphdoctor.cli.guards import guards
+from graphdoctor.cli.lint import lint
 from graphdoctor.cli.recompiles import recompiles
 from graphdoctor.cli.report import report
 from graphdoctor.cli.rule import rule
@@ -51,5 +52,6 @@ app.command()(guards)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(report)
 app.command()(diff)
+app.command()(lint)
 app.command()(rule)
 app.command()(schema)

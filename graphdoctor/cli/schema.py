@@ -14,11 +14,12 @@ class Document(StrEnum):
 
     diagnosis = "diagnosis"
     comparison = "comparison"
+    lint = "lint"
 
 
 def schema(
     document: Annotated[
-        Document, typer.Argument(help="comparison: what graphdoctor diff writes.")
+        Document, typer.Argument(help="comparison: what graphdoctor diff writes; lint: what graphdoctor lint writes.")
     ] = Document.diagnosis,
 ) -> None:
     """Print the JSON Schema of what --format json writes."""
@@ -26,7 +27,13 @@ def schema(
 
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.lint import LintReport
     from graphdoctor.render.json import json_schema
 
-    described = json_schema(DiagnosisComparison if document is Document.comparison else Diagnosis)
+    kinds: dict[Document, type[Diagnosis | DiagnosisComparison | LintReport]] = {
+        Document.diagnosis: Diagnosis,
+        Document.comparison: DiagnosisComparison,
+        Document.lint: LintReport,
+    }
+    described = json_schema(kinds[document])
     sys.stdout.write(orjson.dumps(described, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())

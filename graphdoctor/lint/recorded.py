@@ -1,15 +1,29 @@
-"""Which functions of which files the last recording saw torch trace."""
+"""What a recording knows that source does not tell: which functions torch traced, and under which settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor.model.recording import Recording
 
 
-def traced_functions(recording: Recording) -> Mapping[Path, frozenset[str]]:
-    """Qualified names of the user's functions that torch traced, by file.
+@dataclass(frozen=True)
+class Recorded:
+    """What lint takes from a recording.
+
+    Args:
+        functions: Qualified names of the functions that torch traced, by file.
+        settings: Names of torch's settings that the run was given.
+    """
+
+    functions: Mapping[Path, frozenset[str]] = field(default_factory=dict)
+    settings: frozenset[str] = frozenset()
+
+
+def recorded_in(recording: Recording) -> Recorded:
+    """What a recording knows of the user's files.
 
     Names and no lines: a file may have changed since. A function that was inlined is known by the line of a graph's
     node or of a break in it, where the recording has that line's source.
@@ -23,4 +37,7 @@ def traced_functions(recording: Recording) -> Mapping[Path, frozenset[str]]:
     for context in recording.sources:
         if (context.file, context.line) in traced:
             names.setdefault(Path(context.file), set()).add(context.qualname)
-    return {file: frozenset(found) for file, found in names.items()}
+    return Recorded(
+        functions={file: frozenset(found) for file, found in names.items()},
+        settings=frozenset(name.rpartition(".")[2] for name in recording.target.config),
+    )

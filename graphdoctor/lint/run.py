@@ -7,7 +7,7 @@ import io
 import os
 import tokenize
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +16,13 @@ from graphdoctor.lint.checks import CHECKS, Site
 from graphdoctor.lint.findings import finding_of
 from graphdoctor.lint.flow import certain_nodes
 from graphdoctor.lint.program import Program
+from graphdoctor.lint.recorded import Recorded
 from graphdoctor.lint.regions import regions
 from graphdoctor.lint.switches import is_silenced, switches_for, switches_in
 from graphdoctor.lint.values import Values
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.lint import LintReport, UnreadableFile
 from graphdoctor.rules.diagnose import Selection, distinct, relative
-
-Traced = Mapping[Path, frozenset[str]]
-"""Files and the qualified names of functions in them that a recording saw torch trace."""
 
 
 class _UnreadableError(Exception):
@@ -55,8 +53,7 @@ def lint_files(
     root: Path,
     version: str,
     selection: Selection | None = None,
-    recorded: Callable[[], Traced] | None = None,
-    is_switched_on: frozenset[str] = frozenset(),
+    recorded: Callable[[], Recorded] | None = None,
 ) -> LintReport:
     """Find what certainly breaks a graph, or compiles again, in the functions that files compile.
 
@@ -66,23 +63,22 @@ def lint_files(
             torch's keep what that setting can mend from being told.
         version: graphdoctor's own version.
         selection: Which findings count; None for all.
-        recorded: Gives what the last recording saw; asked once, and only if there is a file at all.
-        is_switched_on: Settings of torch's that are known to be set.
+        recorded: Gives what the last recording knows; asked once, and only if there is a file at all.
 
     Returns:
         The findings by file and line.
     """
-    traced = recorded() if recorded is not None and paths else {}
+    known = recorded() if recorded is not None and paths else Recorded()
     unreadable: list[UnreadableFile] = []
     linted: list[_Linted] = []
     for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):  # noqa: PTH100 - links stay links
         try:
-            linted.append(_lint_file(path, root, traced.get(path, frozenset())))
+            linted.append(_lint_file(path, root, known.functions.get(path, frozenset())))
         except _UnreadableError as error:
             shown = relative(str(path), root)
             unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
     found = [finding for one in linted for finding in one.findings]
-    found = _not_silenced(found, root, is_switched_on)
+    found = _not_silenced(found, root, known.settings)
     kept = [finding for finding in found if (selection or Selection()).keeps(finding)]
     return LintReport(
         graphdoctor_version=version,

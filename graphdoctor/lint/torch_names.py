@@ -56,7 +56,7 @@ _IN_PLACE = """
     squeeze_ sub_ tanh_ uniform_ unsqueeze_ zero_ index_add_ index_copy_ index_fill_
 """
 _ONLY_TENSORS = """
-    unsqueeze detach sigmoid relu softmax log_softmax sin cos tanh exp sqrt rsqrt logsumexp masked_fill masked_fill_
+    unsqueeze abs detach sigmoid relu softmax log_softmax sin cos tanh exp sqrt rsqrt logsumexp masked_fill masked_fill_
     contiguous bmm permute index_select index_add scatter_add type_as view_as expand_as new_zeros new_ones new_full
     new_tensor new_empty requires_grad_ is_floating_point amax unsqueeze_ squeeze_ masked_select index_copy addmm
     baddbmm logical_not bernoulli detach_ zero_ copy_ clamp_min clamp_max narrow nan_to_num movedim

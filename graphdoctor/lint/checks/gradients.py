@@ -29,7 +29,6 @@ _BY_METHOD = {
     "to_sparse_csr": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
     "is_inference": ("GD118", "GB0045", "Encountered tensor.is_inference() during tracing"),
     "random_": ("GD100", "GB0107", "Tensor.random_ op"),
-    "resize_": ("GD100", "GB0126", "Unsupported Tensor.resize_() call"),
 }
 
 
@@ -37,11 +36,10 @@ def gradients(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:  # noq
     """``backward()``, an optimizer's methods, ``requires_grad``, parameters made on the way, sparse tensors."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            if isinstance(target, ast.Attribute) and site.is_tensor(target.value):
-                if target.attr == "requires_grad":
-                    yield Spot("GD114", target, "GB0206", "setattr() on Tensor.requires_grad")
-                elif target.attr == "data":
-                    yield Spot("GD100", target, "GB0056", "Failed to mutate tensor data attribute")
+            if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
+                continue
+            if site.is_tensor(target.value):
+                yield Spot("GD114", target, "GB0206", "setattr() on Tensor.requires_grad")
     if not isinstance(node, ast.Call):
         return
     dotted = site.dotted(node.func)
@@ -70,14 +68,22 @@ def _methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
             "Call to `torch._dynamo.graph_break()`" if is_step else "Attempted to inline function marked as skipped",
             "qualname: Optimizer.",
         )
+    if func.attr == "backward" and (kind == "tensor" or _is_backward_of_unknown(node, func.value, site)):
+        yield Spot("GD112", node, "GB0123", "Unsupported Tensor.backward() call")
     if kind != "tensor":
         return
-    if func.attr == "backward":
-        yield Spot("GD112", node, "GB0123", "Unsupported Tensor.backward() call")
-    elif func.attr in _BY_METHOD:
+    if func.attr in _BY_METHOD:
         yield Spot(_BY_METHOD[func.attr][0], node, *_BY_METHOD[func.attr][1:])
     elif func.attr == "requires_grad_" and _is_parameter(func.value, site) and not node.args and not node.keywords:
         yield Spot("GD114", node, "GB0125", "Unsupported Tensor.requires_grad_() call")
+
+
+def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
+    """``loss.backward()`` of a local name: what else has the method takes the loss as an argument."""
+    is_local = isinstance(receiver, ast.Name) and site.dotted(receiver) is None
+    is_own = site.values.owner(receiver, site.region.scope) is not None
+    is_defined = any("backward" in info.methods for info in site.program.classes.values())
+    return is_local and not is_own and not is_defined and not node.args and not node.keywords
 
 
 def _is_true(node: ast.expr) -> bool:

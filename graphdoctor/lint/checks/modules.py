@@ -12,7 +12,7 @@ from graphdoctor.lint.flow import Place
 def modules(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
     """A call of an RNN, GRU or LSTM; ``self.step += 1``."""
     if isinstance(node, ast.Call) and site.kind(node.func) == "recurrent":
-        yield Spot("GD116", node, "GB0014", "Attempted to wrap RNN, GRU, or LSTM")
+        yield Spot("GD116", node, "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
         yield from _counter(node, node.target, site)
 
