@@ -42,7 +42,7 @@ def lint(
     from graphdoctor.cli.results import Shown
     from graphdoctor.cli.terminal import complain, stdout_console
     from graphdoctor.config import load_settings
-    from graphdoctor.lint import lint_files
+    from graphdoctor.lint import lint_files, python_files
 
     if format not in (None, Format.text, Format.json):
         raise GraphDoctorError(f"Lint cannot write {format}.", hint="Choose text or json.")
@@ -51,7 +51,7 @@ def lint(
     settings = load_settings(Path.cwd())
     chosen = Shown.choose(settings, ShownOptions(select=select, ignore=ignore))
     report = lint_files(
-        [path for named in files for path in _python_files(named)],
+        [path for named in files for path in python_files(named)],
         root=Path.cwd(),
         version=graphdoctor.__version__,
         selection=chosen.selection(),
@@ -70,14 +70,6 @@ def lint(
     for one in report.unreadable:
         complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")
     raise typer.Exit(report.exit_code)
-
-
-def _python_files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return sorted(
-        one for one in path.rglob("*.py") if not any(part.startswith(".") for part in one.relative_to(path).parts)
-    )
 
 
 def _last_recording(settings: Settings) -> Callable[[], Recorded]:

@@ -7,7 +7,7 @@ never torch, rich or the command line.
 from __future__ import annotations
 
 from graphdoctor.lint.recorded import Recorded, recorded_in
-from graphdoctor.lint.run import lint_files
+from graphdoctor.lint.run import lint_files, python_files
 from graphdoctor.model.lint import LintReport
 
-__all__ = ["lint_files", "LintReport", "Recorded", "recorded_in"]
+__all__ = ["lint_files", "python_files", "LintReport", "Recorded", "recorded_in"]

@@ -7,22 +7,31 @@ import io
 import os
 import tokenize
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.gate.comments import ignores_in
+from graphdoctor.gate.comments import IgnoreComment, ignores_in
 from graphdoctor.lint.checks import CHECKS, Site
 from graphdoctor.lint.findings import finding_of
 from graphdoctor.lint.flow import certain_nodes
 from graphdoctor.lint.program import Program
 from graphdoctor.lint.recorded import Recorded
 from graphdoctor.lint.regions import regions
-from graphdoctor.lint.switches import is_silenced, switches_for, switches_in
+from graphdoctor.lint.switches import switches_in, switches_of
 from graphdoctor.lint.values import Values
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.lint import LintReport, UnreadableFile
 from graphdoctor.rules.diagnose import Selection, distinct, relative
+
+
+def python_files(path: Path) -> list[Path]:
+    """A file itself; of a folder the Python files below it, hidden folders left out."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        one for one in path.rglob("*.py") if not any(part.startswith(".") for part in one.relative_to(path).parts)
+    )
 
 
 class _UnreadableError(Exception):
@@ -59,8 +68,8 @@ def lint_files(
 
     Args:
         paths: The files.
-        root: The working directory: files below it are shown relative to it, and those below it that name a setting of
-            torch's keep what that setting can mend from being told.
+        root: The working directory: files below it are shown relative to it, and what a setting of torch's can mend
+            is left out where a file below it sets it.
         version: graphdoctor's own version.
         selection: Which findings count; None for all.
         recorded: Gives what the last recording knows; asked once, and only if there is a file at all.
@@ -78,7 +87,7 @@ def lint_files(
             shown = relative(str(path), root)
             unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
     found = [finding for one in linted for finding in one.findings]
-    found = _not_silenced(found, root, known.settings)
+    found, notes = _silenced(found, root, known.settings)
     kept = [finding for finding in found if (selection or Selection()).keeps(finding)]
     return LintReport(
         graphdoctor_version=version,
@@ -87,6 +96,7 @@ def lint_files(
         findings=tuple(sorted(kept, key=_place)),
         ignored_count=sum(one.ignored_count for one in linted) + len(found) - len(kept),
         unreadable=tuple(unreadable),
+        notes=notes,
     )
 
 
@@ -100,23 +110,34 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
         return _Linted()
     program = Program(tree)
     values = Values(program)
-    lines = io.StringIO(text).read().split("\n")
     found = regions(program, values, recorded)
-    ignores = ignores_in(text)
+    lines = text.split("\n")
     findings: dict[tuple[int, str, str | None], Finding] = {}
     for region in found:
-        site = Site(region, program, values)
-        for node, place in certain_nodes(region.scope, program):
-            for spot in (spot for check in CHECKS for spot in check(node, place, site)):
-                finding = finding_of(spot, place, site, file=path, lines=lines, root=root)
-                findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
+        for finding in _told(Site(region, program, values), path, lines, root):
+            # torch's records of one cause at one line are one site.
+            findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
+    ignores = ignores_in(text)
     numbered = distinct(list(findings.values()))
-    kept = [
-        finding
-        for finding in numbered
-        if not ((comment := ignores.get(finding.location.line)) and comment.covers(finding.code))
-    ]
+    kept = [one for one in numbered if not _is_ignored(one, ignores)]
     return _Linted(tuple(kept), len(found), len(numbered) - len(kept))
+
+
+def _told(site: Site, path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
+    """The findings of one function; what is not compiled at all is not compiled again either."""
+    found = [
+        finding_of(spot, place, site, file=path, lines=lines, root=root)
+        for node, place in certain_nodes(site.region.scope, site.program)
+        for check in CHECKS
+        for spot in check(node, place, site)
+    ]
+    is_lost = any(finding.severity == "error" and finding.code.startswith("GD1") for finding in found)
+    yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))
+
+
+def _is_ignored(finding: Finding, ignores: Mapping[int, IgnoreComment]) -> bool:
+    comment = ignores.get(finding.location.line)
+    return comment is not None and comment.covers(finding.code)
 
 
 def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
@@ -132,12 +153,24 @@ def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
         raise _UnreadableError(f"cannot be parsed: {error}") from error
 
 
-def _not_silenced(findings: list[Finding], root: Path, known: frozenset[str]) -> list[Finding]:
-    wanted = switches_for({finding.code for finding in findings})
-    if not wanted:
-        return findings
-    found = switches_in(root, wanted - known) | known
-    return [finding for finding in findings if not is_silenced(finding, found)]
+def _silenced(findings: list[Finding], root: Path, known: frozenset[str]) -> tuple[list[Finding], tuple[str, ...]]:
+    """Those that no setting of torch's can mend, and a sentence for each setting that keeps others back."""
+    wanted = {name for finding in findings for name in switches_of(finding.code)}
+    where = dict.fromkeys(wanted & known, "the last recording")
+    where |= {name: relative(str(path), root) for name, path in switches_in(root, wanted - known).items()}
+    kept: list[Finding] = []
+    held_back: dict[str, int] = {}
+    for finding in findings:
+        name = next((name for name in switches_of(finding.code) if name in where), None)
+        if name is None:
+            kept.append(finding)
+        else:
+            held_back[name] = held_back.get(name, 0) + 1
+    notes = tuple(
+        f"{count} finding{'' if count == 1 else 's'} left out: {where[name]} sets torch._dynamo.config.{name}."
+        for name, count in sorted(held_back.items())
+    )
+    return kept, notes
 
 
 def _place(finding: Finding) -> tuple[str, int, int, str]:

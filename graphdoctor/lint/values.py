@@ -40,6 +40,7 @@ INTEGERS = Value("tensor", "int")
 TENSORS = Value("tensors")
 LAYER = Value("layer")
 NUMBER = Value("number")
+OPTIMIZER = Value("optimizer")
 _BOTTOM = Value("bottom")
 _ROUNDS = 8
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -154,8 +155,11 @@ class Values:
         if binding.kind != "parameter":
             return self._bound(binding, scope)
         annotation = binding.node.annotation if isinstance(binding.node, ast.arg) else None
-        if annotation is not None and self._is_tensor_type(annotation, scope):
+        dotted = None if annotation is None else self._annotated(annotation, scope)
+        if dotted in torch_names.TENSOR_TYPES:
             return TENSOR
+        if dotted is not None and dotted.startswith("torch.optim."):
+            return OPTIMIZER
         return TENSOR if self._is_used_as_tensor(name, scope) else None
 
     def _bound(self, binding: Binding, scope: Scope) -> Value | None:
@@ -172,13 +176,13 @@ class Values:
             return Value("instance", classes=value.classes)
         return None
 
-    def _is_tensor_type(self, annotation: ast.expr, scope: Scope) -> bool:
+    def _annotated(self, annotation: ast.expr, scope: Scope) -> str | None:
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             try:
                 annotation = ast.parse(annotation.value, mode="eval").body
             except SyntaxError:
-                return False
-        return self._program.dotted(annotation, scope) in torch_names.TENSOR_TYPES
+                return None
+        return self._program.dotted(annotation, scope)
 
     def _is_used_as_tensor(self, name: str, scope: Scope) -> bool:
         """A parameter is a tensor when the function certainly does with it what fails with anything else.
@@ -257,7 +261,7 @@ class Values:
         if dotted == "logging.getLogger":
             return Value("logger")
         if dotted.startswith("torch.optim.") and dotted.count(".") == 2:
-            return Value("optimizer")
+            return OPTIMIZER
         return None
 
     def _container(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:

@@ -36,6 +36,8 @@ class LintReport(Fact):
     """Findings that an ignore comment, ``select`` or ``ignore`` left out."""
     unreadable: tuple[UnreadableFile, ...] = ()
     """Files that could not be read or parsed."""
+    notes: tuple[str, ...] = ()
+    """What was left out and why, sentences."""
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:

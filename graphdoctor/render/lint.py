@@ -18,7 +18,9 @@ def render_lint(report: LintReport, console: Console) -> None:
     for finding in report.findings:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)
-    console.print(_summary(report), soft_wrap=True)
+    for note in report.notes:
+        console.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
+    console.print(_summary(report), soft_wrap=True, highlight=False)
 
 
 def _lines(finding: Finding) -> Iterator[Text]:

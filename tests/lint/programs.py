@@ -220,7 +220,7 @@ BAD = [
     _bad("optimizer", "GD112", "opt.zero_grad()  # !\nopt.step()  # !", "W = nn.Parameter(torch.ones(8))\nopt = torch.optim.SGD([W], lr=0.1)"),
     _bad("train-step", "GD112", """
         @torch.compile(backend="eager")
-        def step(x):
+        def step(x, optimizer: torch.optim.Optimizer = optimizer):
             optimizer.zero_grad()  # !
             loss = criterion(model(x), torch.zeros(4, 8))
             loss.backward()  # !
@@ -263,6 +263,32 @@ BAD = [
 
         step = torch.compile(Net(), backend="eager")
         """, calls=3),
+    _bad("counter-alone", "GD205", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls = 0
+
+            def forward(self, x):
+                y = x.sin()
+                self.calls += 1  # !
+                return y.cos()
+
+        step = torch.compile(Net(), backend="eager")
+        """, calls=3),
+    _bad("counter-not-compiled", "GD110", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls = 0
+
+            def forward(self, x):
+                with LOCK:  # !
+                    self.calls += 1
+                    return x.sin()
+
+        step = torch.compile(Net(), backend="eager")
+        """, "import threading\nLOCK = threading.Lock()", calls=2),
     _bad("called", "GD101 GD103", """
         def outer(x):
             return inner(x.sin())
