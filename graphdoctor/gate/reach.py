@@ -184,8 +184,8 @@ class _Reader:
                     found |= {alias.name for alias in names}
                 case ast.ImportFrom(level=0, module=str(module), names=names):
                     found |= {f"{module}.{alias.name}" for alias in names}
-                case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _called(node) in _BY_NAME:
-                    found.add(name.lstrip("."))
+                case ast.Call(args=[ast.Constant(value=str(name))]) if _called(node) in _BY_NAME:
+                    found.add(name)
                 case _:
                     pass
         return found
@@ -215,7 +215,7 @@ class _Reader:
             if not isinstance(node, ast.Call):
                 continue
             name = _called(node)
-            is_literal = len(node.args) == 1 and isinstance(node.args[0], ast.Constant)
+            is_literal = len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and not node.keywords
             if name in _AT_RUN_TIME or (name in _BY_NAME and not is_literal):
                 return True
         return False

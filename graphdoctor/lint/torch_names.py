@@ -62,7 +62,7 @@ _ONLY_TENSORS = """
     baddbmm logical_not bernoulli detach_ zero_ copy_ clamp_min clamp_max narrow nan_to_num movedim
 """
 _LAYERS = """
-    Linear Bilinear Identity Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyLinear
+    Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyLinear
     LazyConv1d LazyConv2d LazyConv3d BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm LayerNorm RMSNorm GroupNorm
     InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm Embedding EmbeddingBag ReLU ReLU6 LeakyReLU PReLU
     ELU CELU SELU GELU SiLU Mish Sigmoid Tanh Softmax LogSoftmax Softmin Softplus Softsign Hardswish Hardsigmoid

@@ -62,6 +62,8 @@ class Values:
         self._program = program
         self._names: dict[Scope, dict[str, Value | None]] = {}
         self._attributes: dict[tuple[ClassInfo, str], Value | None] = {}
+        own = {name for info in program.classes.values() for name in info.methods}
+        self._only_tensors = torch_names.ONLY_TENSOR_METHODS - own
 
     def of(self, node: ast.expr, scope: Scope) -> Value | None:
         """What an expression certainly is, or None."""
@@ -156,7 +158,7 @@ class Values:
             return self._bound(binding, scope)
         annotation = binding.node.annotation if isinstance(binding.node, ast.arg) else None
         dotted = None if annotation is None else self._annotated(annotation, scope)
-        if dotted in torch_names.TENSOR_TYPES:
+        if dotted in torch_names.TENSOR_TYPES and not _may_be_none(name, scope):
             return TENSOR
         if dotted is not None and dotted.startswith("torch.optim."):
             return OPTIMIZER
@@ -205,7 +207,7 @@ class Values:
         first = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else None
         if isinstance(call.func, ast.Attribute):
             receiver = call.func.value
-            if isinstance(receiver, ast.Name) and call.func.attr in torch_names.ONLY_TENSOR_METHODS:
+            if isinstance(receiver, ast.Name) and call.func.attr in self._only_tensors:
                 return receiver.id if self._program.dotted(receiver, scope) is None else None
             owner = self.owner(receiver, scope)
             if first and owner is not None:
@@ -290,7 +292,7 @@ class Values:
             return _BOTTOM
         if value is not None and value.kind in ("instance", "layer", "recurrent") and name in UNWRAPPED:
             return value
-        is_only = name in torch_names.ONLY_TENSOR_METHODS and self._program.dotted(receiver, scope) is None
+        is_only = name in self._only_tensors and self._program.dotted(receiver, scope) is None
         if not _is(value, "tensor") and not (is_only and value is None and self.owner(receiver, scope) is None):
             return None
         if name in ("all", "any", "logical_not") and not node.args and not node.keywords:
@@ -332,6 +334,22 @@ class Values:
                 MASK if any(known) and all(_is(value, "tensor") or value == NUMBER for value in (one, other)) else None
             )
         return None
+
+
+def _may_be_none(name: str, scope: Scope) -> bool:
+    """``x: Tensor = None``: the annotation says less than it should."""
+    if isinstance(scope.node, ast.Module):
+        return True
+    arguments = scope.node.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip((one.arg for one in reversed(plain)), reversed(arguments.defaults), strict=False))
+    defaults |= {
+        one.arg: value
+        for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if value is not None
+    }
+    default = defaults.get(name)
+    return isinstance(default, ast.Constant) and default.value is None
 
 
 def _is(value: Value | None, kind: Kind) -> bool:

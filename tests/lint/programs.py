@@ -228,8 +228,8 @@ BAD = [
             return loss.detach()
         """, "model = nn.Linear(8, 8)\ncriterion = nn.MSELoss()\noptimizer = torch.optim.AdamW(model.parameters())"),
     _bad("requires-grad", "GD114", "x.requires_grad_()  # !"),
-    _bad("requires-grad-set", "GD114", "x.requires_grad = True  # !\na = torch.ones(8, requires_grad=True)  # !"),
-    _bad("parameter", "GD115", "p = nn.Parameter(torch.ones(8))  # !\ny = y * p\nlayer = nn.Linear(8, 8)  # !\ny = layer(y)"),
+    _bad("requires-grad-set", "GD114", "x.requires_grad = True  # !\na = torch.ones(8, requires_grad=True)  # !\nb = torch.zeros(8, requires_grad=True)  # !\nc = torch.tensor([1.0], requires_grad=True)  # !\nd = torch.randn(8, requires_grad=True)  # !\ny = y * (a + b + c + d)"),
+    _bad("parameter", "GD115", "p = nn.Parameter(torch.ones(8))  # !\ny = y * p\nlayer = nn.Linear(8, 8)  # !\ny = layer(y)\na = nn.Conv1d(1, 1, 1)  # !\nb = nn.Conv2d(1, 1, 1)  # !\nc = nn.Embedding(2, 2)  # !\nd = nn.Bilinear(2, 2, 2)  # !"),
     _bad("recurrent", "GD116", """
         class Net(nn.Module):
             def __init__(self):
@@ -273,6 +273,18 @@ BAD = [
                 y = x.sin()
                 self.calls += 1  # !
                 return y.cos()
+
+        step = torch.compile(Net(), backend="eager")
+        """, calls=3),
+    _bad("counter-of-seconds", "GD205", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.seconds = 0.0
+
+            def forward(self, x):
+                self.seconds += 0.5  # !
+                return x.sin() * self.seconds
 
         step = torch.compile(Net(), backend="eager")
         """, calls=3),
@@ -533,6 +545,24 @@ GOOD = [
                 x = x + float(y)
             return x
         """),
+    _good("tensor-or-none", """
+        @torch.compile(backend="eager")
+        def step(x: torch.Tensor, y: torch.Tensor = None, *, z: torch.Tensor = None):
+            return x.sin() if not y and not z else x.cos()
+        """),
+    _good("own-methods", """
+        class Angle:
+            def sin(self):
+                return 3
+
+        def step(x):
+            return traced(x, Angle())
+
+        @torch.compile(backend="eager")
+        def traced(x, angle):
+            return x * float(angle.sin()) if angle.sin() > 2 else x
+        """),
+    _good("norm-without-parameters", "layer = nn.LayerNorm(8, elementwise_affine=False)\ny = layer(y)"),
     _good("list-of-tensors", "z = [y, x]\nif len(z) > 1:\n    y = y + z[0]\nif z:\n    y = y + 1"),
     _good("switched-off", """
         @torch.compile(disable=True)

@@ -9,20 +9,8 @@ from graphdoctor.lint.checks.base import Site, Spot
 from graphdoctor.lint.flow import Place
 
 _PARAMETER = "Attempted to use `torch.nn.Parameter()` constructor with Dynamo"
-_WITH_PARAMETERS = frozenset(
-    f"torch.nn.{name}"
-    for name in (
-        "Linear",
-        "Bilinear",
-        "Conv1d",
-        "Conv2d",
-        "Conv3d",
-        "LayerNorm",
-        "Embedding",
-        "BatchNorm1d",
-        "BatchNorm2d",
-    )
-)
+_WITH_PARAMETERS = frozenset(f"torch.nn.{name}" for name in ("Linear", "Bilinear", "Conv1d", "Conv2d", "Embedding"))
+"""Modules that never come without a parameter; a norm can."""
 _CREATORS = frozenset(f"torch.{name}" for name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"))
 _BY_METHOD = {
     "to_sparse": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
