@@ -20,6 +20,7 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
 """Names in ``torch/_dynamo/config.py``, 2.13, by the code that they can silence."""
 _MAX_FILES = 20_000
 _LEFT_OUT = frozenset(("node_modules", "site-packages", "build", "dist", "__pycache__"))
+_PREFIX = "torch._dynamo.config."
 _SETTERS = ("patch", "setattr", "_patch")
 
 
@@ -51,7 +52,7 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
 
 
 def _set_in(content: bytes) -> set[str]:
-    """Every attribute that a file assigns or changes by a method, and every name that it hands to a ``patch``."""
+    """Every attribute that a file assigns or changes by a method, and what it names in a text or hands to a ``patch``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -63,6 +64,8 @@ def _set_in(content: bytes) -> set[str]:
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store()):
                 found.add(name)
+            case ast.Constant(value=str(text)) if text.startswith(_PREFIX):
+                found.add(text.removeprefix(_PREFIX))
             case ast.Call(func=ast.Attribute(attr="add" | "update", value=ast.Attribute(attr=name))):
                 found.add(name)
             case ast.Call(func=ast.Attribute(attr=setter) | ast.Name(id=setter)) if setter in _SETTERS:
