@@ -52,7 +52,7 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
 
 
 def _set_in(content: bytes) -> set[str]:
-    """Every attribute that a file assigns or changes by a method, and what it names in a text or hands to a ``patch``."""
+    """Every attribute that a file assigns or changes by a method, and what it names in a text or in a ``patch``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
