@@ -10,7 +10,7 @@ import sys
 
 from graphdoctor.errors import GraphDoctorError
 
-__all__ = ["main"]
+__all__ = ["main", "main_lint"]
 
 
 def main() -> None:
@@ -39,3 +39,9 @@ def main() -> None:
 
         tell_trouble(error)
         sys.exit(2)
+
+
+def main_lint() -> None:
+    """``graphdoctor-lint``: the same as ``graphdoctor lint``."""
+    sys.argv.insert(1, "lint")
+    main()

@@ -14,6 +14,7 @@ from graphdoctor.cli.explain import explain
 from graphdoctor.cli.fix import fix
 from graphdoctor.cli.guards import guards
 from graphdoctor.cli.init import init
+from graphdoctor.cli.lint import lint
 from graphdoctor.cli.recompiles import recompiles
 from graphdoctor.cli.report import report
 from graphdoctor.cli.rule import rule
@@ -57,5 +58,6 @@ app.command()(diff)
 app.command()(check)
 app.command()(baseline)
 app.command()(init)
+app.command()(lint)
 app.command()(rule)
 app.command()(schema)

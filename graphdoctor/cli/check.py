@@ -78,6 +78,10 @@ def check(
     is_without_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Compare with no baseline: every finding is new.")
     ] = False,
+    is_files: Annotated[
+        bool,
+        typer.Option("--files", help="What is named are files that changed: run the configured targets they reach."),
+    ] = False,
     format: Annotated[CheckFormat, typer.Option("--format", help="What standard output gets.")] = CheckFormat.text,
     output: Annotated[
         list[str] | None,
@@ -91,14 +95,14 @@ def check(
 
     Exits with 0 when all passed, 1 when one failed, and 2 when one could not be run to its end.
     """
-    from graphdoctor.cli.gating import choose_targets, policies, run_targets
+    from graphdoctor.cli.gating import choose_targets, policies, reached_targets, run_targets
     from graphdoctor.cli.outputs import check_outputs, parse_outputs, write_outputs
     from graphdoctor.config import load_project
 
     project = load_project(Path.cwd())
     outputs = parse_outputs(output or ())
     check_outputs(outputs, force=force)
-    chosen = choose_targets(project, targets or ())
+    chosen = reached_targets(project, targets or ()) if is_files else choose_targets(project, targets or ())
     place, known = _baseline(project, baseline, is_without=is_without_baseline)
     judged_by = policies(
         chosen.targets,

@@ -97,6 +97,24 @@ def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
     return Chosen(tuple(chosen.values()))
 
 
+def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
+    """The configured targets that given files can reach.
+
+    Args:
+        project: Its configuration.
+        files: Paths from the working directory, such as those that are staged.
+
+    Raises:
+        GraphDoctorError: No target is configured.
+    """
+    from graphdoctor.gate.reach import select_targets
+
+    chosen = choose_targets(project, ())
+    named = {target.name: (target.target,) for target in chosen.targets}
+    selected = select_targets(named, [Path.cwd() / file for file in files], project.root)
+    return Chosen(tuple(target for target in chosen.targets if target.name in selected.to_run), selected.skipped)
+
+
 def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
     """A target that is not configured, which needs no configuration."""
     near = difflib.get_close_matches(text, [target.name for target in project.targets], n=1)

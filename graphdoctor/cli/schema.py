@@ -15,11 +15,13 @@ class Document(StrEnum):
     diagnosis = "diagnosis"
     comparison = "comparison"
     check = "check"
+    lint = "lint"
 
 
 def schema(
     document: Annotated[
-        Document, typer.Argument(help="comparison: what graphdoctor diff writes; check: what graphdoctor check writes.")
+        Document,
+        typer.Argument(help="comparison, check or lint: what graphdoctor diff, check or lint writes."),
     ] = Document.diagnosis,
 ) -> None:
     """Print the JSON Schema of what --format json writes."""
@@ -28,6 +30,7 @@ def schema(
     from graphdoctor.model.check import CheckReport
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.lint import LintReport
     from graphdoctor.render.json import Document as Described
     from graphdoctor.render.json import json_schema
 
@@ -35,6 +38,7 @@ def schema(
         Document.diagnosis: Diagnosis,
         Document.comparison: DiagnosisComparison,
         Document.check: CheckReport,
+        Document.lint: LintReport,
     }
     described = json_schema(models[document])
     sys.stdout.write(orjson.dumps(described, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())

@@ -135,7 +135,7 @@ class Finding(Fact):
     related: tuple[Location, ...] = ()
     """Other places that belong to it."""
     count: int
-    """How often it happened: records of torch for a break, compiles for a recompile."""
+    """How often it happened: records of torch for a break, compiles for a recompile; 0 where source told it."""
     torch_id: str | None = None
     """The cause's registry id, where torch gives one."""
     torch_reason: str | None = None

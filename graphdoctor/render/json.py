@@ -9,11 +9,17 @@ import orjson
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.model.lint import LintReport
 
-Document = Diagnosis | DiagnosisComparison | CheckReport
+Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport
 """What is written as JSON."""
 
-_KINDS: dict[type[Document], str] = {Diagnosis: "diagnosis", DiagnosisComparison: "comparison", CheckReport: "check"}
+_KINDS: dict[type[Document], str] = {
+    Diagnosis: "diagnosis",
+    DiagnosisComparison: "comparison",
+    CheckReport: "check",
+    LintReport: "lint report",
+}
 
 
 def render_json(document: Document) -> str:

@@ -120,7 +120,7 @@ def _findings(view: RecordingView, root: Path) -> list[Finding]:
     drafts += _recompile_findings(view, root)
     for recording_rule in RECORDING_RULES:
         drafts += [_finding(recording_rule, match, root) for match in recording_rule.findings(view)]
-    return _distinct(sorted(drafts, key=_order))
+    return distinct(sorted(drafts, key=_order))
 
 
 def _recompile_findings(view: RecordingView, root: Path) -> Iterator[Finding]:
@@ -255,7 +255,7 @@ def _finding(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         compile_ids=match.compile_ids,
         user_stack=match.user_stack,
         fixes=match.fixes,
-        fingerprint=_fingerprint(rule.code, match.entry, root, torch_id or (cause.gb_type if cause else match.subject)),
+        fingerprint=fingerprint(rule.code, match.entry, root, torch_id or (cause.gb_type if cause else match.subject)),
     )
 
 
@@ -284,7 +284,7 @@ def relative(file: str, root: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else file
 
 
-def _fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
+def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
     """Rule, file, qualified name, normalised line and torch's id or the changed value: what stays when lines move.
 
     A package's file is named from the package on, so that another environment gives the same value.
@@ -297,7 +297,7 @@ def _fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _distinct(findings: Sequence[Finding]) -> list[Finding]:
+def distinct(findings: Sequence[Finding]) -> list[Finding]:
     """Number equal fingerprints, in the order of lines: two equal lines in one function are two findings."""
     seen: dict[str, int] = {}
     renamed: dict[int, str] = {}

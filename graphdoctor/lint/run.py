@@ -1,0 +1,173 @@
+"""Files to a ``LintReport``. Nothing is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import tokenize
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.gate.ignores import comments_in
+from graphdoctor.lint.checks import CHECKS, Site
+from graphdoctor.lint.findings import finding_of
+from graphdoctor.lint.flow import certain_nodes
+from graphdoctor.lint.program import Program
+from graphdoctor.lint.recorded import Recorded
+from graphdoctor.lint.regions import regions
+from graphdoctor.lint.switches import switches_in, switches_of
+from graphdoctor.lint.values import Values
+from graphdoctor.model.diagnosis import Finding
+from graphdoctor.model.lint import LintReport, UnreadableFile
+from graphdoctor.rules.diagnose import Selection, distinct, relative
+
+
+def python_files(path: Path) -> list[Path]:
+    """A file itself; of a folder the Python files below it, hidden folders left out."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        one for one in path.rglob("*.py") if not any(part.startswith(".") for part in one.relative_to(path).parts)
+    )
+
+
+class _UnreadableError(Exception):
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(frozen=True)
+class _Linted:
+    """One file's findings.
+
+    Args:
+        findings: All but those that a comment ignores.
+        function_count: Functions that torch compiles.
+        ignored_count: Findings that a comment ignores.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    function_count: int = 0
+    ignored_count: int = 0
+
+
+def lint_files(
+    paths: Sequence[Path],
+    *,
+    root: Path,
+    version: str,
+    selection: Selection | None = None,
+    recorded: Callable[[], Recorded] | None = None,
+) -> LintReport:
+    """Find what certainly breaks a graph, or compiles again, in the functions that files compile.
+
+    Args:
+        paths: The files.
+        root: The working directory: files below it are shown relative to it, and what a setting of torch's can mend
+            is left out where a file below it sets it.
+        version: graphdoctor's own version.
+        selection: Which findings count; None for all.
+        recorded: Gives what the last recording knows; asked once, and only if there is a file at all.
+
+    Returns:
+        The findings by file and line.
+    """
+    known = recorded() if recorded is not None and paths else Recorded()
+    unreadable: list[UnreadableFile] = []
+    linted: list[_Linted] = []
+    for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):  # noqa: PTH100 - links stay links
+        try:
+            linted.append(_lint_file(path, root, known.functions.get(path, frozenset())))
+        except _UnreadableError as error:
+            shown = relative(str(path), root)
+            unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
+    found = [finding for one in linted for finding in one.findings]
+    found, notes = _silenced(found, root, known.settings)
+    kept = [finding for finding in found if (selection or Selection()).keeps(finding)]
+    return LintReport(
+        graphdoctor_version=version,
+        file_count=len(linted) + len(unreadable),
+        function_count=sum(one.function_count for one in linted),
+        findings=tuple(sorted(kept, key=_place)),
+        ignored_count=sum(one.ignored_count for one in linted) + len(found) - len(kept),
+        unreadable=tuple(unreadable),
+        notes=notes,
+    )
+
+
+def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _UnreadableError(f"cannot be read: {error.strerror}") from error
+    text, tree = _parsed(content, path)
+    if not recorded and not (b"torch" in content and b"compile" in content):
+        return _Linted()
+    program = Program(tree)
+    values = Values(program)
+    found = regions(program, values, recorded)
+    lines = text.split("\n")
+    findings: dict[tuple[int, str, str | None], Finding] = {}
+    for region in found:
+        for finding in _told(Site(region, program, values), path, lines, root):
+            # torch's records of one cause at one line are one site.
+            findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
+    comments = comments_in(text)
+    numbered = distinct(list(findings.values()))
+    kept = [one for one in numbered if all(comment.code_for(one) is None for comment in comments)]
+    return _Linted(tuple(kept), len(found), len(numbered) - len(kept))
+
+
+def _told(site: Site, path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
+    """The findings of one function; what is not compiled at all is not compiled again either."""
+    found = [
+        finding_of(spot, place, site, file=path, lines=lines, root=root)
+        for node, place in certain_nodes(site.region.scope, site.program)
+        for check in CHECKS
+        for spot in check(node, place, site)
+    ]
+    is_lost = any(finding.severity == "error" and finding.code.startswith("GD1") for finding in found)
+    yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))
+
+
+def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes Python itself will warn
+            return text, ast.parse(text, str(path))
+    except SyntaxError as error:
+        raise _UnreadableError(f"cannot be parsed: {error.msg}", error.lineno) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _UnreadableError(f"cannot be parsed: {error}") from error
+
+
+def _silenced(findings: list[Finding], root: Path, known: frozenset[str]) -> tuple[list[Finding], tuple[str, ...]]:
+    """Those that no setting of torch's can mend, and a sentence for each setting that keeps others back."""
+    wanted = {name for finding in findings for name in switches_of(finding.code)}
+    where = dict.fromkeys(wanted & known, "the last recording")
+    where |= {name: relative(str(path), root) for name, path in switches_in(root, wanted - known).items()}
+    kept: list[Finding] = []
+    held_back: dict[str, int] = {}
+    for finding in findings:
+        name = next((name for name in switches_of(finding.code) if name in where), None)
+        if name is None:
+            kept.append(finding)
+        else:
+            held_back[name] = held_back.get(name, 0) + 1
+    notes = tuple(
+        f"{count} finding{'' if count == 1 else 's'} left out: {where[name]} sets torch._dynamo.config.{name}."
+        for name, count in sorted(held_back.items())
+    )
+    return kept, notes
+
+
+def _place(finding: Finding) -> tuple[str, int, int, str]:
+    location = finding.location
+    return location.file, location.line, location.column or 0, finding.code

@@ -1,0 +1,47 @@
+"""A ``LintReport`` as text: a line a finding, as compilers and ruff write them, so that editors find the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from graphdoctor.model.diagnosis import Finding, Severity
+from graphdoctor.model.lint import LintReport
+
+_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+
+
+def render_lint(report: LintReport, console: Console) -> None:
+    """Write the findings, each with its line and its first suggestion, then how many there are."""
+    for finding in report.findings:
+        for line in _lines(finding):
+            console.print(line, soft_wrap=True)
+    for note in report.notes:
+        console.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
+    console.print(_summary(report), soft_wrap=True, highlight=False)
+
+
+def _lines(finding: Finding) -> Iterator[Text]:
+    location = finding.location
+    place = f"{location.file}:{location.line}:{location.column or 1}: "
+    yield Text.assemble((place, "bold"), (finding.code, _STYLES[finding.severity]), f" {finding.message}")
+    if location.text:
+        yield Text.assemble(f"  {location.line} | ", location.text)
+    if finding.fixes:
+        fix = finding.fixes[0]
+        is_short = fix.snippet is not None and "\n" not in fix.snippet
+        yield Text.assemble(("  = help: ", "bold"), fix.title, f": {fix.snippet}" if is_short else "")
+
+
+def _summary(report: LintReport) -> str:
+    count = len(report.findings)
+    what = f"{count} finding{'' if count == 1 else 's'}" if count else "No findings"
+    where = f" in {_counted(report.function_count, 'compiled function')} of {_counted(report.file_count, 'file')}"
+    ignored = f", {report.ignored_count} ignored" if report.ignored_count else ""
+    return f"{what}{where}{ignored}."
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,23 @@
+"""Runs programs one after the other, for ``graphdoctor run``, which sees them all.
+
+python compile_programs.py print.py good-print.py …
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        torch._dynamo.reset()
+        path = Path(name).resolve()
+        try:
+            exec(compile(path.read_text(), str(path), "exec"), {"__name__": path.stem, "__file__": str(path)})
+        except Exception:  # noqa: BLE001 - whatever a program raises is none of the others' business
+            traceback.print_exc()
+        finally:
+            torch.set_grad_enabled(True)
