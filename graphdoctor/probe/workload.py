@@ -110,6 +110,9 @@ class Workload:
         # What a trial changed is in its own files; nobody reads its picture.
         listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
         torch_api.trace_logger().addHandler(listener)
+        # Even where no record points to it: a model of a package is made there.
+        if (file := getattr(self._target.module, "__file__", None)) is not None:
+            listener.want_file(file)
         return listener
 
     def _on_compile(self, compile_id: str | None) -> None:
