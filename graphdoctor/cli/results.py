@@ -95,10 +95,7 @@ class Output:
                 f"The ending of {path} names no format.", hint="End it in .html, .json or .txt, or give --format."
             )
         if path is not None:
-            try:
-                _check_writable(path, force=asked.force)
-            except OSError as error:
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+            check_writable(path, force=asked.force)
         return cls(format, path, asked.verbose, asked.color, asked.quiet, asked.source)
 
     @classmethod
@@ -148,7 +145,7 @@ class Output:
             sys.stdout.buffer.write(text.encode())
             sys.stdout.flush()
             return
-        self._write_file(text, self.path)
+        write_file(text.encode("utf-8", "replace"), self.path)
         if not self.is_quiet:
             print(f"Wrote {self.path}", file=sys.stderr)
 
@@ -200,26 +197,30 @@ class Output:
         (view or _whole_view())(diagnosis, console, is_verbose=self.is_verbose)
         return buffer.getvalue()
 
-    @staticmethod
-    def _write_file(text: str, path: Path) -> None:
-        """Write to a temporary name and rename, so that nobody ever reads half a file."""
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except OSError as error:
+
+def write_file(content: bytes, path: Path) -> None:
+    """Write to a temporary name and rename, so that nobody ever reads half a file.
+
+    Raises:
+        GraphDoctorError: It cannot be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        if isinstance(error, OSError):
             raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
-                stream.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(path)
-        except BaseException as error:
-            with suppress(OSError):
-                Path(temporary).unlink()
-            if isinstance(error, OSError):
-                raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
-            raise
+        raise
 
 
 class View(Protocol):
@@ -233,6 +234,18 @@ def _whole_view() -> View:
     from graphdoctor.render.console import render_console
 
     return render_console
+
+
+def check_writable(path: Path, *, force: bool) -> None:
+    """Say before anything runs whether a file can be written.
+
+    Raises:
+        GraphDoctorError: It cannot, or exists and is not to be overwritten.
+    """
+    try:
+        _check_writable(path, force=force)
+    except OSError as error:
+        raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _check_writable(path: Path, *, force: bool) -> None:
