@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor import __version__
+from graphdoctor.cli.bundle import bundle
 from graphdoctor.cli.diff import diff
 from graphdoctor.cli.explain import explain
 from graphdoctor.cli.fix import fix
@@ -51,5 +52,6 @@ app.command()(guards)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(report)
 app.command()(diff)
+app.command()(bundle)
 app.command()(rule)
 app.command()(schema)
