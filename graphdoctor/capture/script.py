@@ -80,7 +80,9 @@ def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
     return Script(name, is_module, tuple(arguments))
 
 
-def run_script(script: Script, recording: Path, *, python: str, timeout_s: float | None) -> int:
+def run_script(
+    script: Script, recording: Path, *, python: str, timeout_s: float | None, apart: Path | None = None
+) -> int:
     """Run the program once.
 
     Args:
@@ -88,6 +90,7 @@ def run_script(script: Script, recording: Path, *, python: str, timeout_s: float
         recording: The recording's folder, empty.
         python: The interpreter to run it with; torch need not be there.
         timeout_s: Seconds until it is told to terminate, or None.
+        apart: A folder to run it in, with nothing to read and what it prints dropped; None to run it as it is.
 
     Returns:
         Its exit status, 128 + n for signal n.
@@ -97,7 +100,7 @@ def run_script(script: Script, recording: Path, *, python: str, timeout_s: float
     """
     write_meta(recording, script.described(), None)
     with _forwarding() as forward:
-        process = _start([python, *script.command], recording)
+        process = _start([python, *script.command], recording, apart)
         forward.to(process)
         is_timeout = _wait(process, timeout_s)
     status = process.returncode
@@ -108,16 +111,19 @@ def run_script(script: Script, recording: Path, *, python: str, timeout_s: float
     return status if status >= 0 else 128 - status
 
 
-def _start(command: list[str], recording: Path) -> subprocess.Popen[bytes]:
+def _start(command: list[str], recording: Path, apart: Path | None) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
         "TORCH_TRACE": str(recording / "trace"),
         "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
         RECORDING_VARIABLE: str(recording),
     }
+    streams = None if apart is None else subprocess.DEVNULL
     try:
         # close_fds: what a shell opened for the script (3<file) is the script's.
-        return subprocess.Popen(command, env=environment, close_fds=False)
+        return subprocess.Popen(
+            command, env=environment, close_fds=False, cwd=apart, stdin=streams, stdout=streams, stderr=streams
+        )
     except OSError as error:
         raise GraphDoctorError(
             f"The interpreter {command[0]} cannot be started: {error.strerror}.",

@@ -8,6 +8,7 @@ import typer
 
 from graphdoctor import __version__
 from graphdoctor.cli.baseline import baseline
+from graphdoctor.cli.bundle import bundle
 from graphdoctor.cli.check import check
 from graphdoctor.cli.diff import diff
 from graphdoctor.cli.explain import explain
@@ -59,5 +60,6 @@ app.command()(check)
 app.command()(baseline)
 app.command()(init)
 app.command()(lint)
+app.command()(bundle)
 app.command()(rule)
 app.command()(schema)

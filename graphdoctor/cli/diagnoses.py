@@ -100,9 +100,15 @@ def _diagnose(path: Path, *, guards: bool) -> Diagnosis:
 
     So two checkouts of one project name their files alike.
     """
-    from graphdoctor.capture.store import FOLDER
     from graphdoctor.cli.results import Shown, diagnose_recording
 
-    whole = path.resolve()
-    root = whole.parent.parent if whole.parent.name == FOLDER else None
-    return diagnose_recording(path, Shown((), (), is_own_code_only=False), guards=guards, root=root).diagnosis
+    shown = Shown((), (), is_own_code_only=False)
+    return diagnose_recording(path, shown, guards=guards, root=root_of(path)).diagnosis
+
+
+def root_of(recording: Path) -> Path | None:
+    """The folder that a recording was made in; None where its own folder does not tell."""
+    from graphdoctor.capture.store import FOLDER
+
+    whole = recording.resolve()
+    return whole.parent.parent if whole.parent.name == FOLDER else None

@@ -37,6 +37,8 @@ class Environment(Fact):
     """Python's version, such as ``3.11.7``."""
     torch: str | None = None
     """torch's version with its build tag, such as ``2.13.0+cpu``."""
+    torch_build: str | None = None
+    """What torch was built for, such as ``CUDA 12.8`` or ``CPU``."""
     platform: str | None = None
     """Operating system and machine, such as ``Linux-6.1-x86_64``."""
     executable: str | None = None
@@ -49,6 +51,9 @@ class Environment(Fact):
     """The folder of Python's standard library."""
     site_roots: tuple[str, ...] = ()
     """Folders that packages are installed into."""
+    packages: dict[str, str] | None = None
+    """Versions of installed packages that matter to torch.compile, by the name that they are installed under; packages
+    that are not named were not there. None when not known."""
 
 
 class TargetInfo(Fact):

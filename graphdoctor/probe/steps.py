@@ -78,6 +78,8 @@ def make_calls(
             lanes.keep(call)
         events.phase(f"call {index}")
         workload.mark("start", index, inputs=workload.inputs_text(call))
+        # The target's file: the call may never end.
+        workload.listener.write_sources()
         started = time.perf_counter()
         error: BaseException | None = None
         try:

@@ -96,6 +96,9 @@ class Workload:
         # What a trial changed is in its own files; nobody reads its picture.
         listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
         torch_trace.listen(listener)
+        # Even where no record points to it: a model of a package is made there.
+        if self._target.file is not None:
+            listener.want_file(self._target.file)
         return listener
 
     def _on_compile(self, compile_id: str | None) -> None:

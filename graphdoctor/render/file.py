@@ -1,4 +1,4 @@
-"""Writes rendered text to a file."""
+"""Writes what was rendered to a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from graphdoctor.errors import GraphDoctorError
 
 
-def write_file(text: str, path: Path) -> None:
+def write_file(content: str | bytes, path: Path) -> None:
     """Write to a temporary name and rename, so that nobody ever reads half a file.
 
     Raises:
@@ -21,8 +21,8 @@ def write_file(text: str, path: Path) -> None:
     except OSError as error:
         raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
         mask = os.umask(0)
         os.umask(mask)
         Path(temporary).chmod(0o666 & ~mask)

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-_HEADER = re.compile(rb"^[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] (\{.*)$")
+_HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)$")
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Record:
         value: What the type key holds.
         metadata: The whole JSON object.
         payload: The payload's text, or None when the caller did not want it.
+        stamp: What its line begins with: level and date, time, process id.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Record:
     value: Any
     metadata: dict[str, Any]
     payload: str | None = None
+    stamp: str = ""
 
     @property
     def compile_id(self) -> str | None:
@@ -138,7 +140,7 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
         done = finished()
         if done is not None:
             yield done
-        record, payload = _parse(match[1], damage), []
+        record, payload = _parse(match[2], match[1].decode(), damage), []
         kind, size_bytes = None if record is None else record.kind, len(raw)
         if record is not None and not wants(record.kind):
             record = None
@@ -162,7 +164,7 @@ def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
     return candidates[1], False
 
 
-def _parse(raw: bytes, damage: LogDamage) -> Record | None:
+def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
     try:
         metadata = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -181,5 +183,5 @@ def _parse(raw: bytes, damage: LogDamage) -> Record | None:
     damage.records += 1
     value = metadata[kind]
     if kind == "artifact" and isinstance(value, dict):
-        return Record(str(value.get("name")), True, value, metadata)
-    return Record(kind, False, value, metadata)
+        return Record(str(value.get("name")), True, value, metadata, stamp=stamp)
+    return Record(kind, False, value, metadata, stamp=stamp)

@@ -1,0 +1,190 @@
+"""The lines of ``reproduce.py`` that make the target, compile it and make its calls, as the probe did.
+
+They follow ``graphdoctor/probe/workload.py`` and ``targets.py``; whoever changes how calls are made there changes it
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from graphdoctor.model.recording import Recording
+
+_DTYPES = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+    "b8": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+_CALLS = '''\
+def _calls(value):
+    """A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both; a list is several calls."""
+    if isinstance(value, torch.Tensor):
+        return [((value,), {})]
+    if isinstance(value, dict):
+        return [((), value)]
+    if isinstance(value, tuple):
+        is_both = len(value) == 2 and isinstance(value[0], tuple) and isinstance(value[1], dict)
+        return [value if is_both else (value, {})]
+    return (call for item in value for call in _calls(item))
+'''
+_GIVEN = '''\
+def _given(parts):
+    """The arguments that came with the target."""
+    args, kwargs = (), {}
+    for part in parts:
+        if isinstance(part, dict):
+            kwargs = part
+        else:
+            args = (part,) if isinstance(part, torch.Tensor) else tuple(part)
+    return args, kwargs
+'''
+
+
+def seed_lines(request: Mapping[str, Any]) -> Iterator[str]:
+    """The same random numbers as in the recording, before the target's file is run."""
+    seed = request.get("seed") or 0
+    yield "import torch"
+    yield ""
+    yield ""
+    yield "def _seed():"
+    yield "    import random"
+    yield "    import sys"
+    yield ""
+    yield f"    random.seed({seed})"
+    yield f"    torch.manual_seed({seed})"
+    yield '    if "numpy" in sys.modules:'
+    yield f'        sys.modules["numpy"].random.seed({seed % 2**32})'
+    yield ""
+    yield ""
+    yield "_seed()"
+
+
+def call_lines(recording: Recording, request: Mapping[str, Any]) -> Iterator[str]:
+    """What stands behind the target's file.
+
+    Args:
+        recording: Its target was made.
+        request: What the probe was asked to do.
+    """
+    origin = recording.target.inputs_from or ""
+    is_own = _is_own_call(recording)
+    yield ""
+    if not is_own and origin not in ("--input", "no arguments needed"):
+        yield _CALLS
+        yield ""
+    if is_own:
+        yield _GIVEN
+        yield ""
+    yield "def _reproduce():"
+    yield from (f"    {line}" if line else "" for line in _body(recording, request, is_own=is_own))
+    yield ""
+    yield ""
+    yield 'if __name__ == "__main__":'
+    yield "    _reproduce()"
+
+
+def _is_own_call(recording: Recording) -> bool:
+    """The factory gave the arguments with the target."""
+    target = recording.target
+    return target.kind == "factory" and target.inputs_from == f"{target.name}()"
+
+
+def _body(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -> Iterator[str]:
+    target, device = recording.target, request.get("device")
+    is_made = target.kind in ("factory", "module class")
+    yield f"target = {target.name}{'()' if is_made else ''}"
+    if target.kind == "factory":
+        if is_own:
+            yield "given = _given(target[1:])"
+        yield "target = target[0] if isinstance(target, tuple) else target"
+    if target.kind in ("factory", "module"):
+        yield "# What is compiled already is compiled anew."
+        yield 'target = getattr(target, "_orig_mod", target)'
+    is_set = device is not None or request.get("train") is not None
+    if is_set:
+        yield "if isinstance(target, torch.nn.Module):"
+        if device is not None:
+            yield f"    target.to({device!r})"
+        if request.get("train") is not None:
+            yield f"    target.train({request['train']})"
+    yield "_seed()"
+    made_once, each_round = _rounds(recording, request, is_own=is_own)
+    if made_once:
+        yield f"calls = {made_once}"
+    yield f"compiled = torch.compile(target{''.join(_compile_arguments(request))})"
+    rounds = request.get("calls") or 1
+    indent = ""
+    if rounds > 1:
+        yield f"for _ in range({rounds}):"
+        indent = "    "
+    yield f"{indent}for args, kwargs in {each_round}:"
+    yield from (f"{indent}    {line}" for line in _one_call(request))
+
+
+def _rounds(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -> tuple[str | None, str]:
+    """What is made once before the calls, and what gives one round of them."""
+    target = recording.target
+    origin = target.inputs_from or ""
+    if is_own:
+        return None, "[given]"
+    if origin == "--input":
+        return f"[{_asked(request.get('inputs') or {})}]", "calls"
+    if origin == "no arguments needed":
+        return None, "[((), {})]"
+    value = f"target.{origin}" if origin in ("example_input_array", "dummy_inputs") else origin
+    rounds = request.get("calls") or 1
+    is_complete = recording.exit.reason == "finished"
+    if is_complete and len(recording.calls) == rounds:
+        # A list of bare tensors can be the arguments of one call; it was one call.
+        return None, f"_calls(tuple(value) if isinstance(value := {value}, list) and len(value) > 1 else value)"
+    return None, f"_calls({value})"
+
+
+def _asked(inputs: Mapping[str, Any]) -> str:
+    args = [_input(spec) for spec in inputs.get("args") or ()]
+    kwargs = [f"{name!r}: {_input(spec)}" for name, spec in (inputs.get("kwargs") or {}).items()]
+    return f"(({''.join(f'{arg}, ' for arg in args).rstrip()}), {{{', '.join(kwargs)}}})"
+
+
+def _input(spec: Mapping[str, Any]) -> str:
+    """As ``make_input`` of ``graphdoctor/probe/asked.py`` makes it."""
+    if spec["kind"] == "value":
+        return repr(spec["value"])
+    dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
+    if dtype.startswith(("float", "bfloat", "complex")):
+        return f"torch.randn({shape}, dtype=torch.{dtype})"
+    return f"torch.randint(0, 2, {shape}).to(torch.{dtype})"
+
+
+def _compile_arguments(request: Mapping[str, Any]) -> Iterator[str]:
+    defaults: dict[str, object] = {"backend": None, "mode": None, "options": {}, "dynamic": None, "fullgraph": False}
+    for name, default in defaults.items():
+        if (value := request.get(name)) not in (None, default):
+            yield f", {name}={value!r}"
+
+
+def _one_call(request: Mapping[str, Any]) -> Iterator[str]:
+    if device := request.get("device"):
+        yield f"move = lambda leaf: leaf.to({device!r}) if isinstance(leaf, torch.Tensor) else leaf"
+        yield "args, kwargs = torch.utils._pytree.tree_map(move, (args, kwargs))"
+    indent = ""
+    if request.get("no_grad"):
+        yield "with torch.no_grad():"
+        indent = "    "
+    yield f"{indent}output = compiled(*args, **kwargs)"
+    if request.get("backward"):
+        yield "leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]"
+        yield "sum(leaf.sum() for leaf in leaves if leaf.requires_grad and leaf.is_floating_point()).backward()"
+        yield "if isinstance(target, torch.nn.Module):"
+        yield "    target.zero_grad()"

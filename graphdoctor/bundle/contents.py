@@ -1,0 +1,192 @@
+"""A recording to the files of its bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.bundle.attempt import SCRIPT, Attempt, attempt, not_tried
+from graphdoctor.bundle.environment import environment_text
+from graphdoctor.bundle.issue import issue_text
+from graphdoctor.bundle.readme import readme_text
+from graphdoctor.bundle.reproduce import MODULES, Script, write_script
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.picture import Picture
+from graphdoctor.model.recording import Recording
+from graphdoctor.render import words
+from graphdoctor.render.html.page import render_page
+from graphdoctor.render.json import render_json
+from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.reader import read_recording
+
+MAX_FILE_BYTES = 256 * 2**20
+"""A file of the recording that is larger stays out."""
+_TOLD = ("request.json", "recording.json", "probe.jsonl", "crash.txt", "fixes.json", "what-if.json")
+"""Files of a recording that are its own."""
+_TRIALS = ("fixes", "what-if")
+_TENSORS = ".pt"
+_LOG = "dedicated_log_torch_trace_"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a bundle.
+
+    Args:
+        root: Paths below it are shown relative to it.
+        version: graphdoctor's own.
+        is_redacted: Leave out source, paths, values and names.
+        has_trials: Take the recordings of trials along.
+        is_tried: Run the script.
+        timeout_s: Seconds until the script is stopped, or None for a multiple of the recorded run.
+    """
+
+    root: Path
+    version: str
+    is_redacted: bool = False
+    has_trials: bool = False
+    is_tried: bool = True
+    timeout_s: float | None = None
+
+
+@dataclass
+class Bundle:
+    """What goes into the zip.
+
+    Args:
+        files: By name, in order.
+        script: The script, or why there is none.
+        attempt: What came of running it.
+        notes: What is not in it, in sentences.
+    """
+
+    files: dict[str, bytes]
+    script: Script
+    attempt: Attempt | None
+    notes: list[str] = field(default_factory=list)
+
+
+def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
+    """All files of a recording's bundle.
+
+    Args:
+        place: A recording's folder, a ``TORCH_TRACE`` folder, or one log.
+        wanted: What is asked for.
+        on_phase: Told what is being done.
+
+    Raises:
+        GraphDoctorError: There is no recording, it is another version's, it cannot be read, or interrupted.
+    """
+    on_phase("reading the recording")
+    try:
+        recording = read_recording(place, guards=True, picture=True)
+        return _bundle_of(place, recording, wanted, on_phase)
+    except OSError as error:
+        raise GraphDoctorError(f"{error.filename or place} cannot be read: {error.strerror}.") from error
+
+
+def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
+    picture = recording.picture
+    if picture is None or not (picture.records or (place / "recording.json").is_file()):
+        raise GraphDoctorError(
+            f"{place} holds no record of torch's.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
+        )
+    diagnosis = diagnose(recording, root=wanted.root, version=wanted.version)
+    notes: list[str] = []
+    if wanted.is_redacted:
+        script, tried = Script(None, reason="--redact leaves out source"), None
+    else:
+        script = write_script(recording, _read_json(place / "request.json"))
+        tried = _try(script, recording, wanted, on_phase)
+    on_phase("writing the report")
+    if wanted.is_redacted:
+        from graphdoctor.bundle.redact.recordings import Redaction
+
+        redaction = Redaction(recording.environment, wanted.root)
+        diagnosis, picture = redaction.diagnosis(diagnosis), redaction.picture(picture)
+        kept = dict(redaction.files(_recording_files(place, notes, has_trials=False), notes))
+    else:
+        kept = {name: path.read_bytes() for name, path in _recording_files(place, notes, has_trials=wanted.has_trials)}
+    if script.text is None and not wanted.is_redacted:
+        notes.append(f"`{SCRIPT}`: {script.reason}.")
+    return Bundle(_files(diagnosis, picture, kept, script, tried, notes, wanted), script, tried, notes)
+
+
+def _try(script: Script, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Attempt | None:
+    if script.text is None:
+        return None
+    if not wanted.is_tried:
+        return not_tried()
+    on_phase(f"running {SCRIPT}")
+    return attempt(script, recording, timeout_s=wanted.timeout_s)
+
+
+def _files(
+    diagnosis: Diagnosis,
+    picture: Picture,
+    kept: dict[str, bytes],
+    script: Script,
+    tried: Attempt | None,
+    notes: list[str],
+    wanted: Wanted,
+) -> dict[str, bytes]:
+    texts: dict[str, str] = {
+        "issue.md": issue_text(diagnosis, script, tried),
+        "diagnosis.json": render_json(diagnosis),
+        "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
+        "environment.txt": environment_text(diagnosis.environment, picture.config, graphdoctor=wanted.version),
+    }
+    if script.text is not None:
+        texts[SCRIPT] = script.text
+        texts |= {f"{MODULES}/{name}": text for name, text in script.modules.items()}
+    title = " · ".join(words.title_parts(diagnosis))
+    readme = readme_text(title, [*texts, *kept], notes, is_redacted=wanted.is_redacted)
+    written = {"README.md": readme, **texts}
+    # A program may have put halves of surrogate pairs anywhere.
+    return {name: text.encode("utf-8", "replace") for name, text in written.items()} | kept
+
+
+def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
+    """The files of a recording by their names in the bundle; nothing else that lies in its folder."""
+    if place.is_file():
+        yield from _within(f"recording/trace/{_log_name(place)}", place, notes)
+        return
+    for name in _TOLD:
+        if (place / name).is_file() and (place / name).stat().st_size:
+            yield from _within(f"recording/{name}", place / name, notes)
+    for log in find_logs(place / "trace") or find_logs(place):
+        yield from _within(f"recording/trace/{log.name}", log, notes)
+    for folder in _TRIALS:
+        trials = sorted(path for path in (place / folder).rglob("*") if path.is_file() and path.suffix != _TENSORS)
+        if trials and not has_trials:
+            notes.append(f"Recordings of trials (`{folder}/`): `--with-trials` takes them along, tensors excepted.")
+        for path in trials if has_trials else ():
+            yield from _within(f"recording/{path.relative_to(place).as_posix()}", path, notes)
+
+
+def _within(name: str, path: Path, notes: list[str]) -> Iterator[tuple[str, Path]]:
+    """The file, unless it is too large."""
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        notes.append(f"`{name}`: it has {size / 2**20:.0f} MiB.")
+    else:
+        yield name, path
+
+
+def _log_name(log: Path) -> str:
+    """A name that the reader takes for a log's."""
+    is_known = log.name.startswith(_LOG) and log.suffix == ".log"
+    return log.name if is_known else f"{_LOG}{log.stem}.log"
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,141 @@
+"""The draft of an issue for PyTorch: what happened, in torch's words, how to see it again, where it ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from graphdoctor.bundle.attempt import Attempt
+from graphdoctor.bundle.environment import versions_text
+from graphdoctor.bundle.reproduce import Script
+from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.render import words
+
+_MAX_FINDINGS = 10
+_MAX_SCRIPT_LINES = 150
+_MAX_TRACEBACK = 6_000
+_BREAK_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb"
+
+
+def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> str:
+    """The draft.
+
+    Args:
+        diagnosis: What is wrong.
+        script: How to see it again, or why there is no script.
+        attempt: What came of running the script; None where there is none.
+    """
+    return "\n".join(_lines(diagnosis, script, attempt)) + "\n"
+
+
+def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Iterator[str]:
+    yield "<!-- A draft. Say what you expected instead, and take out what has nothing to do with it. -->"
+    yield ""
+    yield "### 🐛 Describe the bug"
+    yield ""
+    yield f"{_inline(' · '.join(words.title_parts(diagnosis)))}"
+    yield ""
+    yield _counts(diagnosis)
+    yield ""
+    for number, finding in enumerate(diagnosis.findings[:_MAX_FINDINGS], start=1):
+        yield from _finding_lines(number, finding)
+    if (more := len(diagnosis.findings) - _MAX_FINDINGS) > 0:
+        yield f"{words.counted(more, 'more finding')} in `diagnosis.json` and `report.html`."
+        yield ""
+    if diagnosis.is_partial:
+        yield f"The run did not make all of its calls. {diagnosis.exit.message or ''}".rstrip()
+        yield ""
+    yield from _error_lines(diagnosis)
+    yield "### Minimal repro"
+    yield ""
+    yield from _script_lines(script, attempt)
+    yield ""
+    yield "### Versions"
+    yield ""
+    yield from fenced(versions_text(diagnosis.environment).rstrip("\n"), "")
+    yield ""
+    yield "As recorded; `python -m torch.utils.collect_env` tells the rest."
+
+
+def _counts(diagnosis: Diagnosis) -> str:
+    summary = diagnosis.summary
+    parts = [
+        words.counted(summary.calls, "call"),
+        words.counted(summary.graphs, "graph"),
+        words.counted(summary.break_sites, "break site"),
+        words.counted(summary.skipped_frames, "skipped frame"),
+        words.counted(summary.recompiles, "recompile"),
+    ]
+    if summary.frames_over_limit:
+        parts.append(f"{words.counted(summary.frames_over_limit, 'frame')} over the recompile limit")
+    if summary.coverage is not None:
+        parts.append(f"{summary.coverage:.0%} of the tensor operations of a steady call in graphs")
+    return ", ".join(parts) + "."
+
+
+def _finding_lines(number: int, finding: Finding) -> Iterator[str]:
+    location = finding.location
+    yield f"**{number}. {finding.code} {finding.rule}**: {_escaped(finding.message)}"
+    yield ""
+    place = f"{location.shown_file}:{location.line} in {location.function}"
+    yield f"{_inline(place)}, {finding.severity}, {words.counted(finding.count, 'time')}"
+    if finding.torch_id is not None:
+        yield f"([{finding.torch_id}]({_BREAK_SITE}/{finding.torch_id.lower()}.html))"
+    yield ""
+    if location.text:
+        yield from fenced(location.text, "python")
+        yield ""
+    if finding.torch_reason:
+        yield "torch says:"
+        yield ""
+        yield from fenced(finding.torch_reason.strip("\n"), "")
+        yield ""
+
+
+def _error_lines(diagnosis: Diagnosis) -> Iterator[str]:
+    texts = [call.error.traceback for call in diagnosis.calls if call.error is not None]
+    if not texts and diagnosis.exit.traceback:
+        texts = [diagnosis.exit.traceback]
+    if not texts:
+        return
+    yield "### Error logs"
+    yield ""
+    yield from fenced(texts[0][-_MAX_TRACEBACK:].strip("\n"), "")
+    yield ""
+
+
+def _script_lines(script: Script, attempt: Attempt | None) -> Iterator[str]:
+    if script.text is None:
+        yield f"There is no script: {script.reason}."
+        return
+    if attempt is not None:
+        yield _escaped(attempt.words)
+        yield ""
+    modules = "".join(f", with `modules/{name}`" for name in script.modules)
+    if script.text.count("\n") > _MAX_SCRIPT_LINES:
+        yield f"`reproduce.py` in the attached zip{modules}."
+        return
+    yield f"`reproduce.py` in the attached zip{modules}:"
+    yield ""
+    yield from fenced(script.text.rstrip("\n"), "python")
+
+
+def fenced(text: str, language: str) -> Iterator[str]:
+    """A code block whose fence is longer than any in the text."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}{language}"
+    yield text
+    yield fence
+
+
+def _inline(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence}{text}{fence}" if not longest else f"{fence} {text} {fence}"
+
+
+def _escaped(text: str) -> str:
+    """Words that are not to turn into HTML, mentions or references on the page they are pasted into."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([<>@#*_\[\]])", r"\\\1", part) for part in parts)

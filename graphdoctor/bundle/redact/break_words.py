@@ -1,0 +1,117 @@
+"""torch's registry of graph breaks: of a message what torch says of every such break, without what it filled in."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import importlib.util
+import json
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
+
+_FRAMING = """
+Graph break in user code at. Graph Break Reason: Encountered graph break when attempting to trace a function call.
+Encountered graph break that we cannot resume from. Compiling up to the previous resumable state, then skipping the rest
+of the function. Graph break encountered: Failed to handle graph break gracefully. Skipping the function and falling
+back to eager. torch.compile will attempt to trace the function. Graph break (user stack suppressed due to duplicate
+graph break) from user code: User code traceback: Stack variable source attribution which results in a skip of the frame
+in the following user code: *** While handling this graph break, another graph break occurred: *** Explanation: Hint:
+Developer debug context: For more details about this graph break, please visit: Traceback (most recent call last):
+During handling of the above exception, another exception occurred: The above exception was the direct cause of the
+following exception: NoneType: None Unsupported Data-dependent
+"""
+"""What stands round torch's messages about graph breaks (``torch/_dynamo/exc.py``, 2.13)."""
+
+_LINK = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
+_OPCODES = frozenset(dis.opname)
+_LINKED = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
+_PUNCTUATION = ".,:;()[]{}'\"`-=<>/*&!?"
+_MAX_PUNCTUATION = 6
+
+
+class BreakWords:
+    """torch's registry of graph breaks: what it says of each id, apart from what it fills in.
+
+    Args:
+        torch_root: The folder of the torch that ran; where it is gone, that of the torch installed here is read.
+    """
+
+    def __init__(self, torch_root: str | None) -> None:
+        self._torch_root = torch_root
+
+    @cached_property
+    def _entries(self) -> dict[str, list[dict[str, object]]]:
+        found = importlib.util.find_spec("torch")
+        here = found.submodule_search_locations[0] if found and found.submodule_search_locations else None
+        for folder in filter(None, (self._torch_root, here)):
+            try:
+                text = (Path(folder) / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8")
+                entries = json.loads(text)
+            except (OSError, ValueError):
+                continue
+            if isinstance(entries, dict):
+                return entries
+        return {}
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """Every context-free names of a graph break that torch has."""
+        return frozenset(str(item.get("Gb_type")) for items in self._entries.values() for item in items)
+
+    def told(self, text: str, ids: Iterable[str] = ()) -> str:
+        """What torch says of every break, and of those with these ids or linked in the text; the rest left out.
+
+        Args:
+            text: Words of torch's.
+            ids: Such as ``GB0059``.
+        """
+        linked = (f"GB{number}" for number in _LINK.findall(text))
+        known = _FRAMING_PIECES.union(*(self._pieces(id_) for id_ in (*ids, *linked)))
+        return "\n".join(_known_line(line, known) for line in text.splitlines())
+
+    def _pieces(self, torch_id: str) -> frozenset[str]:
+        texts = (
+            text
+            for item in self._entries.get(torch_id, [])
+            for value in item.values()
+            for text in (value if isinstance(value, list) else [value])
+        )
+        linked = f"{_LINKED}{torch_id.lower()}.html"
+        # What stands in braces is filled in.
+        pieces = (piece for text in texts for piece in re.sub(r"\{.*?\}", " ", str(text)).split())
+        return frozenset(known for piece in pieces for known in (piece, _core(piece))) | {_core(linked)}
+
+
+def _core(piece: str) -> str:
+    return piece.strip(_PUNCTUATION)
+
+
+_FRAMING_PIECES = frozenset(_core(piece) for piece in _FRAMING.split()) | frozenset(dir(builtins)) | _OPCODES
+
+
+def _is_known(piece: str, known: frozenset[str]) -> bool:
+    if len(piece) > 1 and piece in known:
+        return True
+    # A single letter is somebody's name, and a digit a value.
+    core = _core(piece)
+    return core in known and (len(core) != 1 or core in "aAI") and len(piece) - len(core) <= _MAX_PUNCTUATION
+
+
+def _known_line(line: str, known: frozenset[str]) -> str:
+    """The line, each run of other pieces as one sign; of a line of code, which torch may quote, nothing."""
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    if "code: " in line:
+        return indent + LEFT_OUT
+    kept: list[str] = []
+    for piece in line.split():
+        if _is_known(piece, known):
+            kept.append(piece)
+        elif not kept or kept[-1] != LEFT_OUT:
+            kept.append(LEFT_OUT)
+    # What is mostly gone says nothing.
+    is_told = 2 * kept.count(LEFT_OUT) < len(kept) or not kept
+    return indent + (" ".join(kept) if is_told else LEFT_OUT)

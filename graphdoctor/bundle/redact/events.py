@@ -1,0 +1,150 @@
+"""``probe.jsonl`` and ``recording.json`` without what is the program's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from graphdoctor.bundle.redact import public
+from graphdoctor.bundle.redact.public import SITE, STDLIB, Public
+from graphdoctor.bundle.redact.records import error_table
+from graphdoctor.bundle.redact.shapes import Table, let_through, number, one_of, text
+from graphdoctor.bundle.redact.targets import redacted_target
+from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
+from graphdoctor.model.recording import TargetInfo
+
+_REASONS = ("finished", "error", "exited", "timeout", "killed", "interrupted")
+
+
+def redacted_events(events: Iterable[Mapping[str, Any]], shown: Public) -> Iterator[dict[str, Any]]:
+    """The probe's events; of a kind that no table names nothing is left.
+
+    Args:
+        events: The lines of ``probe.jsonl``.
+        shown: Reads values.
+    """
+    tables = _tables(shown)
+    for event in events:
+        kind = event.get("event")
+        if kind == "target":
+            yield {"event": "target", **_target(event, shown)}
+        elif kind == "environment":
+            environment = let_through(event, tables["environment"])
+            roots = {"torch_root": f"{SITE}/torch", "stdlib_root": STDLIB, "site_roots": [SITE]}
+            yield {"event": "environment", **environment, **roots}
+        elif isinstance(kind, str) and kind in tables:
+            yield {"event": kind, **let_through(event, tables[kind])}
+
+
+def redacted_meta(meta: Mapping[str, Any], shown: Public) -> dict[str, Any]:
+    """``recording.json``.
+
+    Args:
+        meta: Its content.
+        shown: Reads values.
+    """
+    ended: Table = {
+        "status": number,
+        "phase": text(public.phase),
+        "reason": one_of(*_REASONS),
+        "traceback": text(shown.traceback),
+        "duration_s": number,
+        "peak_memory_bytes": number,
+    }
+    target = _target(meta.get("target") or {}, shown)
+    # The event knows what the target turned out to be.
+    asked = {key: target[key] for key in ("text", "kind", "file", "compile_arguments", "config", "call_options")}
+    return {"format": meta.get("format"), "target": asked, "exit": let_through(meta.get("exit"), ended)}
+
+
+def _target(fields: Mapping[str, Any], shown: Public) -> dict[str, Any]:
+    known = {key: value for key, value in fields.items() if key in TargetInfo.model_fields}
+    try:
+        return redacted_target(TargetInfo(**known), shown).model_dump(mode="json", exclude_unset=False)
+    except ValidationError:
+        return TargetInfo().model_dump(mode="json")
+
+
+def _tables(shown: Public) -> Mapping[str, Table]:
+    error = error_table(shown)
+    entry: Table = {
+        "compile_id": text(public.compile_id),
+        "check_us": number,
+        "check_low_us": number,
+        "check_high_us": number,
+        "bill": [{"source": text(shown.expression), "check_us": number}],
+        "unbilled_count": number,
+        "runs": number,
+    }
+    return {
+        "process": {"pid": number},
+        "phase": {"phase": text(public.phase)},
+        "environment": {
+            "python": text(public.version),
+            "torch": text(public.version),
+            "torch_build": text(public.build),
+            "platform": text(public.platform),
+            "device_name": text(public.device_name),
+            "packages": _packages,
+        },
+        "gap": {"message": lambda _message: LEFT_OUT},
+        "config": {"values": _config},
+        "coverage": {
+            "graph_ops": number,
+            "eager_ops": number,
+            "extra_calls": number,
+            "extra_compiles": number,
+            "eager_op_names": lambda names: _operations(names, shown),
+        },
+        "steady_call": {"call_us": number, "runs": [{"graph": number, "start_us": number, "end_us": number}]},
+        "guard_cost": {
+            "call_us": number,
+            "call_low_us": number,
+            "call_high_us": number,
+            "call_count": number,
+            "entries": [entry],
+            "is_complete": number,
+        },
+        "lane": {
+            "call": number,
+            "duration_us": number,
+            "is_profiled": number,
+            "segments": lambda rows: [_segment(row, shown) for row in rows],
+            "hidden": number,
+        },
+        "call_failed": {"index": number, **dict(error)},  # type: ignore[arg-type]
+        "error": error,
+        "exited": {"status": number, "traceback": text(shown.traceback)},
+        "interrupted": {},
+        "finished": {"is_complete": number, "peak_memory_bytes": number},
+    }
+
+
+def _packages(packages: object) -> dict[str, str | None] | None:
+    if not isinstance(packages, dict):
+        return None
+    return {
+        name: public.version(str(value)) or LEFT_OUT for name, value in packages.items() if public.package_name(name)
+    }
+
+
+def _config(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: public.printed_value(str(value)) for name, value in values.items() if public.config_name(name)}
+
+
+def _operations(names: Mapping[str, int], shown: Public) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name, count in names.items():
+        operation = shown.operation(name)
+        counts[operation] = counts.get(operation, 0) + count
+    return counts
+
+
+def _segment(row: list[Any], shown: Public) -> list[Any]:
+    kind, start, end, *rest = row
+    head = [one_of("graph", "eager", "guards", "compile")(kind), number(start), number(end)]
+    if kind == "eager":
+        return [*head, _operations(rest[0], shown), number(rest[1])]
+    return [*head, None if rest[0] is None else public.compile_id(str(rest[0])), number(rest[1])]

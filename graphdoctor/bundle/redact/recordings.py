@@ -1,0 +1,92 @@
+"""A whole recording without what is the program's own: its diagnosis, its picture, its files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from graphdoctor.bundle.redact.events import redacted_events, redacted_meta
+from graphdoctor.bundle.redact.facts import Facts
+from graphdoctor.bundle.redact.log import LeftOut, redacted_log
+from graphdoctor.bundle.redact.public import Public
+from graphdoctor.bundle.redact.records import Records
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.picture import Picture
+from graphdoctor.model.recording import Environment
+
+_LOGS = "recording/trace/"
+
+
+class Redaction:
+    """Redacts one recording; a name has the same pseudonym in all of it.
+
+    Args:
+        environment: Where it was made.
+        root: What the diagnosis's paths are relative to.
+    """
+
+    def __init__(self, environment: Environment, root: Path) -> None:
+        self._shown = Public(environment, root)
+        self._facts = Facts(self._shown)
+
+    def diagnosis(self, diagnosis: Diagnosis) -> Diagnosis:
+        """The diagnosis."""
+        return self._facts.diagnosis(diagnosis)
+
+    def picture(self, picture: Picture) -> Picture:
+        """The picture."""
+        return self._facts.picture(picture)
+
+    def files(self, files: Iterable[tuple[str, Path]], notes: list[str]) -> Iterator[tuple[str, bytes]]:
+        """The recording's files that can be redacted.
+
+        Args:
+            files: By their names in the bundle.
+            notes: Gets what is left out.
+        """
+        left_out = LeftOut()
+        logs = 0
+        for name, path in files:
+            if name.startswith(_LOGS):
+                logs += 1
+                rank = _rank(path.name)
+                with path.open("rb") as lines:
+                    content = b"".join(redacted_log(lines, Records(self._shown), left_out))
+                yield f"{_LOGS}dedicated_log_torch_trace_{rank}{logs}.log", content
+            elif name.endswith("/recording.json"):
+                yield name, json.dumps(redacted_meta(_json(path), self._shown)).encode()
+            elif name.endswith("/probe.jsonl"):
+                events = redacted_events(_events(path), self._shown)
+                yield name, b"".join(json.dumps(event).encode() + b"\n" for event in events)
+        if left_out.records:
+            notes.append(f"{left_out.records} records of the trace logs that cannot be redacted.")
+        if left_out.lines:
+            notes.append(f"{left_out.lines} lines that stood between records of the trace logs.")
+
+
+def _rank(name: str) -> str:
+    match = re.search(r"_rank_(\d+)_", name)
+    return f"rank_{match[1]}_" if match else ""
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().splitlines():
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(event, dict):
+            yield event

@@ -1,0 +1,65 @@
+"""What was compiled and how, without names and values of the program's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphdoctor.bundle.redact import public
+from graphdoctor.bundle.redact.public import Public
+from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
+from graphdoctor.model.recording import TargetInfo
+
+_MODES = frozenset({"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})
+_ORIGINS = frozenset(
+    {"--input", "example_inputs()", "get_inputs()", "example_inputs", "get_inputs", "example_input_array"}
+    | {"dummy_inputs", "no arguments needed"}
+)
+
+
+def redacted_target(target: TargetInfo, shown: Public) -> TargetInfo:
+    """The target; its text is made of the pseudonyms of its file and its name."""
+    file = target.file and shown.file(target.file)
+    name = target.name and shown.name(target.name)
+    return TargetInfo(
+        text=":".join(filter(None, (file, name))) or None,
+        name=name,
+        kind=target.kind,
+        class_name=target.class_name and shown.name(target.class_name),
+        file=file,
+        parameters=None if target.parameters is None else tuple(map(shown.name, target.parameters)),
+        inputs_from=target.inputs_from if target.inputs_from in (None, *_ORIGINS) else "a function of the program's",
+        compile_arguments=_compile_arguments(target.compile_arguments),
+        config={public.config_name(name) or LEFT_OUT: _plain(value) for name, value in target.config.items()},
+        call_options=_call_options(target.call_options),
+    )
+
+
+def _compile_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    shown: dict[str, object] = {}
+    for name in ("backend", "mode", "dynamic", "fullgraph", "options"):
+        match name, arguments.get(name):
+            case "backend", str(backend):
+                shown[name] = public.backend(backend)
+            case "mode", str(mode):
+                shown[name] = mode if mode in _MODES else LEFT_OUT
+            case "options", dict(options):
+                shown[name] = {LEFT_OUT: LEFT_OUT} if options else {}
+            case _, bool() | None as value:
+                shown[name] = value
+    return shown
+
+
+def _call_options(options: Mapping[str, object]) -> dict[str, object]:
+    """All but the seed."""
+    shown: dict[str, object] = {}
+    for name in ("calls", "backward", "train", "no_grad", "device"):
+        value = options.get(name)
+        if isinstance(value, str):
+            shown[name] = public.device(value)
+        elif value is None or isinstance(value, (bool, int)):
+            shown[name] = value
+    return shown
+
+
+def _plain(value: object) -> object:
+    return public.printed_value(repr(value))

@@ -1,0 +1,35 @@
+"""A model with every field set and one mark in every text: what a redaction may overlook."""
+
+from __future__ import annotations
+
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def filled(model: type[Model], text: str) -> Model:
+    """An instance with this text in every field that takes any text, and one item in every collection."""
+    return model(**{name: _value(field.annotation, text) for name, field in model.model_fields.items()})
+
+
+def _value(kind: Any, text: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return arguments[0]
+    if origin in (Union, UnionType):
+        # Text rather than a number, a model rather than nothing.
+        kinds = [argument for argument in arguments if argument is not NoneType]
+        return _value(str if str in kinds else kinds[-1], text)
+    if origin is tuple:
+        return (_value(arguments[0], text),)
+    if origin is dict:
+        return {_value(arguments[0], text): _value(arguments[1], text)}
+    if kind is str or kind is object:
+        return text
+    if kind in (bool, int, float):
+        return kind(1)
+    assert issubclass(kind, BaseModel), kind
+    return filled(kind, text)

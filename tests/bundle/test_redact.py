@@ -1,0 +1,178 @@
+"""What a redaction lets through: nothing but what a table names, and that only where it is torch's or Python's own."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.bundle.redact.break_words import BreakWords
+from graphdoctor.bundle.redact.events import redacted_events, redacted_meta
+from graphdoctor.bundle.redact.facts import Facts
+from graphdoctor.bundle.redact.public import Public
+from graphdoctor.bundle.redact.recordings import Redaction
+from graphdoctor.bundle.redact.records import Records
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.picture import Picture
+from graphdoctor.model.recording import Environment, Recording
+from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.reader import read_recording
+from tests.bundle.filled import filled
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+LOGS = sorted(RECORDINGS.rglob("*.log"))
+ENVIRONMENT = Environment(
+    torch_root="/venv/lib/python3.11/site-packages/torch",
+    stdlib_root="/usr/lib/python3.11",
+    site_roots=("/venv/lib/python3.11/site-packages",),
+)
+MARKS = ("qzsecret", "/home/qzsecret/qzsecret.py", "qzsecret: qzsecret 'qzsecret' == 5", "QZSECRET", "L['qzsecret'].x")
+
+
+def shown() -> Public:
+    return Public(ENVIRONMENT, Path("/project"))
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("model", [Diagnosis, Picture])
+def test_no_text_of_any_field_goes_through_unread(model, mark):
+    value = filled(model, mark)
+    assert "qzsecret" in value.model_dump_json().lower()
+    facts = Facts(shown())
+    redacted = facts.diagnosis(value) if isinstance(value, Diagnosis) else facts.picture(value)
+    assert "qzsecret" not in redacted.model_dump_json().lower()
+    model.model_validate(redacted.model_dump())
+
+
+def _marked(value: Any, mark: str) -> Any:
+    """JSON with every text replaced; keys, and what tells records apart, stay."""
+    if isinstance(value, dict):
+        return {
+            key: item if key in ("encoding", "opcode", "kind") else _marked(item, mark) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_marked(item, mark) for item in value]
+    return mark if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize(
+    "log", [log for log in LOGS if "2.13.0" in log.parts], ids=lambda log: log.relative_to(RECORDINGS).parts[1]
+)
+def test_no_text_of_any_record_goes_through_unread(log, mark):
+    records, count = Records(shown()), 0
+    with log.open("rb") as lines:
+        for record in read_records(lines, lambda _kind: True, LogDamage()):
+            payload = record.payload
+            try:
+                payload = json.dumps(_marked(json.loads(payload or ""), mark))
+            except ValueError:
+                payload = payload and f'{mark}\n  File "{mark}", line 1, in {mark}\n    {mark}\n{mark}: {mark}'
+            value = _marked(record.value, mark)
+            changed = Record(record.kind, record.is_artifact, value, record.metadata | {"stack": mark}, payload)
+            redacted = records.redacted(changed)
+            count += redacted is not None
+            assert "qzsecret" not in json.dumps(redacted).lower(), record.kind
+    assert count >= 5
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_no_text_of_any_event_goes_through_unread(mark):
+    recording = RECORDINGS / "2.13.0" / "item"
+    events = [json.loads(line) for line in (recording / "probe.jsonl").read_text().splitlines()]
+    known = [
+        {"event": "config", "values": {"torch._dynamo.config.x": mark, mark: "True"}},
+        {"event": "gap", "message": mark},
+        {"event": "call_failed", "index": 1, "type": mark, "message": mark, "traceback": mark, "eager": mark},
+        {"event": "error", "type": mark, "message": mark, "hint": mark, "traceback": mark},
+        {"event": "variation", "expression": mark},
+        {"event": mark},
+        {"event": "lane", "call": 1, "segments": [["eager", 0.0, 1.0, {mark: 2}, 2]], mark: mark},
+    ]
+    marked = [{**_marked(event, mark), "event": event["event"]} for event in events]
+    shown_events = list(redacted_events([*marked, *known], shown()))
+    meta = _marked(json.loads((recording / "recording.json").read_text()), mark)
+    meta["exit"] = {"message": mark, "hint": mark, "phase": mark, "traceback": mark, "reason": mark}
+    assert len(shown_events) > len(events)
+    assert "qzsecret" not in json.dumps([shown_events, redacted_meta(meta, shown())]).lower()
+
+
+def _read(content: bytes) -> Recording:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "dedicated_log_torch_trace_1.log"
+        log.write_bytes(content)
+        return read_recording(log, guards=True, picture=True)
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: "-".join(log.relative_to(RECORDINGS).parts[:2]))
+def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
+    before = read_recording(log)
+    ((_, content),) = Redaction(before.environment, Path("/")).files([(f"recording/trace/{log.name}", log)], [])
+    after = _read(content)
+    assert not [gap for gap in after.gaps if gap.code == "GD902"]
+    old, new = (diagnose(found, root=Path("/"), version="0") for found in (before, after))
+    assert new.summary == old.summary
+    assert [(found.torch_id, found.location.line) for found in new.findings if found.torch_id] == [
+        (found.torch_id, found.location.line) for found in old.findings if found.torch_id
+    ]
+    assert [frame.state for frame in new.frames] == [frame.state for frame in old.frames]
+
+
+def test_a_redacted_diagnosis_has_the_findings_of_the_diagnosis():
+    recording = read_recording(RECORDINGS / "2.13.0" / "item", guards=True)
+    before = diagnose(recording, root=Path("/"), version="0.1.0")
+    after = Redaction(recording.environment, Path("/")).diagnosis(before)
+    assert [found.code for found in after.findings] == [found.code for found in before.findings]
+    assert after.summary == before.summary
+    assert after.graphs[0].inputs[0].shape == before.graphs[0].inputs[0].shape
+
+
+def test_a_name_has_one_pseudonym_wherever_it_stands():
+    names = shown()
+    assert names.name("Net.forward") == "name1.forward"
+    assert names.expression("L['Net'].scale") == "L['name1'].name2"
+    assert names.name("torch_dynamo_resume_in_scale_at_12") == "torch_dynamo_resume_in_name2_at_12"
+    assert names.file("/project/model.py") == names.file("model.py") == "file1.py"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", "/site-packages/torch/nn/modules/linear.py"),
+        ("/other/site-packages/transformers/models/gpt2.py", "/site-packages/transformers/models/gpt2.py"),
+        ("/venv/lib/python3.11/site-packages/qzsecret/core.py", "/site-packages/package/file1.py"),
+        ("/usr/lib/python3.11/json/decoder.py", "/lib/python3.0/json/decoder.py"),
+        ("/home/me/lib/python3.11/qzsecret.py", "file1.py"),
+        ("<frozen os>", "<frozen os>"),
+        ("<qzsecret cell>", "<…>"),
+        ("C:\\Users\\me\\model.py", "file1.py"),
+    ],
+)
+def test_what_everybody_can_read_keeps_its_place_and_nothing_else_does(path, told):
+    assert shown().file(path) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("f32[8, 128], 'f32[1]', 12, flag=True", "f32[8, 128], …"),
+        ("i64[s0, 4] cuda:0", "i64[s0, 4] cuda:0"),
+        ("f32[]", "f32[]"),
+        ("", ""),
+    ],
+)
+def test_arguments_keep_dtype_and_shape(text, told):
+    assert shown().values(text) == told
+
+
+def test_the_registry_tells_which_words_are_torchs():
+    words = BreakWords(None)
+    printed = "Dynamo does not know how to trace builtin operator `print` with argument types ['str']"
+    assert words.told(printed, ["GB0059"]) == printed
+    assert words.told("User-inserted graph break. Message: launch Monday", ["GB0025"]).endswith("Message: …")
+    assert words.told("  in forward, code: if y.sum() > 3:", ["GB0170"]) == "  …"
+    assert "Failed to trace builtin operator" in words.types

@@ -1,0 +1,140 @@
+"""Which recordings a script can be made of, and what is in it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from graphdoctor.bundle.reproduce import write_script
+from graphdoctor.model.picture import Picture, SourceText
+from graphdoctor.model.recording import Call, Environment, ProbeExit, Recording, TargetInfo
+
+FILE = "/nowhere/model.py"
+TEXT = '''\
+"""A model."""
+from __future__ import annotations
+
+import torch
+import helper
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return helper.double(x)
+
+
+if __name__ == "__main__":
+    raise SystemExit("not the target's business")
+'''
+HELPER = "import math\n\n\ndef double(x):\n    return x * 2\n"
+
+
+def recording(files: dict[str, str | None], *, calls: int = 1, **target: Any) -> Recording:
+    info = {"name": "Net", "kind": "module class", "file": FILE, "inputs_from": "--input"} | target
+    return Recording(
+        environment=Environment(),
+        target=TargetInfo(**info),
+        exit=ProbeExit(status=0, reason="finished"),
+        is_partial=False,
+        calls=tuple(Call(index=index + 1) for index in range(calls)),
+        frames=(),
+        compiles=(),
+        graphs=(),
+        breaks=(),
+        coverage=None,
+        picture=Picture(files=tuple(SourceText(file=file, text=text) for file, text in files.items())),
+        gaps=(),
+    )
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    tensor = {"kind": "tensor", "dtype": "f32", "shape": [2, 3]}
+    number = {"kind": "value", "value": 0.5}
+    return {
+        "file": FILE,
+        "module": None,
+        "inputs": {"args": [tensor], "kwargs": {"scale": number}},
+        "calls": 1,
+        "backend": "eager",
+        "seed": 0,
+        **changes,
+    }
+
+
+def script(**changes: Any) -> str:
+    made = write_script(recording({FILE: TEXT.replace("import helper\n", "")}), request(**changes))
+    assert made.text is not None, made.reason
+    ast.parse(made.text)
+    return made.text
+
+
+def test_the_file_stands_in_it_as_it_was_recorded_less_what_only_runs_as_a_program():
+    text = script()
+    assert text.startswith('"""A model."""\nfrom __future__ import annotations\n')
+    assert "        return helper.double(x)\n" in text
+    assert "business" not in text
+
+
+def test_inputs_are_drawn_as_the_probe_draws_them():
+    assert "calls = [((torch.randn([2, 3], dtype=torch.float32),), {'scale': 0.5})]" in script()
+
+
+def test_arguments_and_config_are_those_of_the_recording():
+    text = script(
+        dynamic=True, fullgraph=True, mode=None, options={}, config={"torch._dynamo.config.recompile_limit": 2}
+    )
+    assert "torch.compile(target, backend='eager', dynamic=True, fullgraph=True)" in text
+    assert "import torch._dynamo.config\ntorch._dynamo.config.recompile_limit = 2\n" in text
+    assert text.index("recompile_limit = 2") < text.index("class Net")
+
+
+def test_rounds_modes_and_backward_are_those_of_the_recording():
+    text = script(calls=3, train=False, no_grad=True, device="cuda", backward=True)
+    for line in (
+        "for _ in range(3):",
+        "target.train(False)",
+        "with torch.no_grad():",
+        "target.to('cuda')",
+        ".backward()",
+    ):
+        assert line in text
+
+
+def test_a_module_beside_the_target_comes_along():
+    made = write_script(recording({FILE: TEXT, "/nowhere/helper.py": HELPER}), request())
+    assert made.text is not None
+    assert "/modules" in made.text
+    assert made.modules == {"helper.py": HELPER}
+
+
+@pytest.mark.parametrize(
+    ("files", "changes", "target", "reason"),
+    [
+        ({FILE: None}, {}, {}, "does not hold the text of model.py"),
+        ({}, {}, {}, "does not hold the text of model.py"),
+        ({FILE: TEXT}, {}, {"kind": "script"}, "a whole program"),
+        ({FILE: TEXT}, {}, {"name": None}, "ended before the target was made"),
+        ({FILE: TEXT}, {"file": None, "module": "pack.model"}, {}, "a module of a package"),
+        ({FILE: "from . import near\n" + TEXT[TEXT.index("import torch") :]}, {}, {}, "imports from its own package"),
+        ({FILE: TEXT, "/nowhere/helper.py": None}, {}, {}, "does not hold the text of helper.py"),
+        (
+            {FILE: "import own\n", "/elsewhere/own/layers.py": "x = 1\n"},
+            {},
+            {},
+            "imports own, which is the project's own",
+        ),
+        ({FILE: "def broken(:\n"}, {}, {}, "does not parse model.py"),
+    ],
+)
+def test_there_is_none_and_it_says_why(files, changes, target, reason):
+    made = write_script(recording(files, **target), request(**changes))
+    assert made.text is None
+    assert reason in (made.reason or "")
+
+
+def test_there_is_none_of_a_log_of_others():
+    made = write_script(recording({FILE: TEXT}), {})
+    assert made.text is None
+    assert "not recorded by graphdoctor explain" in (made.reason or "")
