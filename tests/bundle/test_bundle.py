@@ -154,7 +154,7 @@ def test_nothing_is_written_where_there_is_nothing_to_bundle(tmp_path, run_here)
         ((), "There is no recording in"),
         (("nope",), "There is no recording, log or diagnosis at nope"),
         (("empty",), "neither a recording nor a torch trace log"),
-        (("notes.txt",), "holds no record of torch's"),
+        (("notes.txt",), "holds no record of a torch trace log"),
         (("other",), "another version of graphdoctor"),
         (("torn",), "cannot be read"),
         (("other", "-o", "no/such.zip"), "There is no folder no"),
