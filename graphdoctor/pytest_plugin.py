@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _DOCTOR: pytest.StashKey[TestDoctor] = pytest.StashKey()
 _MARKER = (
-    "graphdoctor(max_breaks=…, max_recompiles=…, min_coverage=…, own_code=False, config={…}): record what torch.compile "
-    "does in the test and fail it beyond these limits; config sets values of torch._dynamo.config for it"
+    "graphdoctor(max_breaks=…, max_recompiles=…, min_coverage=…, own_code=False, config={…}): record what "
+    "torch.compile does in the test and fail it beyond these limits; config sets values of torch._dynamo.config for it"
 )
 
 
@@ -58,7 +58,6 @@ def graphdoctor(request: pytest.FixtureRequest) -> Iterator[TestDoctor]:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Record and judge a test that has the marker; write the report of one that fails."""
-    __tracebackhide__ = True
     doctor = item.stash.get(_DOCTOR, None)
     with contextlib.ExitStack() as closing:
         if doctor is None:

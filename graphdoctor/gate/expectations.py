@@ -69,8 +69,8 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
     if not parts and summary.graphs != summary.compiles:
         parts = [f"{_counted(summary.graphs, 'graph')} of {_counted(summary.compiles, 'compile')}"]
     if parts:
-        found = _of_kind(diagnosis, "GD1")
-        return Broken(expected, ", ".join(parts), (*found, *_over_limit(diagnosis)))
+        over_limit = _recompiled(diagnosis) if summary.frames_over_limit else ()
+        return Broken(expected, ", ".join(parts), (*_of_kind(diagnosis, "GD1"), *over_limit))
     return _unknown(diagnosis, expected, is_empty_allowed=False)
 
 
@@ -88,7 +88,7 @@ def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> B
         found = str(summary.recompiles)
         if over:
             found += f", and {_counted(over, 'function')} over torch's recompile limit"
-        return Broken(expected, found, _of_kind(diagnosis, "GD2"))
+        return Broken(expected, found, _recompiled(diagnosis))
     return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
 
 
@@ -121,8 +121,10 @@ def _of_kind(diagnosis: Diagnosis, prefix: str, *, own_code: bool = False) -> tu
     )
 
 
-def _over_limit(diagnosis: Diagnosis) -> tuple[Finding, ...]:
-    return _of_kind(diagnosis, "GD2") if diagnosis.summary.frames_over_limit else ()
+def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
+    """The findings that sum up recompiles; others of their kind say what they could have been spared."""
+    names = {event.fingerprint for event in diagnosis.recompiles}
+    return tuple(finding for finding in diagnosis.findings if finding.fingerprint in names)
 
 
 def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> Broken | None:

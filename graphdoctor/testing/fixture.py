@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -81,7 +82,7 @@ class TestDoctor:
         __tracebackhide__ = True
         if self._running is not None:
             by = "its marker" if self._demands.has_limits else "graphdoctor.compile"
-            with failing_by_name():
+            with failing_by_name(self._surroundings.root):
                 raise GraphDoctorError(
                     f"This test is recorded already, by {by}: graphdoctor.record() cannot record it, too.",
                     hint="Use one of the two; a recording of graphdoctor.compile ends at its first assertion.",
@@ -112,7 +113,7 @@ class TestDoctor:
                 with failing_by_name():
                     raise GraphDoctorError(
                         f"{place}: the coverage is not known, because no call can be repeated.",
-                        hint="Take the fixture graphdoctor, compile with rec = graphdoctor.compile(model), call rec(…).",
+                        hint="Take the fixture: rec = graphdoctor.compile(model), then call rec(…).",
                     )
             for made in self._compiled:
                 made.judge_coverage(demands.min_coverage, place=place)
@@ -162,12 +163,33 @@ def opened(item: pytest.Item) -> Iterator[TestDoctor]:
     """
     __tracebackhide__ = True
     with contextlib.ExitStack() as put_back:
+        put_back.enter_context(_trace_not_captured())
         with failing_by_name():
             demands = demands_of(item.get_closest_marker("graphdoctor"))
             put_back.enter_context(_isolated(demands))
         doctor = TestDoctor(item, demands)
         put_back.callback(doctor.end)
         yield doctor
+
+
+@contextlib.contextmanager
+def _trace_not_captured() -> Iterator[None]:
+    """Keep torch's trace out of the log that pytest shows of a failing test.
+
+    From 9.1 on pytest listens to loggers that do not propagate, too (``catching_logs``, ``_pytest/logging.py``, 9.2).
+    """
+    handlers = [handler for handler in logging.root.handlers if type(handler).__module__.startswith("_pytest.")]
+    for handler in handlers:
+        handler.addFilter(_is_no_trace)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_is_no_trace)
+
+
+def _is_no_trace(record: logging.LogRecord) -> bool:
+    return record.name != "torch.__trace"
 
 
 def _isolated(demands: Demands) -> contextlib.AbstractContextManager[None]:

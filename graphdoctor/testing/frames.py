@@ -15,7 +15,7 @@ _RUNNERS = frozenset(
 class RunnerFrames(frozenset[FrameType]):
     """Frames of the test runner, of graphdoctor, and those that started them.
 
-    A runner calls a test through frames that are not there yet when a recording begins, so it knows them by their module.
+    A runner calls a test through frames that are not there yet when a recording begins: they are known by their module.
     """
 
     def __contains__(self, frame: object) -> bool:

@@ -41,7 +41,9 @@ class Demands:
 
     def __str__(self) -> str:
         given = {name: getattr(self, name) for name in _NAMES}
-        shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if value not in (None, False, {}))
+        # By identity: 0 is a limit.
+        is_given = {name: value is not None and value is not False and value != {} for name, value in given.items()}
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if is_given[name])
         return f"@pytest.mark.graphdoctor({shown})"
 
 

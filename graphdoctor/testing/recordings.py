@@ -44,14 +44,18 @@ class Surroundings:
 
 
 @contextlib.contextmanager
-def failing_by_name() -> Iterator[None]:
-    """Fail the test with the words and the hint of a ``GraphDoctorError``, without a traceback."""
+def failing_by_name(root: Path | None = None) -> Iterator[None]:
+    """Fail the test with the words and the hint of a ``GraphDoctorError``, without a traceback.
+
+    Args:
+        root: Show the test's line, its path relative to this; None where no line of the test led here.
+    """
     __tracebackhide__ = True
     try:
         yield
     except GraphDoctorError as error:
-        said = f"{error.message}\n{error.hint}" if error.hint else error.message
-        raise pytest.fail.Exception(said, pytrace=False) from None
+        lines = [error.message, f"  {callers_line(root)}" if root else None, error.hint]
+        raise pytest.fail.Exception("\n".join(filter(None, lines)), pytrace=False) from None
 
 
 def fail_if(broken: expectations.Broken | None, surroundings: Surroundings, *, place: str | None = None) -> None:
@@ -76,13 +80,13 @@ class Judged(abc.ABC):
 
     @abc.abstractmethod
     def report(self) -> Report:
-        """What was recorded; a recording under way ends here."""
+        """What was recorded; that of ``graphdoctor.compile`` ends here."""
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """The findings, counts and facts; a recording under way ends here."""
+        """The findings, counts and facts: the same as ``report().diagnosis``."""
         __tracebackhide__ = True
-        return self._report().diagnosis
+        return self._reported().diagnosis
 
     def assert_no_graph_breaks(self, *, own_code: bool = False) -> None:
         """Nothing breaks a graph.
@@ -108,13 +112,13 @@ class Judged(abc.ABC):
     def assert_coverage(self, minimum: float) -> None:
         """At least this share, 0 to 1, of the tensor operations of the last call runs in graphs."""
 
-    def _report(self) -> Report:
+    def _reported(self) -> Report:
         __tracebackhide__ = True
-        with failing_by_name():
+        with failing_by_name(self.surroundings.root):
             return self.report()
 
 
-class RecordedBlock(BlockRecording, Judged):
+class RecordedBlock(Judged, BlockRecording):
     """A block's recording; to be judged behind it.
 
     Args:
@@ -130,19 +134,17 @@ class RecordedBlock(BlockRecording, Judged):
 
     def __enter__(self) -> Self:
         __tracebackhide__ = True
-        with failing_by_name():
+        with failing_by_name(self.surroundings.root):
             return super().__enter__()
 
-    @property
-    def diagnosis(self) -> Diagnosis:
-        """The findings, counts and facts."""
-        __tracebackhide__ = True
-        return self._report().diagnosis
+    def report(self) -> Report:
+        """What was recorded; to be had behind the block."""
+        return BlockRecording.report(self)
 
     def assert_coverage(self, minimum: float) -> None:
         """Fail: coverage is measured by repeating a call, and a block's calls are not known."""
         __tracebackhide__ = True
-        with failing_by_name():
+        with failing_by_name(self.surroundings.root):
             raise GraphDoctorError(
                 f"The coverage of a block is not known, so it cannot be compared with {minimum:g}.",
                 hint="Compile with rec = graphdoctor.compile(model) and call rec(…): its last call can be repeated.",
@@ -187,12 +189,14 @@ class CompiledInTest(Judged, Generic[P, R]):
         self._last: _LastCall | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call what was compiled."""
+        __tracebackhide__ = True
         from graphdoctor.probe.testing import is_grad_enabled
 
         if not self._recording.is_under_way:
-            with failing_by_name():
+            with failing_by_name(self.surroundings.root):
                 raise GraphDoctorError(
-                    f"The recording has ended, so this call would not count: {callers_line(self.surroundings.root)}",
+                    "The recording has ended, so this call would not count.",
                     hint="Make all calls before the first assertion, or compile once more with graphdoctor.compile.",
                 )
         self._last = _LastCall(args, kwargs, no_grad=not is_grad_enabled())
@@ -205,7 +209,7 @@ class CompiledInTest(Judged, Generic[P, R]):
     def assert_coverage(self, minimum: float) -> None:
         """At least this share, 0 to 1, of the tensor operations of the last call runs in graphs."""
         __tracebackhide__ = True
-        self._report()
+        self._reported()
         self.judge_coverage(minimum, place=None)
 
     def judge_coverage(self, minimum: float, *, place: str | None) -> None:
@@ -220,7 +224,7 @@ class CompiledInTest(Judged, Generic[P, R]):
         __tracebackhide__ = True
         from graphdoctor.inprocess.explainer import Explainer
 
-        with failing_by_name():
+        with failing_by_name(None if place else self.surroundings.root):
             check_share(minimum)
             if (over := self._recording.diagnosis.summary.frames_over_limit) != 0:
                 raise GraphDoctorError(
