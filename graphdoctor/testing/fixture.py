@@ -37,7 +37,8 @@ class TestDoctor:
 
     def __init__(self, item: pytest.Item, demands: Demands) -> None:
         width = item.config.get_terminal_writer().fullwidth
-        self._surroundings = Surroundings(item.nodeid, item.config.rootpath, width, runner_frames())
+        runner = runner_frames(getattr(item, "obj", None))
+        self._surroundings = Surroundings(item.nodeid, item.config.rootpath, width, runner)
         self._demands = demands
         self._running: RecordedBlock | None = None
         self._last: BlockRecording | None = None

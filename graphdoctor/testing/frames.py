@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
 from pathlib import Path
 from types import FrameType
 
 _RUNNERS = frozenset(
-    {"pytest", "_pytest", "pluggy", "xdist", "execnet", "unittest", "asyncio", "anyio", "pytest_asyncio", "graphdoctor"}
+    {
+        "pytest",
+        "_pytest",
+        "pluggy",
+        "contextlib",
+        "xdist",
+        "execnet",
+        "unittest",
+        "asyncio",
+        "anyio",
+        "pytest_asyncio",
+        "graphdoctor",
+    }
 )
 
 
@@ -22,14 +35,20 @@ class RunnerFrames(frozenset[FrameType]):
         return super().__contains__(frame) or (isinstance(frame, FrameType) and _is_runners(frame))
 
 
-def runner_frames() -> RunnerFrames:
-    """The runner's frames, as seen from inside a test or from the runner."""
-    above: list[FrameType] = []
+def runner_frames(test: object) -> RunnerFrames:
+    """The frames of now but for the test's own, which is among them where it asks for a fixture itself.
+
+    Args:
+        test: The test's function, where it has one.
+    """
+    code = getattr(inspect.unwrap(test) if callable(test) else test, "__code__", None)
+    found: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        above = [] if _is_runners(frame) else [*above, frame]
+        if frame.f_code is not code:
+            found.append(frame)
         frame = frame.f_back
-    return RunnerFrames(above)
+    return RunnerFrames(found)
 
 
 def callers_line(root: Path) -> str:
@@ -50,4 +69,6 @@ def callers_line(root: Path) -> str:
 
 
 def _is_runners(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _RUNNERS
+    # Hooks of a conftest.py or a plugin, by the prefix that pytest demands of them.
+    is_hook = frame.f_code.co_name.startswith("pytest_")
+    return is_hook or str(frame.f_globals.get("__name__", "")).partition(".")[0] in _RUNNERS

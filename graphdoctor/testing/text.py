@@ -27,8 +27,9 @@ def broken_text(broken: Broken, *, place: str, width: int) -> str:
     console = Console(
         file=buffer, width=max(width, _MIN_WIDTH), force_terminal=False, force_jupyter=False, color_system=None
     )
-    write(console, clean(f"expected {broken.expected}, found {broken.found}"))
-    write(console, clean(f"  {place}"))
+    # Not wrapped: pytest's summary shows the first line, and editors make a link of a path.
+    for line in (f"expected {broken.expected}, found {broken.found}", f"  {place}"):
+        console.print(clean(line), markup=False, highlight=False, soft_wrap=True)
     if broken.hint:
         write(console, clean(broken.hint))
     cards = list(clusters(broken.findings))
