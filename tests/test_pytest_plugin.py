@@ -7,7 +7,6 @@ import tempfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from graphdoctor import Explainer  # noqa: E402
 from graphdoctor.gate import expectations  # noqa: E402
+from graphdoctor.model.recording import CaptureGap  # noqa: E402
 from graphdoctor.testing import fixture  # noqa: E402, F401 - an inner pytest forgets what it has imported itself
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.inprocess import state  # noqa: E402, F401
@@ -170,7 +170,7 @@ def test_fullgraph(graphdoctor):
 
 def test_recompiles(graphdoctor):
     rec = graphdoctor.compile(number, backend="eager")
-    for n in (True, None or 2.5, 3):
+    for n in (True, 2.5, 3):
         rec(X, n)
     rec.assert_max_recompiles(1)
 
@@ -364,7 +364,7 @@ def test_6_compiles_in_its_own_dynamo(graphdoctor, n):
 def test_7_after():
     os.environ["PYTEST_CURRENT_TEST"] = "any"
     after = state.process_state()
-    assert {name for name in before if before[name] != after[name]} == set()
+    assert {name: after[name] for name in before if before[name] != after[name]} == {}, before["folders"]
     assert state.foreign_objects() == []
     assert state.living("TraceListener", "TraceFile", "RecompileRecorder") == []
 """
@@ -454,15 +454,12 @@ def test_the_marker_is_described(suite: Run) -> None:
     assert "@pytest.mark.graphdoctor(max_breaks=" in suite("", "--markers").stdout.str()
 
 
-def test_a_gap_that_hides_breaks_is_no_pass(suite: Run) -> None:
+def test_a_gap_that_hides_breaks_is_no_pass() -> None:
     diagnosis = Explainer().explain(torch.nn.ReLU(), torch.ones(3)).diagnosis
     assert expectations.breaks(diagnosis, limit=0, own_code=False) is None
     source = (REPOSITORY / "graphdoctor/probe/block.py").read_text()
     (said,) = re.findall(r'message = f"(torch.compile left .*?)\{', source)
-    gap = diagnosis.gaps[0].model_copy() if diagnosis.gaps else None
-    from graphdoctor.model.recording import CaptureGap
-
-    gaps = (CaptureGap(code="GD900", message=said), *([gap] if gap else []))
+    gaps = (CaptureGap(code="GD900", message=said),)
     for broken in (
         expectations.breaks(diagnosis.model_copy(update={"gaps": gaps}), limit=0, own_code=False),
         expectations.fullgraph(diagnosis.model_copy(update={"gaps": gaps})),

@@ -100,6 +100,10 @@ class BlockRecording:
             self._report = Report(self._folder)
         return self._report
 
+    def discard(self) -> None:
+        """Remove what is on disk now, though somebody still holds the recording; only its diagnosis stays."""
+        self._folder.remove()
+
     @property
     def diagnosis(self) -> Diagnosis:
         """The findings, counts and facts: the same as ``report().diagnosis``."""

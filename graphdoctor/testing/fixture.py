@@ -41,7 +41,7 @@ class TestDoctor:
         self._surroundings = Surroundings(item.nodeid, item.config.rootpath, width, runner)
         self._demands = demands
         self._running: RecordedBlock | None = None
-        self._last: BlockRecording | None = None
+        self._made: list[RecordedBlock] = []
         self._compiled: list[CompiledInTest[..., Any]] = []
 
     def compile(self, function: Callable[P, R], /, **arguments: Any) -> CompiledInTest[P, R]:  # noqa: ANN401
@@ -88,8 +88,8 @@ class TestDoctor:
                     f"This test is recorded already, by {by}: graphdoctor.record() cannot record it, too.",
                     hint="Use one of the two; a recording of graphdoctor.compile ends at its first assertion.",
                 )
-        self._last = recording = RecordedBlock(self._surroundings, reset=reset)
-        return recording
+        self._made.append(RecordedBlock(self._surroundings, reset=reset))
+        return self._made[-1]
 
     def judged(self) -> Generator[None, object, object]:
         """Record what runs while this is suspended, and judge it by the marker; as a hook's wrapper."""
@@ -123,11 +123,12 @@ class TestDoctor:
     def save_report(self, folder: Path) -> Path | None:
         """Write the last recording's HTML report; None when nothing was recorded."""
         self.end()
-        if self._last is None or not self._last.is_over:
+        over = [recording for recording in self._made if recording.is_over]
+        if not over:
             return None
         file = folder / f"{_file_name(self._surroundings.name)}.html"
         folder.mkdir(parents=True, exist_ok=True)
-        self._last.report().save(file)
+        over[-1].report().save(file)
         return file
 
     def end(self) -> None:
@@ -136,12 +137,18 @@ class TestDoctor:
             running, self._running = self._running, None
             running.__exit__(None, None, None)
 
+    def close(self) -> None:
+        """End, and remove what was recorded: whoever keeps the test's exception keeps its recordings, too."""
+        self.end()
+        for recording in self._made:
+            recording.discard()
+
     def _begin(self) -> RecordedBlock:
         __tracebackhide__ = True
-        self._running = None
         recording = RecordedBlock(self._surroundings, reset=False)
         recording.__enter__()
-        self._last = self._running = recording
+        self._made.append(recording)
+        self._running = recording
         return recording
 
     def _ended_by_test(self, recording: BlockRecording) -> BlockRecording:
@@ -169,7 +176,7 @@ def opened(item: pytest.Item) -> Iterator[TestDoctor]:
             demands = demands_of(item.get_closest_marker("graphdoctor"))
             put_back.enter_context(_isolated(demands))
         doctor = TestDoctor(item, demands)
-        put_back.callback(doctor.end)
+        put_back.callback(doctor.close)
         yield doctor
 
 
