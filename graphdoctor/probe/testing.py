@@ -12,6 +12,9 @@ from . import torch_config
 from .torch_loan import fresh_dynamo
 
 
+_DYNAMO = "torch._dynamo.config"
+
+
 class UnknownConfigError(Exception):
     """There is no such setting.
 
@@ -45,11 +48,9 @@ def isolated(config: Mapping[str, object]) -> Iterator[None]:
         yield
 
 
-_DYNAMO = "torch._dynamo.config"
-
-
 def compiled(function: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """What ``torch.compile`` makes of a function with these arguments."""
+    __tracebackhide__ = True
     return torch.compile(function, **arguments)
 
 
