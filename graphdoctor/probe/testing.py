@@ -11,7 +11,6 @@ import torch
 from . import torch_config
 from .torch_loan import fresh_dynamo
 
-
 _DYNAMO = "torch._dynamo.config"
 
 
