@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Collection
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,10 +26,14 @@ class BlockRecording:
 
     Args:
         reset: Have torch forget what it has compiled before.
+        name: What reports call it.
+        outside: Frames that no stack shows; None for those above the one that enters the block.
     """
 
-    def __init__(self, *, reset: bool) -> None:
+    def __init__(self, *, reset: bool, name: str = _TEXT, outside: Collection[FrameType] | None = None) -> None:
         self._is_reset = reset
+        self._name = name
+        self._outside = outside
         self._folder = RecordingFolder()
         self._open: contextlib.ExitStack | None = None
         self._started = 0.0
@@ -44,7 +49,7 @@ class BlockRecording:
             opening.enter_context(recording_alone())
             self._is_used = True
             self._started = time.monotonic()
-            outside = _frames_above(sys._getframe(1))
+            outside = _frames_above(sys._getframe(1)) if self._outside is None else self._outside
             opening.enter_context(recorded(self._folder.path, outside=outside, is_reset=self._is_reset))
             self._open = opening.pop_all()
         return self
@@ -56,7 +61,7 @@ class BlockRecording:
             return
         opened, self._open = self._open, None
         opened.__exit__(kind, error, traceback)
-        write_meta(self._folder.path, {"text": _TEXT, "kind": "block"}, self._ended())
+        write_meta(self._folder.path, {"text": self._name, "kind": "block"}, self._ended())
 
     def _ended(self) -> dict[str, Any]:
         """The fields of ``ProbeExit``."""
@@ -73,17 +78,31 @@ class BlockRecording:
             "traceback": error["traceback"],
         }
 
+    @property
+    def is_under_way(self) -> bool:
+        """The block runs."""
+        return self._open is not None
+
+    @property
+    def is_over(self) -> bool:
+        """The block has ended, so there is something to report."""
+        return self._is_used and self._open is None
+
     def report(self) -> Report:
         """What came of it.
 
         Raises:
             GraphDoctorError: The block is not over, or was never entered.
         """
-        if self._open is not None or not self._is_used:
+        if not self.is_over:
             raise GraphDoctorError("There is nothing to report before the block is over.", hint="Ask behind the with.")
         if self._report is None:
             self._report = Report(self._folder)
         return self._report
+
+    def discard(self) -> None:
+        """Remove what is on disk now, though somebody still holds the recording; only its diagnosis stays."""
+        self._folder.remove()
 
     @property
     def diagnosis(self) -> Diagnosis:

@@ -16,6 +16,10 @@ class RecordingFolder:
         self.path = Path(tempfile.mkdtemp(prefix="graphdoctor-"))
         self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
 
+    def remove(self) -> None:
+        """Let it go now."""
+        self._remove()
+
 
 def _remove(path: Path, pid: int) -> None:
     # A forked process has a copy of the object, but the folder is not its own.

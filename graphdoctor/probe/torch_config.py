@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Iterator
@@ -69,6 +70,21 @@ def config_names() -> list[str]:
     """Every setting of the config modules that are loaded, by dotted name."""
     modules = [module for name, module in sys.modules.items() if name.startswith("torch.") and name.endswith(".config")]
     return [f"{module.__name__}.{name}" for module in modules for name in getattr(module, "_config", ())]
+
+
+@contextlib.contextmanager
+def config_kept() -> Iterator[None]:
+    """Whatever is set meanwhile, every config value is what it was afterwards."""
+    # All four, loaded or not: the first compile loads them, and what is set then is to be put back, too.
+    before = [(module, dict(module.get_config_copy())) for module in map(importlib.import_module, _CONFIG_MODULES)]
+    try:
+        yield
+    finally:
+        for module, values in before:
+            now = module.get_config_copy()
+            for name, value in values.items():
+                if name not in now or not _is_equal(now[name], value):
+                    setattr(module, name, value)
 
 
 def changed_config() -> dict[str, str]:

@@ -1,0 +1,101 @@
+"""``@pytest.mark.graphdoctor(…)``: its arguments, checked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from graphdoctor.errors import GraphDoctorError
+
+if TYPE_CHECKING:
+    import pytest
+
+_LIMITS = ("max_breaks", "max_recompiles", "min_coverage")
+_NAMES = (*_LIMITS, "own_code", "config")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demands:
+    """What a marker asks of its test.
+
+    Args:
+        max_breaks: Lines at which a graph may break; None for any number.
+        max_recompiles: Recompiles; None for any number.
+        min_coverage: 0 to 1; None for any.
+        own_code: Breaks in installed packages do not count.
+        config: Values of ``torch._dynamo.config`` for the test.
+    """
+
+    max_breaks: int | None = None
+    max_recompiles: int | None = None
+    min_coverage: float | None = None
+    own_code: bool = False
+    config: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def has_limits(self) -> bool:
+        """The test is recorded and judged."""
+        return any(getattr(self, name) is not None for name in _LIMITS)
+
+    def __str__(self) -> str:
+        given = {name: getattr(self, name) for name in _NAMES}
+        # By identity: 0 is a limit.
+        is_given = {name: value is not None and value is not False and value != {} for name, value in given.items()}
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if is_given[name])
+        return f"@pytest.mark.graphdoctor({shown})"
+
+
+def demands_of(marker: pytest.Mark | None) -> Demands:
+    """Read a marker.
+
+    Args:
+        marker: None asks for nothing.
+
+    Raises:
+        GraphDoctorError: It has an argument that there is not, one of the wrong kind, or none.
+    """
+    if marker is None:
+        return Demands()
+    if marker.args:
+        raise _wrong("takes arguments by name only", hint=f"They are {', '.join(_NAMES)}.")
+    for name in marker.kwargs:
+        if name not in _NAMES:
+            raise _wrong(f"has no argument {name}", hint=nearest(name, _NAMES))
+    demands = Demands(**marker.kwargs)
+    for name in ("max_breaks", "max_recompiles"):
+        value = getattr(demands, name)
+        if value is not None and (type(value) is not int or value < 0):
+            raise _wrong(f"takes a whole number as {name}, not {value!r}")
+    if demands.min_coverage is not None:
+        check_share(demands.min_coverage)
+    if type(demands.own_code) is not bool:
+        raise _wrong(f"takes True or False as own_code, not {demands.own_code!r}")
+    if not isinstance(demands.config, Mapping) or not all(isinstance(name, str) for name in demands.config):
+        raise _wrong(f"takes a dict of settings as config, not {demands.config!r}")
+    if demands.own_code and demands.max_breaks is None:
+        raise _wrong("has own_code, but no max_breaks that it belongs to", hint="Add max_breaks=0.")
+    if not demands.has_limits and not demands.config:
+        raise _wrong("asks for nothing", hint="Give a limit, such as max_breaks=0, or config.")
+    return demands
+
+
+def check_share(value: object) -> None:
+    """Check that a value is a share.
+
+    Raises:
+        GraphDoctorError: It is not 0 to 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise GraphDoctorError(f"A coverage is a share from 0 to 1, not {value!r}.", hint="95 % is 0.95.")
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """A hint with the names that are like a wrong one."""
+    near = difflib.get_close_matches(name, list(names), n=2)
+    return f"Did you mean {' or '.join(near)}?" if near else None
+
+
+def _wrong(what: str, *, hint: str | None = None) -> GraphDoctorError:
+    return GraphDoctorError(f"@pytest.mark.graphdoctor {what}.", hint=hint)
