@@ -53,7 +53,9 @@ class Author:
             case "add":
                 return [f"{name} += {self.random.choice(NAMES)}"]
             case "pair":
-                return [f"{name}, {self.random.choice(NAMES)} = {value}, {self.value()}"]
+                # Python 3.11.2 stores `a, a = x, y` in the wrong order in some places.
+                other = self.random.choice([one for one in NAMES if one != name])
+                return [f"{name}, {other} = {value}, {self.value()}"]
             case "list":
                 return [f"{name} = sum([{self.random.choice(NAMES)} + i for i in range(3)]) % 31"]
             case "if":
