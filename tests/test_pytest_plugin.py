@@ -21,6 +21,8 @@ from tests.inprocess import state  # noqa: E402, F401
 
 pytest_plugins = ["pytester"]
 
+pytestmark = pytest.mark.slow
+
 HEADER = """\
 import pytest
 import torch

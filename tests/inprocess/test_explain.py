@@ -22,6 +22,8 @@ from graphdoctor.probe.targets import find_calls, find_target, import_target  # 
 from tests.conftest import clean_environment  # noqa: E402
 from tests.test_sample_models import SAMPLES, read_expected  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 CHOSEN = {
     *("batch_sizes", "break_in_try", "data_dependent_branch", "deepcopy_state", "disabled_call", "hidden_second_break"),
     *("item", "numpy_roundtrip", "print_in_loop", "sequence_lengths", "user_error"),

@@ -19,6 +19,8 @@ import graphdoctor  # noqa: E402
 from graphdoctor import Explainer  # noqa: E402
 from tests.inprocess import state  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 PROBE_OBJECTS = ("TraceListener", "TraceFile", "RecompileRecorder", "Workload", "GraphRuns", "_Seen", "CompileTimes")
 
 

@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch")
 import graphdoctor  # noqa: E402
 from graphdoctor import GraphDoctorError  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def first(x: Any) -> Any:
     return x.sin() + 1

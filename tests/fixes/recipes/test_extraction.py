@@ -12,6 +12,8 @@ from graphdoctor.fixes.recipe import DeclinedError
 from graphdoctor.fixes.recipes.own_function import OwnFunction
 from tests.fixes.recipes.places import place_in
 
+pytestmark = pytest.mark.slow
+
 NAMES = "abcde"
 
 
