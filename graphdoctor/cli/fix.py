@@ -100,7 +100,7 @@ def fix(
 def _write_patch(treated: Treated) -> None:
     """The edits byte for byte, whatever the files are encoded in."""
     from graphdoctor.fixes.patch import unified_bytes
-    from graphdoctor.rules.diagnose import relative
+    from graphdoctor.model.stack import relative
 
     sys.stdout.flush()
     for change in treated.changes or treated.suggested:

@@ -221,7 +221,7 @@ def _request(target: GateTarget) -> Request:
 
 def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
     """The user's own files that a run touched, as they were then, else as they are; by the name that findings use."""
-    from graphdoctor.rules.diagnose import relative
+    from graphdoctor.model.stack import relative
     from graphdoctor.trace.files import read_files
 
     texts: dict[str, str | None] = {

@@ -12,7 +12,8 @@ from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgement, Seen
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, TriedFix
-from graphdoctor.rules.diagnose import Selection, relative
+from graphdoctor.model.stack import relative
+from graphdoctor.rules.diagnose import Selection
 
 _NO_FIX = "no fix is known for it"
 

@@ -9,12 +9,12 @@ from typing import cast
 
 from graphdoctor.lint.checks import Site, Spot
 from graphdoctor.lint.flow import Place
-from graphdoctor.model.diagnosis import Effects, Finding, Fix, Location, Severity
+from graphdoctor.model.diagnosis import Effects, Finding, Fix, Severity
 from graphdoctor.model.recording import BreakReason, BreakRecord, Enclosing, SourceContext
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.base import BreakRule, BreakSite, Rule
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnose import fingerprint, relative
+from graphdoctor.rules.diagnose import fingerprint, location_of
 from graphdoctor.rules.recompile_wording import GUIDE
 from graphdoctor.rules.wording import setting
 
@@ -55,7 +55,7 @@ def finding_of(spot: Spot, place: Place, site: Site, *, file: Path, lines: list[
         rule=rule.name,
         severity=_severity(rule, spot, place, site),
         message=message,
-        location=_location(entry, root),
+        location=location_of(entry, root),
         count=0,
         torch_id=spot.torch_id,
         fixes=fixes,
@@ -94,18 +94,6 @@ def _qualname(spot: Spot, site: Site) -> str:
 def _characters(text: str, offset: int) -> int:
     """Python's parser counts UTF-8 bytes."""
     return len(text.encode()[:offset].decode(errors="replace"))
-
-
-def _location(entry: StackEntry, root: Path) -> Location:
-    return Location(
-        file=relative(entry.file, root),
-        line=entry.line,
-        column=entry.column,
-        end_column=entry.end_column,
-        function=entry.qualname or entry.function,
-        text=entry.text,
-        indent=entry.indent,
-    )
 
 
 def _break_site(spot: Spot, place: Place, entry: StackEntry, lines: list[str], site: Site) -> BreakSite:

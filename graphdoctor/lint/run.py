@@ -22,7 +22,8 @@ from graphdoctor.lint.switches import switches_in, switches_of
 from graphdoctor.lint.values import Values
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.lint import LintReport, UnreadableFile
-from graphdoctor.rules.diagnose import Selection, distinct, relative
+from graphdoctor.model.stack import relative
+from graphdoctor.rules.diagnose import Selection, distinct
 
 
 def python_files(path: Path) -> list[Path]:

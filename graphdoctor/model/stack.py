@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 from graphdoctor.model.base import Fact
@@ -33,3 +35,10 @@ class StackEntry(Fact):
     """Who owns the file."""
     package: str | None = None
     """Top-level package of a third-party or torch file, such as ``transformers``."""
+
+
+@lru_cache(maxsize=4096)  # asked for every node of every graph
+def relative(file: str, root: Path) -> str:
+    """A path as people read it: relative to ``root`` where it lies below it."""
+    path = Path(file)
+    return str(path.relative_to(root)) if path.is_relative_to(root) else file

@@ -22,7 +22,7 @@ from graphdoctor.model.diagnosis import (
 )
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Compile, Frame, Recording
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.stack import StackEntry, relative
 from graphdoctor.rules.base import BreakSite, RecordingView, Rule, RuleMatch
 from graphdoctor.rules.catalog import BREAK_RULES, RECOMPILE_RULES, RECORDING_RULES
 from graphdoctor.rules.costs import with_costs
@@ -191,7 +191,7 @@ def _recompile_reports(view: RecordingView, findings: Sequence[Finding], root: P
             hidden_change_count=cause.hidden_change_count if cause else 0,
             followed_in=tuple(dict.fromkeys(described(frame) for frame in event.frames[1:])),
             call_index=event.call_index,
-            call_site=_location(event.call_site, root) if event.call_site else None,
+            call_site=location_of(event.call_site, root) if event.call_site else None,
             loop_values=cause.loop_values if cause else {},
             nearest=cause.nearest if cause else None,
             cost_s=event.cost_s,
@@ -235,7 +235,7 @@ def _longest_path(site: BreakSite, recording: Recording) -> tuple[StackEntry, ..
 
 
 def _finding(rule: Rule, match: RuleMatch, root: Path) -> Finding:
-    location = _location(match.entry, root)
+    location = location_of(match.entry, root)
     cause = match.reasons[0] if match.reasons else None
     torch_id = cause.torch_id if cause else None
     return Finding(
@@ -244,7 +244,7 @@ def _finding(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         severity=match.severity or rule.severity,
         message=match.message,
         location=location,
-        related=tuple(_location(entry, root, note=note) for entry, note in match.related),
+        related=tuple(location_of(entry, root, note=note) for entry, note in match.related),
         count=match.count,
         torch_id=torch_id,
         torch_reason=match.torch_reason or (_reason_text(cause.gb_type, cause.explanation) if cause else None),
@@ -263,7 +263,14 @@ def _reason_text(gb_type: str, explanation: str | None) -> str:
     return f"{gb_type}: {explanation}" if explanation else gb_type
 
 
-def _location(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
+def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
+    """A stack entry as a finding's place.
+
+    Args:
+        entry: The line.
+        root: Paths below it are shown relative to it.
+        note: For a related place: what it is.
+    """
     return Location(
         file=relative(entry.file, root),
         line=entry.line,
@@ -276,12 +283,6 @@ def _location(entry: StackEntry, root: Path, *, note: str | None = None) -> Loca
         indent=entry.indent,
         note=note,
     )
-
-
-def relative(file: str, root: Path) -> str:
-    """A path as people read it: relative to ``root`` where it lies below it."""
-    path = Path(file)
-    return str(path.relative_to(root)) if path.is_relative_to(root) else file
 
 
 def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:

@@ -32,13 +32,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from graphdoctor.model.diagnosis import Diagnosis, FrameState
 from graphdoctor.model.picture import Picture, SourceText
-from graphdoctor.model.stack import Origin
+from graphdoctor.model.stack import Origin, relative
 from graphdoctor.render.html.marks import FileMarks, LineMark, mark
 from graphdoctor.render.html.statements import SourceFile
 
@@ -149,13 +148,6 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
         if marks.origin in ("user", "third_party") or any(line.findings for line in marks.lines.values())
     ]
     return tuple(sorted(files, key=_rank))
-
-
-@lru_cache(maxsize=4096)  # asked for every node of every graph
-def relative(file: str, root: Path) -> str:
-    """A path as the diagnosis's locations have it: relative to ``root`` where it lies below it."""
-    path = Path(file)
-    return str(path.relative_to(root)) if path.is_relative_to(root) else file
 
 
 def _parsed(source: SourceText) -> SourceFile | None:

@@ -8,11 +8,12 @@ from typing import Any
 
 from graphdoctor.model.diagnosis import Diagnosis, Location
 from graphdoctor.model.picture import Picture
+from graphdoctor.model.stack import relative
 from graphdoctor.render import words
 from graphdoctor.render.html import data
 from graphdoctor.render.html.document import write_document
 from graphdoctor.render.html.highlight import highlighted
-from graphdoctor.render.html.lines import AnnotatedFile, annotate, relative
+from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
 from graphdoctor.render.html.verdict import actions, sentence, tiles
 

@@ -10,7 +10,8 @@ from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
 from graphdoctor.model.picture import Picture, SourceText, StageGraph, StageNode
 from graphdoctor.model.recording import CompileCall
-from graphdoctor.render.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate, relative
+from graphdoctor.model.stack import relative
+from graphdoctor.render.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate
 from graphdoctor.rules import diagnose as rules_diagnose
 from graphdoctor.rules.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
