@@ -119,6 +119,7 @@ class _Page:
             "file": file,
             "name": Location(file=file.file, line=1, function="", package=file.package).shown_file,
             "notes": list(_notes(file)),
+            "hidden_before": {last + 1: last - first + 1 for first, last in file.hidden_ranges},
             "code": highlighted(whole) if any(text is not None for text in texts) else [],
         }
 
