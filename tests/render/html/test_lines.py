@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from graphdoctor.model.picture import Picture, SourceText, StageGraph, StageNode
 from graphdoctor.model.recording import CompileCall
 from graphdoctor.model.stack import relative
 from graphdoctor.render.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate
+from graphdoctor.render.html.page import render_page
 from graphdoctor.rules import diagnose as rules_diagnose
 from graphdoctor.rules.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
@@ -303,6 +305,14 @@ def test_of_a_long_file_of_a_package_whole_functions_with_something_in_them_are_
     assert file.hidden_ranges == ((2, 3), (7, 96), (100, 506))
     assert file.hidden_line_count == sum(last - first + 1 for first, last in file.hidden_ranges) == 506 - 7
     assert (file.file, file.package, file.is_source_missing) == (PACKAGE, "library", False)
+
+
+def test_the_page_marks_every_hidden_line_those_below_the_last_shown_too():
+    text = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(100)
+    shown = picture(captured(11), captured(5, 98, file=PACKAGE), more=(package(text),))
+    page = render_page(diagnosed(), shown, root=ROOT)
+    assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) lines', page) == ["2", "90", "407"]
+    assert "499 lines not shown" in page
 
 
 def test_around_a_line_outside_any_function_there_is_some_context():
