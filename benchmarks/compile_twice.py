@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from graphdoctor.probe import torch_api
-from graphdoctor.probe.backend import GraphRuns, InstrumentedBackend
-from graphdoctor.probe.files import FileTexts
-from graphdoctor.probe.listener import TraceListener
+from graphdoctor.probe.record.backend import GraphRuns, InstrumentedBackend
+from graphdoctor.probe.record.files import FileTexts
+from graphdoctor.probe.record.listener import TraceListener
+from graphdoctor.probe.torch_private import torch_api
 
 
 def main(path: str, rounds: int) -> None:

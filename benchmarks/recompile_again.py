@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch._dynamo import convert_frame
 
-from graphdoctor.probe import torch_api, torch_guards
-from graphdoctor.probe.backend import InstrumentedBackend
-from graphdoctor.probe.files import FileTexts, user_file_test
-from graphdoctor.probe.guards import RecompileRecorder
-from graphdoctor.probe.listener import TraceListener
+from graphdoctor.probe.record.backend import InstrumentedBackend
+from graphdoctor.probe.record.files import FileTexts, user_file_test
+from graphdoctor.probe.record.guards import RecompileRecorder
+from graphdoctor.probe.record.listener import TraceListener
+from graphdoctor.probe.torch_private import torch_api, torch_guards
 
 _HOOKS = (torch_guards.BUILT, torch_guards.COMPARED)
 _STEADY_CALLS = 400

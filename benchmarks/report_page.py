@@ -103,7 +103,8 @@ def _opened(text: str, browser: str, rounds: int) -> tuple[list[float], list[flo
 
 def made_up(compile_count: int, node_count: int) -> tuple[Diagnosis, Picture]:
     """A run of that size and its picture."""
-    from graphdoctor.rules.diagnose import diagnose
+    from graphdoctor.diagnosis.diagnose import diagnose
+    from graphdoctor.rules.catalog import RULES
 
     frames = [_frame(number) for number in range(max(1, compile_count // _PER_FRAME))]
     compiles = [_compile(number, frames) for number in range(compile_count)]
@@ -131,7 +132,7 @@ def made_up(compile_count: int, node_count: int) -> tuple[Diagnosis, Picture]:
         phases=tuple(phase for number, id_ in enumerate(ids) for phase in _phases(number, id_)),
         lanes=tuple(_lane(index, ids[index % len(ids)]) for index in calls),
     )
-    return diagnose(recording, root=_ROOT, version="benchmark"), picture
+    return diagnose(recording, RULES, root=_ROOT, version="benchmark"), picture
 
 
 def _source() -> str:

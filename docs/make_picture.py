@@ -18,8 +18,8 @@ from rich.text import Text
 
 from graphdoctor import __version__
 from graphdoctor.capture.store import Store
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.render.console import render_console
-from graphdoctor.rules.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 
 ROOT = Path(__file__).resolve().parent.parent

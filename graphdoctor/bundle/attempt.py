@@ -9,10 +9,10 @@ from pathlib import Path
 
 from graphdoctor.bundle.reproduce import MODULES, Script
 from graphdoctor.capture import script as capture
+from graphdoctor.diagnosis.rule import BreakSite
+from graphdoctor.diagnosis.sites import view_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.recording import Recording
-from graphdoctor.rules.base import BreakSite
-from graphdoctor.rules.sites import view_of
 from graphdoctor.trace.reader import read_recording
 
 SCRIPT = "reproduce.py"

@@ -1,7 +1,7 @@
 """The lines of ``reproduce.py`` that make the target, compile it and make its calls, as the probe did.
 
-They follow ``graphdoctor/probe/workload.py`` and ``targets.py``; whoever changes how calls are made there changes it
-here.
+They follow ``probe/steps/workload.py`` and ``probe/target/targets.py``; whoever changes how calls are made there
+changes it here.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _asked(inputs: Mapping[str, Any]) -> str:
 
 
 def _input(spec: Mapping[str, Any]) -> str:
-    """As ``make_input`` of ``graphdoctor/probe/asked.py`` makes it."""
+    """As ``make_input`` of ``graphdoctor/probe/target/asked.py`` makes it."""
     if spec["kind"] == "value":
         return repr(spec["value"])
     dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]

@@ -13,6 +13,7 @@ from graphdoctor.bundle.environment import environment_text
 from graphdoctor.bundle.issue import issue_text
 from graphdoctor.bundle.readme import readme_text
 from graphdoctor.bundle.reproduce import MODULES, Script, write_script
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.picture import Picture
@@ -20,7 +21,7 @@ from graphdoctor.model.recording import Recording
 from graphdoctor.render import words
 from graphdoctor.render.html.page import render_page
 from graphdoctor.render.json import render_json
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.processes import find_logs
 from graphdoctor.trace.reader import read_recording
 
@@ -96,7 +97,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         raise GraphDoctorError(
             f"{place} holds no record of torch's.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
         )
-    diagnosis = diagnose(recording, root=wanted.root, version=wanted.version)
+    diagnosis = diagnose(recording, RULES, root=wanted.root, version=wanted.version)
     notes: list[str] = []
     if wanted.is_redacted:
         script, tried = Script(None, reason="--redact leaves out source"), None

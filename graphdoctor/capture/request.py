@@ -60,7 +60,7 @@ class Request:
         seed: Seed of every random generator.
         device: Where to move the model and the inputs.
         coverage: Measure coverage after the calls.
-        trial: How the calls are replayed to try a remedy (``graphdoctor/probe/trial.py``), or None.
+        trial: How the calls are replayed to try a remedy (``graphdoctor/probe/replay/trial.py``), or None.
         guard_cost: Measure what guard checks cost after the calls.
         vary: Make the first call alone, then vary one property of it at a time.
         vary_count: How many properties are varied at most.

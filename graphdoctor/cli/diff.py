@@ -40,7 +40,7 @@ def diff(
     from graphdoctor.cli.diagnoses import place_named, read_diagnoses
     from graphdoctor.cli.results import Output, Shown
     from graphdoctor.config import load_settings
-    from graphdoctor.gate.comparison import compare
+    from graphdoctor.diagnosis.comparison import compare
 
     settings = load_settings(Path.cwd())
     output = Output.choose_page(written, _PAGE, "comparison") if html else Output.choose(written, "comparison")

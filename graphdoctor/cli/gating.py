@@ -21,12 +21,12 @@ from graphdoctor.errors import GraphDoctorError
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
     from graphdoctor.config import Project
+    from graphdoctor.diagnosis.diagnose import Selection
     from graphdoctor.gate.baseline import Baseline
     from graphdoctor.gate.check import Policy
     from graphdoctor.gate.ignores import Comments, PathIgnore
     from graphdoctor.model.check import BudgetName, FailOn
     from graphdoctor.model.diagnosis import Diagnosis
-    from graphdoctor.rules.diagnose import Selection
 
 TargetsArgument = Annotated[
     list[str] | None,

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from graphdoctor.cli.options import OutputOptions, ShownOptions
     from graphdoctor.config import Settings
+    from graphdoctor.diagnosis.diagnose import Selection
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.picture import Picture
-    from graphdoctor.rules.diagnose import Selection
 
 Document = Literal["diagnosis", "comparison"]
 """What a command writes."""
@@ -259,7 +259,7 @@ class Shown:
 
     def selection(self) -> Selection:
         """As the rules take it."""
-        from graphdoctor.rules.diagnose import Selection
+        from graphdoctor.diagnosis.diagnose import Selection
 
         return Selection(select=self.select, ignore=self.ignore, is_own_code_only=self.is_own_code_only)
 
@@ -277,12 +277,13 @@ def diagnose_recording(
         root: Paths below it are shown relative to it; the working directory by default.
     """
     from graphdoctor import __version__
-    from graphdoctor.rules.diagnose import diagnose
+    from graphdoctor.diagnosis.diagnose import diagnose
+    from graphdoctor.rules.catalog import RULES
     from graphdoctor.trace.reader import read_recording
 
     has_guards, has_picture = (output.needs_guards, output.needs_picture) if output else (False, False)
     found = read_recording(recording, guards=guards or has_guards, picture=has_picture)
-    diagnosis = diagnose(found, root=root or Path.cwd(), version=__version__, selection=shown.selection())
+    diagnosis = diagnose(found, RULES, root=root or Path.cwd(), version=__version__, selection=shown.selection())
     return Result(diagnosis, found.picture)
 
 

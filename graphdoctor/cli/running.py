@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from graphdoctor.capture.script import Script
     from graphdoctor.cli.options import TargetOptions, TrialOptions
     from graphdoctor.config import Settings
+    from graphdoctor.diagnosis.diagnose import Selection
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import Treated
     from graphdoctor.model.diagnosis import Diagnosis
-    from graphdoctor.rules.diagnose import Selection
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -266,6 +266,6 @@ def exit_code(ended: dict[str, Any], diagnosis: Diagnosis) -> int:
 def _import_report() -> None:
     # Only a head start: whatever goes wrong here comes up again where the import is needed.
     with contextlib.suppress(Exception):
+        import graphdoctor.diagnosis.diagnose
         import graphdoctor.render.console
-        import graphdoctor.rules.diagnose
         import graphdoctor.trace.reader  # noqa: F401

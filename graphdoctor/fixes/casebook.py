@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.fixes.patch import FileChange, unified
 from graphdoctor.fixes.proposals import Options, Proposal, treated_findings
 from graphdoctor.fixes.trials import State, Trials
@@ -13,7 +14,6 @@ from graphdoctor.fixes.verdicts import Judgement, Seen
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, TriedFix
 from graphdoctor.model.stack import relative
-from graphdoctor.rules.diagnose import Selection
 
 _NO_FIX = "no fix is known for it"
 

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.fixes.codes import BREAK, RECOMPILE, RECOMPILE_LIMIT
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, Change, candidates
 from graphdoctor.fixes.replays import Program
-from graphdoctor.fixes.source import SourceFile, UnreadableError
+from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import FixKind
 from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.rules.diagnose import Selection
 
 _SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
 _CONFIG = re.compile(r"^(torch(?:\.\w+)*\.config(?:\.\w+)+) = (True|False|None|-?\d+)$")

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.source import SourceFile, Statement
+from graphdoctor.fixes.syntax.source import SourceFile, Statement
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.recompiles import GuardChange
 

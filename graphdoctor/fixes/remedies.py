@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
 
+from graphdoctor.diagnosis.recompiles import RecompileEvent, recompile_events
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Remedy, UntriedChange
-from graphdoctor.rules.recompiles import RecompileEvent, recompile_events
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.capture.request import Request
+from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.fixes.casebook import Casebook, diff_text
 from graphdoctor.fixes.codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.patch import FileChange
@@ -24,7 +25,6 @@ from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.recording import Recording
-from graphdoctor.rules.diagnose import Selection
 
 FOLDER = "fixes"
 FILE = "fixes.json"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor import __version__
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import FileChange, LineMap, merged
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.replays import EAGER, Program, Replays
@@ -24,7 +25,7 @@ from graphdoctor.fixes.verdicts import (
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime
 from graphdoctor.model.recording import Recording
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 
 _UNTOUCHED = "untouched"
 _REFERENCES = {EAGER: EAGER, _UNTOUCHED: _UNTOUCHED}
@@ -96,7 +97,7 @@ class Trials:
 
     def seen(self, recording: Recording, name: str | None = None) -> Seen:
         """A recording with all that it means: a fix can lead to what nobody asked for."""
-        return Seen(recording, diagnose(recording, root=self.root, version=__version__), name)
+        return Seen(recording, diagnose(recording, RULES, root=self.root, version=__version__), name)
 
     def run_untouched(self) -> State | None:
         """Run the program as it is: twice without torch.compile, once with; None when it cannot be repeated."""

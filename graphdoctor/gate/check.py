@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.gate.baseline import Baseline, Entries, release
 from graphdoctor.gate.budgets import Limits, budgets
 from graphdoctor.gate.ignores import Comments, PathIgnore, ignored_by
 from graphdoctor.model.check import FailOn, Ignored, TargetCheck
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.recording import Call
-from graphdoctor.rules.diagnose import Selection
 
 _LOST = "GD902"
 """The rule of gaps that say that records were lost: what they would have told is not known."""

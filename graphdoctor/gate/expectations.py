@@ -12,7 +12,7 @@ from graphdoctor.model.diagnosis import Diagnosis, Finding
 _LOST = "GD902"
 _NOTHING_COMPILED = "GD905"
 _UNRECORDED = "left a function to eager mode and wrote no record"
-"""From the gap's message of ``probe/block.py``."""
+"""From the gap's message of ``probe/ways_in/block.py``."""
 
 
 @dataclass(frozen=True)

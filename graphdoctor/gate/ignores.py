@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.model.check import Ignored, UnusedIgnore
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnose import Selection
 
 _COMMENT = re.compile(r"#\s*graphdoctor:\s*ignore(?![\w-])\s*(?P<rest>(?:(?!\s#\s).)*)", re.IGNORECASE)
 _CODES = re.compile(r"\[(?P<codes>[^\]]*)\](?P<reason>.*)", re.DOTALL)

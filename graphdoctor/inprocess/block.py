@@ -41,7 +41,7 @@ class BlockRecording:
         self._is_used = False
 
     def __enter__(self) -> Self:
-        from graphdoctor.probe.block import recorded
+        from graphdoctor.probe.ways_in.block import recorded
 
         if self._is_used:
             raise GraphDoctorError("This recording has been made already.", hint="Call graphdoctor.record() again.")

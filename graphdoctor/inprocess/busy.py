@@ -18,7 +18,7 @@ def recording_alone() -> Iterator[None]:
     Raises:
         GraphDoctorError: Another explain or record is under way, in any thread, or ``graphdoctor`` runs this program.
     """
-    from graphdoctor.probe.torch_loan import BusyError
+    from graphdoctor.probe.torch_private.torch_loan import BusyError
 
     if not _lock.acquire(blocking=False):
         raise _busy("graphdoctor.explain or graphdoctor.record is at work in this process already.")

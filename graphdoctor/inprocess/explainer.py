@@ -67,8 +67,8 @@ class Explainer:
         Raises:
             GraphDoctorError: ``function`` or an option cannot be used, or something is recorded here already.
         """
-        from graphdoctor.probe.inside import explain, live_target
-        from graphdoctor.probe.targets import TargetError
+        from graphdoctor.probe.target.targets import TargetError
+        from graphdoctor.probe.ways_in.inside import explain, live_target
 
         self._check()
         folder = RecordingFolder()

@@ -156,6 +156,7 @@ class Report:
 
     def _diagnose(self, recording: Recording) -> Diagnosis:
         from graphdoctor import __version__
-        from graphdoctor.rules.diagnose import diagnose
+        from graphdoctor.diagnosis.diagnose import diagnose
+        from graphdoctor.rules.catalog import RULES
 
-        return diagnose(recording, root=self._root, version=__version__)
+        return diagnose(recording, RULES, root=self._root, version=__version__)

@@ -7,16 +7,16 @@ import textwrap
 from pathlib import Path
 from typing import cast
 
+from graphdoctor.diagnosis.diagnose import fingerprint, location_of
+from graphdoctor.diagnosis.recompile_wording import GUIDE
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite, Rule
+from graphdoctor.diagnosis.wording import setting
 from graphdoctor.lint.checks import Site, Spot
 from graphdoctor.lint.flow import Place
 from graphdoctor.model.diagnosis import Effects, Finding, Fix, Severity
 from graphdoctor.model.recording import BreakReason, BreakRecord, Enclosing, SourceContext
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.rules.base import BreakRule, BreakSite, Rule
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnose import fingerprint, location_of
-from graphdoctor.rules.recompile_wording import GUIDE
-from graphdoctor.rules.wording import setting
 
 _MAX_STATEMENT_LINES = 12
 _KINDS: dict[type[ast.stmt], str] = {

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor.diagnosis.diagnose import Selection, distinct
 from graphdoctor.gate.ignores import comments_in
 from graphdoctor.lint.checks import CHECKS, Site
 from graphdoctor.lint.findings import finding_of
@@ -23,7 +24,6 @@ from graphdoctor.lint.values import Values
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.lint import LintReport, UnreadableFile
 from graphdoctor.model.stack import relative
-from graphdoctor.rules.diagnose import Selection, distinct
 
 
 def python_files(path: Path) -> list[Path]:

@@ -28,6 +28,6 @@ def _load_package() -> None:
 
 if __name__ == "__main__":
     _load_package()
-    session = importlib.import_module(f"{_PACKAGE}.session")
-    leave = importlib.import_module(f"{_PACKAGE}.leave")
+    session = importlib.import_module(f"{_PACKAGE}.ways_in.session")
+    leave = importlib.import_module(f"{_PACKAGE}.ways_in.leave")
     leave.leave(session.main(Path(sys.argv[1])))

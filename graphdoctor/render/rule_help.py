@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.rules.base import Rule
+from graphdoctor.diagnosis.rule import Rule
 
 _MANY = 3
 

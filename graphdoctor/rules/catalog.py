@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.base import BreakRule, RecompileRule, RecordingRule, Rule
+from graphdoctor.diagnosis.rule import BreakRule, RecompileRule, RecordingRule, Rule, RuleBook
 from graphdoctor.rules.gd100_graph_break import GraphBreak
 from graphdoctor.rules.gd101_print_or_log import PrintOrLog
 from graphdoctor.rules.gd102_data_dependent_branch import DataDependentBranch
@@ -113,6 +113,9 @@ RECOMPILE_RULES: tuple[RecompileRule, ...] = (
     ConstantArgument(),
     Recompile(),
 )
+
+RULES = RuleBook(breaks=BREAK_RULES, recompiles=RECOMPILE_RULES, recordings=RECORDING_RULES)
+"""What a recording is diagnosed by."""
 
 ALL_RULES: dict[str, Rule] = dict(
     sorted((rule.code, rule) for rule in (*BREAK_RULES, *RECORDING_RULES, *RECOMPILE_RULES))

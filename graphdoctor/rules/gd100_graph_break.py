@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import shortened
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import shortened
 
 _EMPTY_HINTS = re.compile(
     r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import called_name, guard_while_compiling, in_context
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, guard_while_compiling, in_context
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import called_name, expression_node, setting, shortened
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, expression_node, setting, shortened
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _CASTS = ("int", "float", "bool")

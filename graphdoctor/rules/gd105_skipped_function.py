@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import ClassVar
 
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import (
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import (
     called_name,
     guard_while_compiling,
     in_context,
@@ -15,6 +14,7 @@ from graphdoctor.rules.wording import (
     own_function,
     shortened,
 )
+from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, skipped functions"
 _CLOCK_TYPE = "Call to a time function"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import called_name, is_bare_call, own_function, shortened
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, is_bare_call, own_function, shortened
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _TYPES = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import in_context, in_with_header, managers, setting
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import in_context, in_with_header, managers, setting
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _TYPES = ("Unsupported context manager", "unsupported contextlib.* API", "attempted to trace contextlib.contextmanager")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import expression_node, shortened, statement_node
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import expression_node, shortened, statement_node
 
 _GUIDE = "PyTorch user guide: torch.compile, dynamic shapes"
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import looped_over
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import looped_over
 
 _TYPES = ("missing tp_iter", "Missing tp_iternext", "Unsupported next() call", "Unimplemented next() call")
 _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.wording import called_name, shortened
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import BreakRule, BreakSite
-from graphdoctor.rules.wording import called_name, shortened
 
 _TYPES = ("Reconstruction failure", "Generator reconstruction with mutations", "reconstructing @contextmanager object")
 

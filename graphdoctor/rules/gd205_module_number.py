@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, recompiled
+from graphdoctor.diagnosis.recompiles import RecompileGroup
+from graphdoctor.diagnosis.rule import RecompileRule
+from graphdoctor.diagnosis.wording import setting
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import RecompileRule
-from graphdoctor.rules.recompile_wording import GUIDE, changed, recompiled
-from graphdoctor.rules.recompiles import RecompileGroup
-from graphdoctor.rules.wording import setting
 
 
 class ModuleNumber(RecompileRule):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import described
+from graphdoctor.diagnosis.recompile_wording import GUIDE, quoted
+from graphdoctor.diagnosis.recompiles import RecompileEvent
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Graph
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import described
-from graphdoctor.rules.recompile_wording import GUIDE, quoted
-from graphdoctor.rules.recompiles import RecompileEvent
 
 _LARGE = 50
 """Operations of a graph that is large enough to be worth a split."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import described, frame_entry
+from graphdoctor.diagnosis.recompile_wording import GUIDE
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.wording import setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile, Frame
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import described, frame_entry
-from graphdoctor.rules.recompile_wording import GUIDE
-from graphdoctor.rules.wording import setting
 
 _MAIN = "rank0"
 

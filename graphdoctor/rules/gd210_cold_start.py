@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import frame_entry
+from graphdoctor.diagnosis.recompile_wording import names
+from graphdoctor.diagnosis.recompiles import RecompileEvent
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Graph
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import frame_entry
-from graphdoctor.rules.recompile_wording import names
-from graphdoctor.rules.recompiles import RecompileEvent
 
 _SOURCE = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import described, frame_entry
+from graphdoctor.diagnosis.recompile_wording import GUIDE, names
+from graphdoctor.diagnosis.recompiles import RecompileEvent
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import described, frame_entry
-from graphdoctor.rules.recompile_wording import GUIDE, names
-from graphdoctor.rules.recompiles import RecompileEvent
 
 _FEWEST = 2
 """Recompiles of one function from one line within one call that make a pattern."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, quoted, recompiled
+from graphdoctor.diagnosis.recompiles import RecompileGroup
+from graphdoctor.diagnosis.rule import RecompileRule
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.rules.base import RecompileRule
-from graphdoctor.rules.recompile_wording import GUIDE, changed, quoted, recompiled
-from graphdoctor.rules.recompiles import RecompileGroup
 
 
 class ConstantArgument(RecompileRule):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.wording import guard_filter
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.guards import Guards, GuardSet
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import frame_entry, frame_name
-from graphdoctor.rules.wording import guard_filter
 
 _MIN_SHARE = 0.1
 _MIN_PART = 0.2

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.wording import guard_filter
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.guards import GuardSet
 from graphdoctor.model.recording import Frame
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import frame_entry, frame_name
-from graphdoctor.rules.wording import guard_filter
 
 _MIN_COUNT = 1000
 

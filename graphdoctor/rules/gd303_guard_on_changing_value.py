@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Compile, Frame
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import frame_entry, frame_name
 
 _MIN_TIMES = 3
 _MAX_VALUES = 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.frames import frame_entry
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile, Graph
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.rules.base import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.frames import frame_entry
 
 _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to leave the frame to eager mode."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Call, CallError, Compile
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.rules.base import RecordingRule, RecordingView, RuleMatch
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 

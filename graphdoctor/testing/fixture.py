@@ -57,7 +57,7 @@ class TestDoctor:
             The compiled callable, with the assertions.
         """
         __tracebackhide__ = True
-        from graphdoctor.probe.testing import compiled
+        from graphdoctor.probe.ways_in.testing import compiled
 
         recording = self._running or self._begin()
         made: CompiledInTest[P, R] = CompiledInTest(
@@ -202,7 +202,7 @@ def _is_no_trace(record: logging.LogRecord) -> bool:
 
 def _isolated(demands: Demands) -> contextlib.AbstractContextManager[None]:
     try:
-        from graphdoctor.probe.testing import isolated
+        from graphdoctor.probe.ways_in.testing import isolated
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -215,7 +215,7 @@ def _isolated(demands: Demands) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _named(isolated: Callable[..., contextlib.AbstractContextManager[None]], demands: Demands) -> Iterator[None]:
-    from graphdoctor.probe.testing import UnknownConfigError
+    from graphdoctor.probe.ways_in.testing import UnknownConfigError
 
     with contextlib.ExitStack() as put_back:
         try:

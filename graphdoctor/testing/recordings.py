@@ -191,7 +191,7 @@ class CompiledInTest(Judged, Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call what was compiled."""
         __tracebackhide__ = True
-        from graphdoctor.probe.testing import is_grad_enabled
+        from graphdoctor.probe.ways_in.testing import is_grad_enabled
 
         if not self._recording.is_under_way:
             with failing_by_name(self.surroundings.root):

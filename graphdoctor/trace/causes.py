@@ -12,7 +12,7 @@ from typing import Any
 
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.trace.reasons import (
+from graphdoctor.trace.guards.reasons import (
     ExpectedTensor,
     changes_in,
     dispatch_change,

@@ -20,7 +20,7 @@ from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 
 if TYPE_CHECKING:
-    from graphdoctor.trace.guard_tree import GuardTree
+    from graphdoctor.trace.guards.tree import GuardTree
     from graphdoctor.trace.picture import PictureIntake
 
 _BREAK = "dynamo_graph_break_reason"
@@ -261,7 +261,7 @@ class Intake:
             self.code_names.setdefault(compile_.frame_id, (name, file, line))
 
     def _on_dynamo_cpp_guards_str(self, record: Record) -> None:
-        from graphdoctor.trace.guard_tree import parse_tree
+        from graphdoctor.trace.guards.tree import parse_tree
 
         if record.compile_id is not None and record.payload is not None:
             self.guard_trees[record.compile_id] = parse_tree(record.payload)

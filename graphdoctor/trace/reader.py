@@ -185,7 +185,7 @@ def _assemble(
         merged = merged.model_copy(update={"picture": picture_of(parts, intakes, merged, events=events, damage=damage)})
     if not has_guards:
         return merged
-    from graphdoctor.trace.guard_sets import guards_of_parts
+    from graphdoctor.trace.guards.sets import guards_of_parts
 
     cost = by_kind.get("guard_cost")
     found = guards_of_parts(zip(parts, intakes, strict=True), cost=cost)

@@ -15,10 +15,11 @@ from graphdoctor.bundle.redact.facts import Facts
 from graphdoctor.bundle.redact.public import Public
 from graphdoctor.bundle.redact.recordings import Redaction
 from graphdoctor.bundle.redact.records import Records
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Environment, Recording
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.reader import read_recording
 from tests.bundle.filled import filled
@@ -114,7 +115,7 @@ def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
     ((_, content),) = Redaction(before.environment, Path("/")).files([(f"recording/trace/{log.name}", log)], [])
     after = _read(content)
     assert not [gap for gap in after.gaps if gap.code == "GD902"]
-    old, new = (diagnose(found, root=Path("/"), version="0") for found in (before, after))
+    old, new = (diagnose(found, RULES, root=Path("/"), version="0") for found in (before, after))
     assert new.summary == old.summary
     assert [(found.torch_id, found.location.line) for found in new.findings if found.torch_id] == [
         (found.torch_id, found.location.line) for found in old.findings if found.torch_id
@@ -124,7 +125,7 @@ def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
 
 def test_a_redacted_diagnosis_has_the_findings_of_the_diagnosis():
     recording = read_recording(RECORDINGS / "2.13.0" / "item", guards=True)
-    before = diagnose(recording, root=Path("/"), version="0.1.0")
+    before = diagnose(recording, RULES, root=Path("/"), version="0.1.0")
     after = Redaction(recording.environment, Path("/")).diagnosis(before)
     assert [found.code for found in after.findings] == [found.code for found in before.findings]
     assert after.summary == before.summary

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.diagnosis.diagnose import Selection, diagnose
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.remedies import Change
 from graphdoctor.fixes.replays import Program
@@ -16,7 +17,7 @@ from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.rules.diagnose import Selection, diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, entry, frame, recompiled, record, recording
 
 TEXT = """\
@@ -33,7 +34,7 @@ PACKAGE = "/x/site-packages/lib/ops/core.py"
 
 
 def seen(facts: Recording, root: Path) -> Seen:
-    return Seen(facts, diagnose(facts, root=root, version="0"))
+    return Seen(facts, diagnose(facts, RULES, root=root, version="0"))
 
 
 def options(

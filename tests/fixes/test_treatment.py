@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.capture.request import Request, TargetText
+from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import treatment as engine
 from graphdoctor.fixes.patch import FileChange
@@ -21,7 +22,6 @@ from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import BreakReason, Coverage, ProbeExit, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
-from graphdoctor.rules.diagnose import Selection
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 SAME = Comparison(kinds=("outputs",), differences=())

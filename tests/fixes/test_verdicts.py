@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.verdicts import Judgement, Reference, Seen, judge
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import FILE, entry, record, recording
 
 ROOT = Path("/project")
@@ -28,7 +29,7 @@ def seen(*lines: int, compared: Comparison = SAME, **changes: Any) -> Seen:
     """A replay with a break at each line, all of one cause."""
     facts: Recording = recording(breaks=tuple(record(entry(line)) for line in lines), **changes)
     facts = facts.model_copy(update={"replay": Replay(compared={"eager": compared})})
-    return Seen(facts, diagnose(facts, root=ROOT, version="0"))
+    return Seen(facts, diagnose(facts, RULES, root=ROOT, version="0"))
 
 
 def judged(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import entry, record, recording
 
 
@@ -14,4 +15,4 @@ def with_prints(*places: tuple[int, str], **facts: Any) -> Diagnosis:
     """A run of ``model.py`` with a print at each line, each with a text of its own; facts of the recording replaced."""
     breaks = tuple(record(entry(line, f'print("{text}")')) for line, text in places)
     known = recording(breaks=breaks).model_copy(update=facts)
-    return diagnose(known, root=Path("/project"), version="1")
+    return diagnose(known, RULES, root=Path("/project"), version="1")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.gate.baseline import Baseline, entries_of
 from graphdoctor.gate.check import Policy, check_target
 from graphdoctor.gate.ignores import read_comments
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.recording import Call, CallError, CaptureGap, Environment, ProbeExit
-from graphdoctor.rules.diagnose import Selection
 from tests.gate.diagnoses import with_prints
 
 CLEAN = with_prints()

@@ -8,19 +8,20 @@ from typing import Any
 import orjson
 import pytest
 
+from graphdoctor.diagnosis.comparison import compare
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.gate.comparison import compare
 from graphdoctor.gate.documents import read_diagnosis
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.render.json import render_json
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.reader import read_recording
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 
 
 def diagnosis_of(name: str, *, guards: bool = False) -> Diagnosis:
-    return diagnose(read_recording(RECORDINGS / name, guards=guards), root=Path("/home/user/demo"), version="1")
+    return diagnose(read_recording(RECORDINGS / name, guards=guards), RULES, root=Path("/home/user/demo"), version="1")
 
 
 def changed(**values: Any) -> bytes:

@@ -18,9 +18,9 @@ torch = pytest.importorskip("torch")
 
 import graphdoctor  # noqa: E402
 from graphdoctor import Explainer, GraphDoctorError, Report  # noqa: E402
-from graphdoctor.probe.targets import find_calls, find_target, import_target  # noqa: E402
+from graphdoctor.probe.target.targets import find_calls, find_target, import_target  # noqa: E402
 from tests.conftest import clean_environment  # noqa: E402
-from tests.test_sample_models import SAMPLES, read_expected  # noqa: E402
+from tests.samples.test_sample_models import SAMPLES, read_expected  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

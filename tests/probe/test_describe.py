@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.probe.describe import arguments_text, dtype_text, tensor_text, value_description, value_text
+from graphdoctor.probe.record.describe import arguments_text, dtype_text, tensor_text, value_description, value_text
 
 
 class Odd:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphdoctor.probe import files
-from graphdoctor.probe.files import FileTexts, user_file_test
+from graphdoctor.probe.record import files
+from graphdoctor.probe.record.files import FileTexts, user_file_test
 
 SITE = Path(torch.__file__).parent.parent
 

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe import torch_guards  # noqa: E402
-from graphdoctor.probe.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call  # noqa: E402
+from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call  # noqa: E402
+from graphdoctor.probe.torch_private import torch_guards  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-OVERLAY = REPOSITORY / "graphdoctor" / "probe" / "overlay.py"
+OVERLAY = REPOSITORY / "graphdoctor" / "probe" / "target" / "overlay.py"
 START = """\
 import importlib.util, json, sys
 

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
+from graphdoctor.probe.replay.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
 
 
 def compared(mine: Any, other: Any) -> dict[str, Any] | None:

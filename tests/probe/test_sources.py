@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.probe.sources import SourceReader
+from graphdoctor.probe.record.sources import SourceReader
 
 SOURCE = """\
 import functools

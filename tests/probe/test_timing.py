@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from graphdoctor.probe import timing
+from graphdoctor.probe.measure import timing
 
 
 class Clock:

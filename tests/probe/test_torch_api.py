@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 # Loaded before a name is taken away, as in a probe: what its absence breaks in torch's own imports is not the question.
 pytest.importorskip("torch._dynamo")
 
-from graphdoctor.probe import torch_api  # noqa: E402
+from graphdoctor.probe.torch_private import torch_api  # noqa: E402
 
 
 @pytest.fixture

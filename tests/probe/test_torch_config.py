@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 pytest.importorskip("torch._inductor.config")
 
-from graphdoctor.probe.torch_config import changed_config  # noqa: E402
+from graphdoctor.probe.torch_private.torch_config import changed_config  # noqa: E402
 
 DYNAMO, INDUCTOR = torch._dynamo.config, torch._inductor.config
 

@@ -10,8 +10,8 @@ import traceback
 
 import pytest
 
-from graphdoctor.probe import torch_api, torch_hooks
-from graphdoctor.probe.imports import AfterImport
+from graphdoctor.probe.torch_private import torch_api, torch_hooks
+from graphdoctor.probe.torch_private.imports import AfterImport
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.targets import TargetError  # noqa: E402
-from graphdoctor.probe.trial import Trial  # noqa: E402
+from graphdoctor.probe.replay.trial import Trial  # noqa: E402
+from graphdoctor.probe.target.targets import TargetError  # noqa: E402
 
 
 def function(x: Any, scale: float = 1.0, items: Any = None) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.check import BaselineEntry, Budget, CheckReport, Ignored, TargetCheck, UnusedIgnore
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 ROOT = Path("/project")
@@ -54,7 +55,7 @@ def diagnosis() -> Diagnosis:
         frames=(frame(), frame(1, function="embed", line=20), frame(2, function="encode", line=30)),
         graphs=(graph(), graph("1/0", index=1)),
     )
-    return diagnose(facts, root=ROOT, version="0.1.0")
+    return diagnose(facts, RULES, root=ROOT, version="0.1.0")
 
 
 def finding(**changes: Any) -> Finding:

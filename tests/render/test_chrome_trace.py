@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.picture import Lane, Phase, Picture, Segment
 from graphdoctor.model.recording import Recording
 from graphdoctor.render.chrome_trace import render_chrome_trace
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.reader import read_recording
 from tests.factories import compiled, frame, recording
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
@@ -45,7 +46,7 @@ LANES = (
 
 def trace_of(found: Recording, picture: Picture) -> list[dict[str, Any]]:
     """The events, each checked for what every reader of the format needs."""
-    text = render_chrome_trace(diagnose(found, root=Path("/project"), version="1.2"), picture)
+    text = render_chrome_trace(diagnose(found, RULES, root=Path("/project"), version="1.2"), picture)
     assert text.endswith("}\n")
     document = json.loads(text)
     assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}

@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.gate.comparison import compare
+from graphdoctor.diagnosis.comparison import compare
+from graphdoctor.diagnosis.diagnose import Selection, diagnose
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.recording import Coverage, Recording, SteadyCall
 from graphdoctor.render.comparison import render_comparison
-from graphdoctor.rules.diagnose import Selection, diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 PASSED_ON = frame(1, function="embed", line=30)
@@ -41,7 +42,7 @@ def facts(*, is_after: bool) -> Recording:
 
 
 def diagnosed(known: Recording) -> Diagnosis:
-    return diagnose(known, root=Path("/project"), version="0")
+    return diagnose(known, RULES, root=Path("/project"), version="0")
 
 
 def both(selection: Selection | None = None) -> DiagnosisComparison:

@@ -9,15 +9,16 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
+from graphdoctor.diagnosis.diagnose import Selection, diagnose
 from graphdoctor.model.recording import Coverage, Enclosing, ProbeExit, Recording
 from graphdoctor.render.console import render_console
-from graphdoctor.rules.diagnose import Selection, diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
 
 
 def rendered(facts: Recording, *, width: int = 80, is_verbose: bool = False, own_code: bool = False) -> str:
     selection = Selection(is_own_code_only=own_code)
-    diagnosis = diagnose(facts, root=Path("/project"), version="0", selection=selection)
+    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0", selection=selection)
     buffer = StringIO()
     render_console(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

@@ -10,12 +10,13 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison
 from graphdoctor.render.fixes import render_fixes
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 
 BEFORE = Measures(
@@ -49,7 +50,7 @@ def facts(*lines: int) -> Recording:
 
 
 def findings(known: Recording) -> dict[int, Any]:
-    found = diagnose(known, root=Path("/project"), version="0").findings
+    found = diagnose(known, RULES, root=Path("/project"), version="0").findings
     return {finding.location.line: finding for finding in found}
 
 
@@ -73,7 +74,7 @@ def times(backend: str, before_us: float, ratio: float) -> PairedTime:
 
 def rendered(known: Recording, treatment: Treatment | None = None, *, width: int = 80, is_verbose: bool = False) -> str:
     diagnosis: Diagnosis = diagnose(
-        known.model_copy(update={"treatment": treatment}), root=Path("/project"), version="0"
+        known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0"
     )
     buffer = StringIO()
     render_fixes(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
@@ -165,7 +166,7 @@ def test_a_break_and_the_function_that_it_makes_torch_skip(snapshot: SnapshotAss
         breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
         compiles=(compiled(outcome="skipped"),), graphs=(),
     )  # fmt: skip
-    diagnosis = diagnose(known, root=Path("/project"), version="0")
+    diagnosis = diagnose(known, RULES, root=Path("/project"), version="0")
     first, second = sorted(diagnosis.findings, key=lambda finding: finding.code)
     fixes = (tried(known, 14, verdict="verified", diff=GUARD, is_applied=True, fingerprint=first.fingerprint),)
     treatment = Treatment(

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.render.guard_parts import VARIES, parts_of, walk
 from graphdoctor.render.guards import render_guards
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests import factories
 
 
@@ -59,7 +60,7 @@ def shown(found: GuardSet, width: int, *, is_verbose: bool = False, **values: ob
     recording = factories.recording().model_copy(update={"guards": guards})
     buffer = StringIO()
     console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
-    render_guards(diagnose(recording, root=Path("/project"), version="0"), console, is_verbose=is_verbose)
+    render_guards(diagnose(recording, RULES, root=Path("/project"), version="0"), console, is_verbose=is_verbose)
     return buffer.getvalue()
 
 
@@ -113,7 +114,7 @@ def test_of_one_function_the_costliest_compile_is_shown() -> None:
     again = LAYERS.model_copy(update={"compile_id": "0/1", "share": 0.2})
     frames = factories.recording(compiles=(factories.compiled(), factories.compiled("0/1")))
     guards = Guards(sets=(LAYERS, again))
-    diagnosis = diagnose(frames.model_copy(update={"guards": guards}), root=Path("/project"), version="0")
+    diagnosis = diagnose(frames.model_copy(update={"guards": guards}), RULES, root=Path("/project"), version="0")
     buffer = StringIO()
     render_guards(diagnosis, Console(file=buffer, width=100, force_terminal=False, color_system=None))
     assert "0/1 Net.forward" in buffer.getvalue()

@@ -11,12 +11,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.gate.comparison import compare
+from graphdoctor.diagnosis.comparison import compare
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.check import CheckReport, Ignored
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.render.markdown import MAX_CHARACTERS, render_check_markdown, render_comparison_markdown
 from graphdoctor.render.markdown_text import code, html_code, one_line, plain, sentence
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import entry, record, recording
 from tests.render.check_reports import ROOT, failed_report, finding, report, target
 from tests.render.test_comparison import both
@@ -111,7 +112,7 @@ def test_all_that_was_cut_is_counted():
 
 
 def test_two_clean_runs_have_no_list():
-    clean = diagnose(recording(), root=ROOT, version="0")
+    clean = diagnose(recording(), RULES, root=ROOT, version="0")
     text = render_comparison_markdown(compare(clean, clean))
     assert "**No finding on either side.**" in text
     assert "###" not in text
@@ -119,8 +120,8 @@ def test_two_clean_runs_have_no_list():
 
 def test_a_long_comparison_is_cut():
     breaks = tuple(record(entry(line, f"print({line})")) for line in range(1, 900))
-    clean = diagnose(recording(), root=ROOT, version="0")
-    text = render_comparison_markdown(compare(clean, diagnose(recording(breaks=breaks), root=ROOT, version="0")))
+    clean = diagnose(recording(), RULES, root=ROOT, version="0")
+    text = render_comparison_markdown(compare(clean, diagnose(recording(breaks=breaks), RULES, root=ROOT, version="0")))
     assert len(text) <= MAX_CHARACTERS
     assert "new findings more: left out" in text
 

@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Remedy, TrialResult, UntriedChange, WhatIf
 from graphdoctor.render.recompiles import render_recompiles
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
 STEP = change("value", "mode", "'a'", "'b'", source="L['mode']")
@@ -27,7 +28,7 @@ MARK = Remedy(
 
 
 def rendered(facts: Recording, width: int = 80, *, is_verbose: bool = False) -> str:
-    diagnosis = diagnose(facts, root=Path("/project"), version="0")
+    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0")
     buffer = StringIO()
     render_recompiles(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from graphdoctor.rules.base import DOC_SECTIONS, BreakRule, Rule
+from graphdoctor.diagnosis.rule import DOC_SECTIONS, BreakRule, Rule
 from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, RECOMPILE_RULES, RECORDING_RULES
 
 RULES = list(ALL_RULES.values())

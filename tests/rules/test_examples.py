@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.rules.base import Rule
+from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import clean_environment, run_command
 from tests.rules.test_documentation import NEEDS_RANKS, first_block

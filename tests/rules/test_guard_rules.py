@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.recording import Compile
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests import factories
 
 
 def found(guards: Guards | None, compiles: tuple[Compile, ...] = (factories.compiled(),)) -> list[Finding]:
     recording = factories.recording(compiles=compiles).model_copy(update={"guards": guards})
-    findings = diagnose(recording, root=Path("/project"), version="0").findings
+    findings = diagnose(recording, RULES, root=Path("/project"), version="0").findings
     return [finding for finding in findings if finding.code.startswith("GD3")]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.model.diagnosis import Effects, Fix
 from graphdoctor.model.recording import BreakReason
 from graphdoctor.model.stack import Origin
-from graphdoctor.rules.base import BreakRule, BreakSite
 from graphdoctor.rules.catalog import BREAK_RULES
 from tests.factories import FILE, context, entry, record
 

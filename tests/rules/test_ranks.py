@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.recording import Compile, Frame
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, frame, recompiled, recording
 
 
@@ -20,7 +21,7 @@ def findings(*compiles: Compile, ranks: int = 2) -> list[Finding]:
     frames: list[Frame] = [frame()]
     frames += [frame(10 * rank).model_copy(update={"process": f"rank{rank}"}) for rank in range(1, ranks)]
     facts = recording(frames=tuple(frames), compiles=compiles)
-    found = diagnose(facts, root=Path("/project"), version="0").findings
+    found = diagnose(facts, RULES, root=Path("/project"), version="0").findings
     return [finding for finding in found if finding.code == "GD209"]
 
 
@@ -36,7 +37,7 @@ def test_a_rank_that_never_compiled_the_function_counts_as_none() -> None:
     other = of_rank(compiled(), 1).model_copy(update={"frame_id": 11})
     elsewhere = frame(11, function="other").model_copy(update={"process": "rank1", "line": 99})
     facts = recording(frames=(frame(), elsewhere), compiles=(compiled(), other))
-    found = diagnose(facts, root=Path("/project"), version="0").findings
+    found = diagnose(facts, RULES, root=Path("/project"), version="0").findings
     assert sum(finding.code == "GD209" for finding in found) == 2
 
 

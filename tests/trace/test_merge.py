@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.recording import CaptureGap, CompileCall
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import find_logs, find_processes, name_processes
 from graphdoctor.trace.reader import read_recording
@@ -38,7 +39,7 @@ def write(folder: Path, **logs: bytes) -> Path:
 
 
 def diagnosed(path: Path):
-    return diagnose(read_recording(path), root=path, version="0")
+    return diagnose(read_recording(path), RULES, root=path, version="0")
 
 
 def ids(path: Path) -> list[str]:

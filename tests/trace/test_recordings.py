@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.recording import Recording
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.reader import read_recording
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
@@ -38,7 +39,7 @@ def content(version: str, name: str) -> bytes:
 
 
 def sites(recording: Recording) -> set[tuple[str, int, str | None, int]]:
-    findings = diagnose(recording, root=DEMO, version="0").findings
+    findings = diagnose(recording, RULES, root=DEMO, version="0").findings
     return {
         (finding.location.file, finding.location.line, finding.torch_id, finding.count)
         for finding in findings
@@ -47,7 +48,7 @@ def sites(recording: Recording) -> set[tuple[str, int, str | None, int]]:
 
 
 def counts(recording: Recording) -> tuple[int, ...]:
-    summary = diagnose(recording, root=DEMO, version="0").summary
+    summary = diagnose(recording, RULES, root=DEMO, version="0").summary
     return (
         summary.calls,
         summary.compiles,
@@ -112,7 +113,7 @@ def test_a_stack_has_columns_and_names(version: str) -> None:
 def test_a_guarded_line_of_a_resume_function_lies_in_the_function_that_people_wrote(version: str) -> None:
     (finding,) = (
         finding
-        for finding in diagnose(read(version, "item"), root=DEMO, version="0").findings
+        for finding in diagnose(read(version, "item"), RULES, root=DEMO, version="0").findings
         if finding.code == "GD203"
     )
     assert (finding.location.line, finding.location.function) == (9, "scale")
@@ -164,7 +165,7 @@ def test_a_log_that_is_cut_anywhere_is_read_up_to_there(version: str, tmp_path: 
         assert part <= all_of_it
     assert len(recording.breaks) <= len(whole.breaks)
     assert len(recording.calls) <= len(whole.calls)
-    diagnose(recording, root=DEMO, version="0")
+    diagnose(recording, RULES, root=DEMO, version="0")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -193,7 +194,7 @@ def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, ju
     assert len(recording.calls) <= 1
     assert len(facts(recording)[0]) <= 1
     assert len(recording.compiles) <= 2
-    diagnose(recording, root=DEMO, version="0")
+    diagnose(recording, RULES, root=DEMO, version="0")
 
 
 @CUT

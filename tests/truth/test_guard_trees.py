@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.trace.guard_text import parse_guard
+from graphdoctor.trace.guards.text import parse_guard
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment
 

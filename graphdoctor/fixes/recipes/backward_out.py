@@ -8,8 +8,8 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.extraction import Run
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.extraction import Run
+from graphdoctor.fixes.syntax.source import SourceFile
 
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
 """Methods of optimizers, schedulers, gradient scalers, losses and models that a training step calls between others."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError
-from graphdoctor.fixes.source import Change, SourceFile, walk
+from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 RETURNED = "return"
 """What a ``return`` gives its value to, where names are targets; no name can be called so."""

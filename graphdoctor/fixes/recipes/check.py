@@ -10,10 +10,10 @@ import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
 from graphdoctor.fixes.recipes.branches import Comments, comments_in, line_of, put_for, refuse_lost_comments
-from graphdoctor.fixes.recipes.conditions import as_tensor, negated, torch_call, without_parentheses
-from graphdoctor.fixes.recipes.names import Names, dotted
 from graphdoctor.fixes.recipes.where import tested_at
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.conditions import as_tensor, negated, torch_call, without_parentheses
+from graphdoctor.fixes.syntax.names import Names, dotted
+from graphdoctor.fixes.syntax.source import SourceFile
 
 
 class Check(Recipe):

@@ -7,7 +7,7 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import (
+from graphdoctor.fixes.syntax.bindings import (
     as_operand,
     attribute_values,
     dotted_name,
@@ -20,7 +20,7 @@ from graphdoctor.fixes.recipes.bindings import (
     shortened,
     values,
 )
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 
 _CONTAINERS = {"dict": "dict", "Dict": "dict", "list": "list", "List": "list", "tuple": "tuple", "Tuple": "tuple"}
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.names import called
-from graphdoctor.fixes.source import walk
+from graphdoctor.fixes.syntax.names import called
+from graphdoctor.fixes.syntax.source import walk
 
 _QUERY = re.compile(r"(is|has|get|set|add|remove)")
 """Methods of a logger that answer or configure: without them the program goes another way."""

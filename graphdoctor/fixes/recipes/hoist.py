@@ -7,7 +7,7 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import (
+from graphdoctor.fixes.syntax.bindings import (
     dotted_name,
     has_comment,
     is_local,
@@ -16,7 +16,7 @@ from graphdoctor.fixes.recipes.bindings import (
     pointed,
     reads,
 )
-from graphdoctor.fixes.source import Change, SourceFile, walk
+from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _CLOCKS = frozenset(
     {f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")}

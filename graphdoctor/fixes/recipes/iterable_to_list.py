@@ -8,7 +8,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 
 _MAKERS = {"set", "frozenset", "iter", "enumerate", "zip", "map", "filter", "reversed"}
 

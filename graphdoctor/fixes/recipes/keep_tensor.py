@@ -8,7 +8,7 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import (
+from graphdoctor.fixes.syntax.bindings import (
     as_operand,
     attribute_values,
     dotted_name,
@@ -24,7 +24,7 @@ from graphdoctor.fixes.recipes.bindings import (
     spans_lines,
     values,
 )
-from graphdoctor.fixes.source import Change, SourceFile
+from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _CASTS = {"builtins.float": "float", "builtins.int": "int"}
 _MATH = frozenset(

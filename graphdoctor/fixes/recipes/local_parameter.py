@@ -8,7 +8,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 
 _FACTORIES = {
     "arange", "empty", "eye", "full", "linspace", "ones", "ones_like", "rand", "rand_like", "randn", "randn_like",

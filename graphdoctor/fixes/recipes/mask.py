@@ -9,7 +9,7 @@ import libcst as cst
 from libcst.helpers import parse_template_expression
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import (
+from graphdoctor.fixes.syntax.bindings import (
     as_operand,
     dotted_name,
     has_comment,
@@ -25,7 +25,7 @@ from graphdoctor.fixes.recipes.bindings import (
     spans_lines,
     values,
 )
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 
 _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", "min": "torch.inf", "amin": "torch.inf"}
 """Reductions, and the value that leaves each as it is."""

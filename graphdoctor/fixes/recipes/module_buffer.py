@@ -11,7 +11,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.source import Change, SourceFile
+from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power)
 _IN_PLACE = (cst.AddAssign, cst.SubtractAssign, cst.MultiplyAssign)

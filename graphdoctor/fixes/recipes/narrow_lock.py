@@ -10,9 +10,9 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.extraction import Run
-from graphdoctor.fixes.recipes.local_names import parsed
-from graphdoctor.fixes.source import SourceFile, UnreadableError
+from graphdoctor.fixes.syntax.extraction import Run
+from graphdoctor.fixes.syntax.local_names import parsed
+from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
 
 _KINDS = r"(?:Lock|RLock|Condition|Semaphore|BoundedSemaphore)"
 _IN_CONTEXT = re.compile(rf"UserDefinedObjectVariable\((?:lock|{_KINDS})\)")

@@ -8,8 +8,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.names import called, dotted
-from graphdoctor.fixes.source import Change, SourceFile, walk
+from graphdoctor.fixes.syntax.names import called, dotted
+from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
 _CHECKS = frozenset({"is_inference", "is_inference_mode_enabled"})

@@ -8,8 +8,8 @@ import libcst as cst
 from libcst.helpers import parse_template_expression
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import dotted_name, has_comment, pointed
-from graphdoctor.fixes.source import Change, SourceFile, walk
+from graphdoctor.fixes.syntax.bindings import dotted_name, has_comment, pointed
+from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _PARAMETERS = {
     "interp": ("x", "xp", "fp"),

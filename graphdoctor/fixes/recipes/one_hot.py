@@ -7,8 +7,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.bindings import dotted_name, is_in_reach, own_attributes, pointed
-from graphdoctor.fixes.source import SourceFile, walk
+from graphdoctor.fixes.syntax.bindings import dotted_name, is_in_reach, own_attributes, pointed
+from graphdoctor.fixes.syntax.source import SourceFile, walk
 
 _NAMES = frozenset(
     {"num_classes", "n_classes", "nb_classes", "classes", "num_class", "n_class", "num_labels", "n_labels"}

@@ -8,8 +8,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.extraction import Run, call_of
-from graphdoctor.fixes.source import SourceFile, Statement, walk
+from graphdoctor.fixes.syntax.extraction import Run, call_of
+from graphdoctor.fixes.syntax.source import SourceFile, Statement, walk
 
 _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
 

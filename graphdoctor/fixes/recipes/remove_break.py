@@ -7,8 +7,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.names import called
-from graphdoctor.fixes.source import Change, SourceFile
+from graphdoctor.fixes.syntax.names import called
+from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _CALLS = frozenset({"graph_break", "skip_frame", "step_unsupported"})
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.names import dotted
-from graphdoctor.fixes.source import Change, SourceFile, walk
+from graphdoctor.fixes.syntax.names import dotted
+from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _DISABLE = frozenset(
     {"torch.compiler.disable", "torch._dynamo.disable", "compiler.disable", "_dynamo.disable", "disable"}

@@ -9,7 +9,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 
 _EVERYTHING = [cst.SubscriptElement(cst.Slice(lower=None, upper=None))]
 _LISTS = (cst.List, cst.Tuple, cst.ListComp, cst.Name)

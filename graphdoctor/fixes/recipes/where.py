@@ -21,7 +21,7 @@ from graphdoctor.fixes.recipes.branches import (
     way_of_body,
     way_of_lines,
 )
-from graphdoctor.fixes.recipes.conditions import (
+from graphdoctor.fixes.syntax.conditions import (
     as_boolean_tensor,
     asks_for_finite,
     is_answered_alike,
@@ -29,9 +29,9 @@ from graphdoctor.fixes.recipes.conditions import (
     torch_call,
     without_parentheses,
 )
-from graphdoctor.fixes.recipes.names import Names, names_in
-from graphdoctor.fixes.recipes.operations import is_harmless, operands, refuse_unless_tensor
-from graphdoctor.fixes.source import Change, SourceFile, walk
+from graphdoctor.fixes.syntax.names import Names, names_in
+from graphdoctor.fixes.syntax.operations import is_harmless, operands, refuse_unless_tensor
+from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
 """What may hold an expression with no word before it that would need a space."""

@@ -29,7 +29,7 @@ def _begin(recording: str) -> None:
     package = module_from_spec(spec)
     sys.modules[_PACKAGE] = package
     spec.loader.exec_module(package)
-    importlib.import_module(f"{_PACKAGE}.script").begin(recording)
+    importlib.import_module(f"{_PACKAGE}.ways_in.script").begin(recording)
 
 
 def _import_the_next() -> None:

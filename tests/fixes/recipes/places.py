@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from graphdoctor.fixes.recipe import Place
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import BreakReason

@@ -15,7 +15,7 @@ import torch
 
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes.check import Check
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from tests.fixes.recipes.places import cases, finding, place_in
 
 

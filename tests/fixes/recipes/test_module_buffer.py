@@ -8,7 +8,7 @@ import pytest
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place
 from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from tests.fixes.recipes.places import finding
 

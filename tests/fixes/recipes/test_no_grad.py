@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes.no_grad import NoGrad
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from graphdoctor.model.recompiles import GuardChange
 from tests.fixes.recipes.places import finding, place_in
 

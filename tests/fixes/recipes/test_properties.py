@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from tests.fixes.recipes.places import cases, finding, place_of
 from tests.fixes.recipes.programs import programs

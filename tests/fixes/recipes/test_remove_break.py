@@ -10,7 +10,7 @@ import pytest
 
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes.remove_break import RemoveBreak
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 CALL = "torch._dynamo.graph_break()"

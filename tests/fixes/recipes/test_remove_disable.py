@@ -9,7 +9,7 @@ import pytest
 
 from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from graphdoctor.fixes.recipe import DeclinedError, Edit, Place
 from graphdoctor.fixes.recipes.where import Where
-from graphdoctor.fixes.source import SourceFile
+from graphdoctor.fixes.syntax.source import SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis, Fix
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
 from graphdoctor.model.picture import (
@@ -21,7 +22,7 @@ from graphdoctor.model.picture import (
 )
 from graphdoctor.model.recording import Call, CallError, Compile, Environment, GraphInput, Recording
 from graphdoctor.render.html.page import render_page
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from tests.factories import FILE, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 ROOT = Path("/project")
@@ -68,7 +69,7 @@ def written(folder: Path, facts: Recording | Diagnosis, shown: Picture, **option
 
 
 def diagnosed(facts: Recording) -> Diagnosis:
-    return diagnose(facts, root=ROOT, version="0")
+    return diagnose(facts, RULES, root=ROOT, version="0")
 
 
 def node(name: str, *inputs: str, target: str = "aten.sin.default", **facts: Any) -> StageNode:

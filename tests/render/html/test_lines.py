@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.diagnosis import diagnose as rules_diagnose
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
 from graphdoctor.model.picture import Picture, SourceText, StageGraph, StageNode
@@ -14,8 +16,7 @@ from graphdoctor.model.recording import CompileCall
 from graphdoctor.model.stack import relative
 from graphdoctor.render.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate
 from graphdoctor.render.html.page import render_page
-from graphdoctor.rules import diagnose as rules_diagnose
-from graphdoctor.rules.diagnose import diagnose
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.reader import read_recording
 from tests.factories import FILE, LOOP, PRINT, change, compiled, entry, frame, recompiled, record, recording
 
@@ -55,7 +56,7 @@ def picture(*graphs: StageGraph, text: str | None = TEXT, more: tuple[SourceText
 
 
 def diagnosed(**facts) -> Diagnosis:
-    return diagnose(recording(**facts), root=ROOT, version="0")
+    return diagnose(recording(**facts), RULES, root=ROOT, version="0")
 
 
 def lines_of(diagnosis: Diagnosis, shown: Picture) -> dict[int, AnnotatedLine]:
@@ -220,7 +221,7 @@ def guards(*runs_and_us: tuple[int | None, float | None]) -> Guards:
 
 def test_guards_are_counted_by_line_and_cost_what_their_functions_checks_take_in_a_call():
     facts = recording(compiles=(compiled(), compiled("0/1"))).model_copy(update={"guards": guards((2, 1.5), (0, None))})
-    lines = lines_of(diagnose(facts, root=ROOT, version="0"), picture())
+    lines = lines_of(diagnose(facts, RULES, root=ROOT, version="0"), picture())
     assert (lines[11].guard_count, lines[11].guard_us) == (4, None)
     assert (lines[10].guard_count, lines[10].guard_us) == (0, 3.0)
     assert lines[1].guard_count == 0
@@ -229,7 +230,7 @@ def test_guards_are_counted_by_line_and_cost_what_their_functions_checks_take_in
 @pytest.mark.parametrize("unknown", [(None, None), (1, None)])
 def test_one_check_that_was_not_measured_leaves_the_cost_open(unknown):
     facts = recording(compiles=(compiled(), compiled("0/1"))).model_copy(update={"guards": guards((2, 1.5), unknown)})
-    assert lines_of(diagnose(facts, root=ROOT, version="0"), picture())[10].guard_us is None
+    assert lines_of(diagnose(facts, RULES, root=ROOT, version="0"), picture())[10].guard_us is None
 
 
 def test_without_guards_nobody_knows_how_many_a_line_has():
@@ -250,7 +251,7 @@ def test_the_way_to_a_frame_and_calls_of_torch_compile_are_call_paths():
     main = entry(8, "net(x)", file="/project/main.py", function="<module>", qualname=None, indent=0)
     call = CompileCall(file="/project/main.py", line=7, function="<module>", compiled="Net")
     facts = recording(compiles=(compiled(stack=(main, entry(10, "def forward(self, x):"))),))
-    diagnosis = diagnose(facts.model_copy(update={"compile_calls": (call,)}), root=ROOT, version="0")
+    diagnosis = diagnose(facts.model_copy(update={"compile_calls": (call,)}), RULES, root=ROOT, version="0")
     model, file = annotate(diagnosis, picture(captured(11)), ROOT)
     assert (model.file, file.file, file.is_source_missing) == ("model.py", "main.py", True)
     assert [(line.number, line.text, line.is_call_path) for line in file.lines] == [
@@ -390,7 +391,7 @@ def of_nodes(diagnosis: Diagnosis) -> tuple[StageGraph, ...]:
 def test_a_clean_recording(recorded):
     (folder,) = (path for path in (recorded / ".graphdoctor").iterdir() if path.is_dir())
     facts = read_recording(folder, picture=True)
-    diagnosis = diagnose(facts, root=recorded, version="0")
+    diagnosis = diagnose(facts, RULES, root=recorded, version="0")
     (file,) = annotate(diagnosis, facts.picture.model_copy(update={"graphs": of_nodes(diagnosis)}), recorded)
     assert (file.file, file.origin, file.is_source_missing) == ("clean.py", "user", False)
     assert "\n".join(line.text for line in file.lines) + "\n" == (recorded / "clean.py").read_text()
@@ -402,7 +403,7 @@ def test_a_clean_recording(recorded):
 
 def test_a_log_of_others_shows_the_lines_that_torch_named():
     facts = read_recording(RECORDINGS / "2.13.0" / "break_in_try.bare", picture=True)
-    diagnosis = diagnose(facts, root=Path("/home/user/demo"), version="0")
+    diagnosis = diagnose(facts, RULES, root=Path("/home/user/demo"), version="0")
     files = annotate(diagnosis, facts.picture, Path("/home/user/demo"))
     assert all(file.is_source_missing for file in files)
     file = files[0]

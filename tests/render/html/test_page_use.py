@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from graphdoctor.gate.comparison import compare
+from graphdoctor.diagnosis.comparison import compare
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.render.html.comparison import render_comparison_page
 from tests.render.html.conftest import RecordedReport

@@ -1,0 +1,1 @@
+"""A recording to a diagnosis: sites, matching, costs, fingerprints, comparison. Knows no rule by name."""

@@ -1,0 +1,83 @@
+"""What the rules on recompiles say alike: how often, what changed from what to what."""
+
+from __future__ import annotations
+
+import re
+
+from graphdoctor.diagnosis.frames import described
+from graphdoctor.diagnosis.recompiles import RecompileGroup
+from graphdoctor.model.expressions import expression
+from graphdoctor.model.recompiles import GuardChange
+
+GUIDE = "PyTorch user guide: torch.compile, recompilation"
+_ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
+_ROOTS = frozenset({"self", "fn", "args", "kwargs"})
+_MAX_VALUES = 5
+_MAX_NAMES = 3
+
+
+def recompiled(group: RecompileGroup, what: str) -> str:
+    """The whole sentence: the function, how often it was compiled again, and why.
+
+    Args:
+        group: What changed.
+        what: The reason, as in "because … changed".
+    """
+    count = len([event for event in group.events if not event.is_over_limit])
+    times = "once more" if count == 1 else f"{count} times more"
+    return f"`{described(group.frame)}` was compiled {times} because {what}"
+
+
+def changed(group: RecompileGroup) -> str:
+    """What changed from what to what: ``x.shape[0]`` changed: 4 → 6 → 7."""
+    steps = {name: steps_of(group, name) for name in group.expressions}
+    if len(set(steps.values())) == 1:
+        told = steps[group.expressions[0]]
+        return f"{names(group.expressions)} changed" + (f": {told}" if told else "")
+    shown = [f"{quoted(name)} changed ({told})" if told else f"{quoted(name)} changed" for name, told in steps.items()]
+    more = len(shown) - _MAX_NAMES
+    rest = f" and {more} more value{'' if more == 1 else 's'}" if more > 0 else ""
+    return ", ".join(shown[:_MAX_NAMES]) + rest
+
+
+def names(expressions: tuple[str, ...]) -> str:
+    """Values by name, at most three."""
+    found = [quoted(name) for name in expressions]
+    more = len(found) - _MAX_NAMES
+    if more > 0:
+        return ", ".join(found[:_MAX_NAMES]) + f" and {more} more"
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
+
+
+def quoted(name: str) -> str:
+    """Code in backquotes; words such as "grad mode" as they are."""
+    if name == "autocast":
+        return name
+    return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
+
+
+def steps_of(group: RecompileGroup, name: str) -> str:
+    """A value from event to event, ``4 → 6 → 7``; an empty string where nothing is known of it."""
+    values = group.values(name)
+    if len(values) == 1:
+        return f"{values[0]} before"
+    shown = values if len(values) <= _MAX_VALUES else (*values[: _MAX_VALUES - 1], "…", values[-1])
+    return " → ".join(shown)
+
+
+def argument(change: GuardChange) -> str | None:
+    """The changed tensor's or number's own name in the call, where it is an argument or an item of one."""
+    match = _ARGUMENT.match(change.source or "")
+    if match is None:
+        return None
+    name = expression(match[0])
+    # kwargs['x'] of torch's wrapper is the argument x.
+    if match[1] == "kwargs" and (key := re.fullmatch(r"kwargs\['(\w+)'\]", name)):
+        return key[1]
+    return None if match[1] in _ROOTS else name
+
+
+def dim(change: GuardChange) -> int | None:
+    """The dim that a change of a size is about."""
+    match = re.search(r"\.shape\[(\d+)\]$", change.expression)
+    return int(match[1]) if match else None

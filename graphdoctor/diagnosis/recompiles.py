@@ -1,0 +1,265 @@
+"""Recompiles to causes: which compiles follow from one change, and which changes are the same over the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from graphdoctor.diagnosis.frames import frame_name
+from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.model.recording import Compile, Frame, Recording
+from graphdoctor.model.stack import StackEntry
+
+_STATE_KINDS = frozenset(
+    {
+        "grad_mode",
+        "autocast",
+        "default_dtype",
+        "default_device",
+        "threads",
+        "determinism",
+        "global_state",
+        "function_mode",
+    }
+)
+"""Changes of process-wide state: the same one in every frame."""
+
+
+_COUNTS = frozenset({"size", "number", "module_number"})
+_UNTOLD = GuardChange(kind="unknown", expression="a guard that torch did not name")
+
+
+@dataclass(frozen=True)
+class RecompileEvent:
+    """What one change made torch compile again in one call.
+
+    Args:
+        frame: The function that was compiled again first.
+        compiles: Its compile, then those that followed from the same change; more than one where the change reached
+            other functions or resume functions.
+        frames: The frame of each compile.
+    """
+
+    frame: Frame
+    compiles: tuple[Compile, ...]
+    frames: tuple[Frame, ...]
+
+    @property
+    def changes(self) -> tuple[GuardChange, ...]:
+        """The guarded values that differed from the nearest cache entry, at the first compile."""
+        cause = self.compiles[0].cause
+        return cause.changes if cause and cause.changes else (_UNTOLD,)
+
+    @property
+    def call_index(self) -> int | None:
+        """The user's call."""
+        return self.compiles[0].call_index
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Torch compiled nothing: the frame was over its limit."""
+        return self.compiles[0].outcome == "limit"
+
+    @property
+    def call_site(self) -> StackEntry | None:
+        """The user's line that made the call."""
+        first = self.compiles[0]
+        above = first.stack[:-1] or (first.cause.caller if first.cause else ())
+        return next((entry for entry in reversed(above) if entry.origin in ("user", "third_party")), None)
+
+    @property
+    def cost_s(self) -> float | None:
+        """Seconds of all its compiles; None when torch told none."""
+        return _total(compile_.duration_s for compile_ in self.compiles)
+
+    @property
+    def backend_s(self) -> float | None:
+        """Seconds of these in the backend."""
+        return _total(compile_.backend_s for compile_ in self.compiles)
+
+
+@dataclass
+class RecompileGroup:
+    """A value that changed, over all calls in which it made torch compile the same function again.
+
+    Args:
+        frame: The function.
+        events: What happened, in order.
+        changes: For each event the changes of this value, the first event's first.
+        others: Expressions of other values that changed in the same events.
+    """
+
+    frame: Frame
+    events: list[RecompileEvent] = field(default_factory=list)
+    changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
+    others: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def first(self) -> GuardChange:
+        """The change that the finding is about."""
+        return self.changes[0][0]
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The values that changed together, each once."""
+        return tuple(dict.fromkeys(change.expression for changes in self.changes for change in changes))
+
+    @property
+    def compile_ids(self) -> tuple[str, ...]:
+        """All compiles that the change caused."""
+        return tuple(compile_.compile_id for event in self.events for compile_ in event.compiles)
+
+    @property
+    def compile_count(self) -> int:
+        """Compiles that got code: those over the limit got none."""
+        return sum(compile_.outcome == "compiled" for event in self.events for compile_ in event.compiles)
+
+    def values(self, expression: str) -> tuple[str, ...]:
+        """What a value was from event to event, neighbours that are equal once, unknown ones left out."""
+        found: list[str] = []
+        for changes in self.changes:
+            for change in changes:
+                if change.expression == expression:
+                    found += [text for text in (change.old, change.new) if text is not None]
+        return tuple(text for index, text in enumerate(found) if index == 0 or text != found[index - 1])
+
+
+def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
+    """Recompiles, and calls over the limit, in order; those that follow from one change in one call taken together."""
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    events: list[RecompileEvent] = []
+    for compile_ in recording.compiles:
+        frame = frames.get(compile_.frame_id)
+        is_again = compile_.is_recompile and compile_.outcome == "compiled"
+        if frame is None or not (is_again or compile_.outcome == "limit"):
+            continue
+        leader = next(
+            (index for index, event in _same_call(events, compile_, frame) if _follows(event, compile_)), None
+        )
+        if leader is None:
+            events.append(RecompileEvent(frame, (compile_,), (frame,)))
+        else:
+            event = events[leader]
+            events[leader] = RecompileEvent(event.frame, (*event.compiles, compile_), (*event.frames, frame))
+    return tuple(events)
+
+
+def _same_call(
+    events: Sequence[RecompileEvent], compile_: Compile, frame: Frame
+) -> Iterator[tuple[int, RecompileEvent]]:
+    """The events of the call that a compile belongs to, the latest first."""
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if compile_.call_index is not None:
+            if event.call_index != compile_.call_index:
+                return
+            yield index, event
+        else:
+            # Calls of a script have no number: what one call caused stands together and was called from one place.
+            if compile_.frame_id in {member.frame_id for member in event.compiles}:
+                return
+            if _is_within(event, compile_, frame):
+                yield index, event
+
+
+def _is_within(event: RecompileEvent, compile_: Compile, frame: Frame) -> bool:
+    """The compile was reached through the event's function, called from the same line."""
+    above, inner = event.compiles[0].stack[:-1], compile_.stack
+    if len(inner) <= len(above) or [_place(entry) for entry in inner[: len(above)]] != [_place(e) for e in above]:
+        return False
+    between = [entry for entry in inner[len(above) : -1] if entry.origin != "torch"]
+    if not between:
+        # At the same depth only a resume function belongs to the same call.
+        is_resumed = frame.resumes_at is not None and frame.resumes_at >= event.frame.line
+        return is_resumed and (frame.file, frame.function) == (event.frame.file, event.frame.function)
+    return (between[0].file, between[0].function) == (event.frame.file, event.frame.function)
+
+
+def _place(entry: StackEntry) -> tuple[str, int, str]:
+    return entry.file, entry.line, entry.function
+
+
+def _follows(event: RecompileEvent, compile_: Compile) -> bool:
+    """Every value that differed for a compile changed as one of the event's first compile did."""
+    if compile_.frame_id in {member.frame_id for member in event.compiles} or compile_.cause is None:
+        return False
+    changes = compile_.cause.changes
+    return bool(changes) and all(any(_is_same(first, change) for first in event.changes) for change in changes)
+
+
+def _is_same(first: GuardChange, change: GuardChange) -> bool:
+    """One change brought about the other.
+
+    The same state, the same value under the same name, or the same step from old to new; a size computed from another
+    grows by the same factor.
+    """
+    is_same_step = first.old is not None and (first.old, first.new) == (change.old, change.new)
+    # A batch size is a dim in one function and an int in the next.
+    if {first.kind, change.kind} <= _COUNTS and is_same_step:
+        return True
+    if first.kind != change.kind:
+        return False
+    if first.kind in _STATE_KINDS:
+        return first.expression == change.expression
+    if is_same_step:
+        return True
+    if first.kind == "size":
+        return _factor(first) is not None and _factor(first) == _factor(change)
+    return first.expression == change.expression
+
+
+def _factor(change: GuardChange) -> float | None:
+    try:
+        old, new = int(change.old or ""), int(change.new or "")
+    except ValueError:
+        return None
+    return new / old if old else None
+
+
+def recompile_groups(
+    events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange, RecompileEvent], str]
+) -> Iterator[tuple[str, RecompileGroup]]:
+    """The events by what changed: a group for each value, or set of values, and function.
+
+    Args:
+        events: The events to look at.
+        rule_of: Says which rule a change belongs to, by its code: changes of one rule in one event are one.
+
+    Yields:
+        The rule's code and a group, in the order of first events.
+    """
+    groups: list[tuple[str, RecompileGroup]] = []
+    for event in events:
+        parts: dict[str, list[GuardChange]] = {}
+        for change in event.changes:
+            parts.setdefault(rule_of(change, event), []).append(change)
+        for code, changes in parts.items():
+            names = {change.expression for change in changes}
+            group = next(
+                (
+                    known
+                    for known_code, known in groups
+                    if known_code == code
+                    and _function(known.frame) == _function(event.frame)
+                    and names & set(known.expressions)
+                ),
+                None,
+            )
+            if group is None:
+                group = RecompileGroup(event.frame)
+                groups.append((code, group))
+            group.events.append(event)
+            group.changes.append(tuple(changes))
+            for other in event.changes:
+                if other.expression not in names:
+                    group.others[other.expression] = group.others.get(other.expression, 0) + 1
+    yield from groups
+
+
+def _function(frame: Frame) -> tuple[str, str, int | None]:
+    return frame.file, frame_name(frame), frame.resumes_at
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,111 @@
+"""Break records to break sites: which records are one and the same, and what each site caused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from graphdoctor.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.diagnosis.recompiles import recompile_events
+from graphdoctor.diagnosis.rule import BreakSite, RecordingView
+from graphdoctor.model.diagnosis import Effects
+from graphdoctor.model.recording import BreakRecord, Compile, Frame, Recording
+from graphdoctor.model.stack import StackEntry
+
+_RESUMING = ("resumed", "rest_eager")
+
+
+def view_of(recording: Recording) -> RecordingView:
+    """The recording with its break sites in the order of their first record."""
+    compiles = {compile_.compile_id: compile_ for compile_ in recording.compiles}
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    contexts = {(context.file, context.line): context for context in recording.sources}
+    groups: dict[tuple[str, int, str], list[BreakRecord]] = {}
+    entries: dict[tuple[str, int, str], StackEntry] = {}
+    for record in recording.breaks:
+        entry = site_entry(record, compiles, frames)
+        if entry is None:
+            continue
+        key = (entry.file, entry.line, record.chain[0].torch_id or record.chain[0].gb_type)
+        groups.setdefault(key, []).append(record)
+        # An exact stack has columns, a printed one has not.
+        if key not in entries or (entry.column is not None and entries[key].column is None):
+            entries[key] = entry
+    graphs = {graph.compile_id for graph in recording.graphs}
+    sites = tuple(
+        BreakSite(
+            entry=entries[key],
+            records=tuple(records),
+            effects=_effects(records, compiles, frames, graphs, recording.compiles),
+            context=contexts.get((key[0], key[1])),
+        )
+        for key, records in groups.items()
+    )
+    return RecordingView(recording, sites, recompile_events(recording))
+
+
+def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Mapping[int, Frame]) -> StackEntry | None:
+    """The innermost line that is neither torch's nor the standard library's.
+
+    Where a torch module breaks by itself no such line is in the record's stack: then the line that led to the frame,
+    and without one the frame's own.
+    """
+    compile_ = compiles.get(record.compile_id or "")
+    above = compile_.stack[:-1] if compile_ else ()
+    for stack in (record.stack, above):
+        for entry in reversed(stack):
+            if entry.origin in ("user", "third_party"):
+                return entry
+    if record.stack:
+        return record.stack[-1]
+    frame = frames.get(compile_.frame_id) if compile_ else None
+    return None if frame is None else frame_entry(frame)
+
+
+def frame_line(record: BreakRecord, frame: Frame) -> int | None:
+    """The line within the frame's own function at which the record's break left it."""
+    if record.is_stack_exact:
+        return record.stack[0].line if record.stack else None
+    for entry in record.stack:
+        if entry.file == frame.file and entry.function in (frame.function, frame.code_name):
+            return entry.line
+    return None
+
+
+def _effects(
+    records: Iterable[BreakRecord],
+    compiles: Mapping[str, Compile],
+    frames: Mapping[int, Frame],
+    graphs: set[str],
+    in_order: Iterable[Compile],
+) -> Effects:
+    fired: dict[str, None] = {}
+    skipped: dict[str, None] = {}
+    rest_eager: dict[str, None] = {}
+    resumes: set[tuple[str, str, int]] = set()
+    for record in records:
+        compile_ = compiles.get(record.compile_id or "")
+        frame = frames.get(compile_.frame_id) if compile_ else None
+        if compile_ is None or frame is None:
+            continue
+        fired[compile_.compile_id] = None
+        if record.effect == "frame_skipped":
+            skipped[frame_name(frame)] = None
+        elif record.effect == "rest_eager":
+            rest_eager[frame_name(frame)] = None
+        if record.effect in _RESUMING and (line := frame_line(record, frame)) is not None:
+            resumes.add((frame.file, frame.function, line))
+    resumed = [
+        compile_.compile_id
+        for compile_ in in_order
+        if (frame := frames.get(compile_.frame_id)) is not None
+        and frame.resumes_at is not None
+        and (frame.file, frame.function, frame.resumes_at) in resumes
+        and compile_.outcome != "limit"
+    ]
+    caused = {*fired, *resumed}
+    return Effects(
+        graphs=tuple(compile_id for compile_id in compiles if compile_id in caused and compile_id in graphs),
+        resume_functions=tuple(resumed),
+        skipped_frames=tuple(skipped),
+        rest_eager_frames=tuple(rest_eager),
+    )

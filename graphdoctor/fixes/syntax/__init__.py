@@ -1,0 +1,1 @@
+"""Source as a concrete syntax tree: what recipes share."""

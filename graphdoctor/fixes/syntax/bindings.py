@@ -1,0 +1,329 @@
+"""What names in a file mean: the import, value or parameter behind them, who reads them, and what torch points to.
+
+Comes in: a parsed file or a place in it, and nodes of its tree. Goes out: nodes of the same tree and dotted names.
+Nothing is run or imported: a name that could mean two things means nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import cast
+
+import libcst as cst
+from libcst.metadata import Assignment, BaseAssignment, MetadataWrapper, QualifiedNameSource, Scope, ScopeProvider
+
+from graphdoctor.fixes.recipe import DeclinedError, Place
+from graphdoctor.fixes.syntax.source import SourceFile, walk
+
+
+@lru_cache(maxsize=1)
+def _scopes(source: SourceFile) -> dict[cst.CSTNode, Scope | None]:
+    wrapper = MetadataWrapper(source.tree, unsafe_skip_copy=True)
+    return cast("dict[cst.CSTNode, Scope | None]", dict(wrapper.resolve(ScopeProvider)))
+
+
+def dotted_name(source: SourceFile, node: cst.CSTNode) -> str:
+    """The full name of what was imported or is built in, or an empty string.
+
+    With ``import torch.nn.functional as F`` the expression ``F.one_hot`` is ``torch.nn.functional.one_hot``;
+    ``float`` is ``builtins.float``.
+    """
+    scope, root = _scopes(source).get(node), node
+    while isinstance(root, cst.Attribute):
+        root = root.value
+    if scope is None or not isinstance(root, cst.Name):
+        return ""
+    names = list(scope.get_qualified_names_for(node))
+    if len(names) != 1 or names[0].source is QualifiedNameSource.LOCAL:
+        return ""
+    return names[0].name
+
+
+def method_name(source: SourceFile, call: cst.BaseExpression) -> str:
+    """``max`` for ``x.abs().max()`` and for ``torch.max(x)``; an empty string for others, and for ``self.max(x)``."""
+    if not isinstance(call, cst.Call):
+        return ""
+    if isinstance(call.func, cst.Attribute):
+        is_own = isinstance(call.func.value, cst.Name) and call.func.value.value == "self"
+        return "" if is_own else call.func.attr.value
+    return dotted_name(source, call.func).rpartition(".")[2]
+
+
+def receiver(source: SourceFile, call: cst.Call) -> cst.BaseExpression | None:
+    """What a method is called on, or the first argument of a function of torch: ``x`` in both cases above."""
+    if dotted_name(source, call.func).startswith("torch."):
+        first = call.args[0] if call.args else None
+        return first.value if first is not None and first.keyword is None and not first.star else None
+    return call.func.value if isinstance(call.func, cst.Attribute) else None
+
+
+def assignments(source: SourceFile, name: cst.Name) -> list[BaseAssignment]:
+    """Every binding of the variable that a name stands for."""
+    scope = _scopes(source).get(name)
+    return list(scope[name.value]) if scope is not None else []
+
+
+def is_local(source: SourceFile, name: cst.Name) -> bool:
+    """The variable belongs to the function around the name, and no inner or outer one has a part in it."""
+    scope = _scopes(source).get(name)
+    found = assignments(source, name)
+    return bool(found) and all(assignment.scope is scope for assignment in found)
+
+
+def reads(source: SourceFile, name: cst.Name) -> list[cst.Name]:
+    """Where the variable that a name stands for is read, in the order of the file."""
+    nodes = {
+        access.node
+        for assignment in assignments(source, name)
+        for access in assignment.references
+        if isinstance(access.node, cst.Name) and not is_target(source, access.node)
+    }
+    return sorted(nodes, key=lambda node: _start(source, node))
+
+
+def values(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression | None]:
+    """What the variable is set to or changed by, one for each binding; None for a parameter, a loop and the like."""
+    found: list[cst.BaseExpression | None] = []
+    for assignment in assignments(source, name):
+        node = assignment.node if isinstance(assignment, Assignment) else None
+        holder = next(source.parents(node), None) if node is not None else None
+        if isinstance(holder, cst.AssignTarget):
+            holder = next(source.parents(holder), None)
+        settings = cst.Assign | cst.AnnAssign | cst.AugAssign | cst.NamedExpr
+        found.append(holder.value if isinstance(holder, settings) else None)
+    return found
+
+
+def parameter(source: SourceFile, name: cst.Name) -> cst.Param | None:
+    """The parameter that a name stands for, where it is never bound again."""
+    found = assignments(source, name)
+    node = found[0].node if len(found) == 1 and isinstance(found[0], Assignment) else None
+    return node if isinstance(node, cst.Param) else None
+
+
+def is_in_reach(source: SourceFile, node: cst.CSTNode, name: str) -> bool:
+    """A name can be read where a node stands: a parameter, or a variable that was set to one value before."""
+    scope = _scopes(source).get(node)
+    found = scope[name] if scope is not None else ()
+    return bool(found) and all(_is_set_before(source, assignment, node) for assignment in found)
+
+
+def _is_set_before(source: SourceFile, assignment: BaseAssignment, node: cst.CSTNode) -> bool:
+    target = assignment.node if isinstance(assignment, Assignment) else None
+    if isinstance(target, cst.Param):
+        return not (isinstance(target.default, cst.Name) and target.default.value == "None")
+    holder = next(source.parents(target), None) if isinstance(target, cst.Name) else None
+    if isinstance(holder, cst.AssignTarget):
+        holder = next(source.parents(holder), None)
+    if not isinstance(holder, cst.Assign | cst.AnnAssign) or holder.value is None or not _is_one(holder.value):
+        return False
+    is_elsewhere = assignment.scope is not _scopes(source).get(node)
+    return is_elsewhere or source.position(holder).end.line < source.position(node).start.line
+
+
+def _is_one(value: cst.BaseExpression) -> bool:
+    """It is no display of several values, and not None."""
+    several = cst.List | cst.Tuple | cst.Dict | cst.Set | cst.BaseComp | cst.BaseString | cst.Lambda
+    return not isinstance(value, several) and not (isinstance(value, cst.Name) and value.value == "None")
+
+
+def own_attributes(source: SourceFile, node: cst.CSTNode) -> set[str]:
+    """Attributes of ``self`` that the class around a node sets to one value each, where ``self`` can be read."""
+    owner = source.class_of(node)
+    if owner is None or not is_in_reach(source, node, "self"):
+        return set()
+    names = {found.attr.value for found in walk(owner) if isinstance(found, cst.Attribute)}
+    names |= {
+        found.target.value
+        for found in walk(owner.body)
+        if isinstance(found, cst.AssignTarget) and isinstance(found.target, cst.Name)
+    }
+    found = {name: _set_in(owner, name) for name in names}
+    return {name for name, values in found.items() if values and all(_is_one(value) for value in values)}
+
+
+def is_target(source: SourceFile, name: cst.CSTNode) -> bool:
+    """The name is being set, by ``=`` or by ``+=``, not read."""
+    parent = next(source.parents(name))
+    return isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AugAssign) and parent.target is name)
+
+
+def attribute_values(source: SourceFile, node: cst.Attribute) -> list[cst.BaseExpression]:
+    """What the class around ``self.name`` sets that attribute to, in any of its methods and in its body.
+
+    A buffer counts as set to the tensor that registers it.
+    """
+    owner = source.class_of(node)
+    if owner is None or not isinstance(node.value, cst.Name) or node.value.value != "self":
+        return []
+    return _set_in(owner, node.attr.value)
+
+
+def _set_in(owner: cst.ClassDef, name: str) -> list[cst.BaseExpression]:
+    found = _AttributeValues(name)
+    owner.visit(found)
+    for line in owner.body.body:
+        for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+            for target in small.targets if isinstance(small, cst.Assign) else ():
+                if isinstance(small, cst.Assign) and target.target.deep_equals(cst.Name(name)):
+                    found.values.append(small.value)
+    return found.values
+
+
+class _AttributeValues(cst.CSTVisitor):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self.values: list[cst.BaseExpression] = []
+
+    def visit_Assign(self, node: cst.Assign) -> None:  # noqa: N802 - libcst's name
+        if any(self._is_it(target.target) for target in node.targets):
+            self.values.append(node.value)
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:  # noqa: N802 - libcst's name
+        if node.value is not None and self._is_it(node.target):
+            self.values.append(node.value)
+
+    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802 - libcst's name
+        match node:
+            case cst.Call(
+                func=cst.Attribute(value=cst.Name("self"), attr=cst.Name("register_buffer")),
+                args=[cst.Arg(value=cst.SimpleString() as name), cst.Arg(value=value), *_],
+            ) if name.evaluated_value == self._name:
+                self.values.append(value)
+
+    def _is_it(self, target: cst.BaseExpression) -> bool:
+        return (
+            isinstance(target, cst.Attribute)
+            and target.attr.value == self._name
+            and isinstance(target.value, cst.Name)
+            and target.value.value == "self"
+        )
+
+
+_MAKERS = frozenset(
+    {"zeros", "ones", "full", "empty", "rand", "randn", "randint", "arange", "linspace", "eye", "tensor", "as_tensor"}
+    | {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "from_numpy", "randperm"}
+    | {"stack", "cat", "where", "sin", "cos", "exp", "tanh", "sigmoid", "relu", "matmul"}
+)
+"""Functions of torch that yield one tensor."""
+
+_METHODS = frozenset(
+    {"detach", "clone", "abs", "sum", "mean", "sqrt", "exp", "sin", "cos", "tanh", "sigmoid", "relu", "softmax", "view"}
+    | {"reshape", "expand", "unsqueeze", "squeeze", "flatten", "transpose", "permute", "contiguous", "float", "double"}
+    | {"half", "long", "bool", "new_zeros", "new_ones", "matmul", "requires_grad_", "argmax", "argmin", "cumsum"}
+)
+"""Methods of a tensor that yield one tensor."""
+
+
+def is_tensor(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """It is one tensor beyond doubt, or a parameter of a module."""
+    match node:
+        case cst.Call():
+            module, _, name = dotted_name(source, node.func).rpartition(".")
+            if module == "torch" or name == "Parameter":
+                return name in _MAKERS or name == "Parameter"
+            return isinstance(node.func, cst.Attribute) and method_name(source, node) in _METHODS
+        case cst.Name() | cst.Attribute() if depth < 4:
+            bound = attribute_values(source, node) if isinstance(node, cst.Attribute) else values(source, node)
+            return bool(bound) and all(value is not None and is_tensor(source, value, depth + 1) for value in bound)
+    return False
+
+
+def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what: str) -> cst.BaseExpression:
+    """The expression of a kind that torch points to, or where it tells the line alone the only such one of the line.
+
+    Args:
+        place: Where the finding is.
+        is_wanted: It is of that kind.
+        what: The kind for people, after "no": ``call of one_hot``.
+
+    Raises:
+        DeclinedError: There is none, or more than one.
+    """
+    if place.expression is not None:
+        found = [place.expression]
+        if place.finding.location.end_column is None:
+            # It ends on a line of its own, so it may be any of those that begin there.
+            start = _start(place.source, place.expression)
+            nodes = [node for node in walk(place.expression) if isinstance(node, cst.BaseExpression)]
+            found = [node for node in nodes if _start(place.source, node) == start]
+        found = [node for node in found if is_wanted(node)]
+        if len(found) != 1:
+            raise DeclinedError(f"torch points to no {what}")
+        return found[0]
+    line = place.finding.location.line
+    found = [
+        node
+        for node in walk(place.statement)
+        if isinstance(node, cst.BaseExpression) and _is_on(place.source, node, line) and is_wanted(node)
+    ]
+    if not found:
+        raise DeclinedError(f"the line has no {what}")
+    # Of expressions within each other the innermost is run first.
+    found = [node for node in found if not any(other is not node and other in walk(node) for other in found)]
+    if len(found) > 1:
+        raise DeclinedError("the line has several such expressions and torch does not say which one it means")
+    return found[0]
+
+
+def has_comment(node: cst.CSTNode) -> bool:
+    """A comment stands somewhere within a node."""
+    return any(isinstance(found, cst.Comment) for found in walk(node))
+
+
+def as_operand(node: cst.BaseExpression) -> cst.BaseExpression:
+    """A copy that a method can be called on or an operator applied to: in parentheses where it needs them."""
+    copy = node.deep_clone()
+    atoms = cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.BaseNumber | cst.List | cst.Dict
+    if copy.lpar or (isinstance(copy, atoms) and not _spans_lines(copy)):
+        return copy
+    return copy.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def method_call(node: cst.BaseExpression, *names: str) -> cst.BaseExpression:
+    """``x.detach().clone()`` for ``x``, ``detach`` and ``clone``; a copy of ``x`` is used."""
+    result = as_operand(node) if names else node.deep_clone()
+    for name in names:
+        result = cst.Call(cst.Attribute(result, cst.Name(name)))
+    return result
+
+
+def shortened(source: SourceFile, node: cst.CSTNode) -> str:
+    """A node as source text on one line, cut where it is long."""
+    text = " ".join(source.code(node).split())
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def spans_lines(source: SourceFile, node: cst.CSTNode) -> bool:
+    """A node begins on one line and ends on another."""
+    place = source.position(node)
+    return place.start.line != place.end.line
+
+
+def is_repeatable(node: cst.BaseExpression) -> bool:
+    """It may be written twice: it calls nothing and is short enough to read again."""
+    costly = cst.Call | cst.Await | cst.Yield | cst.NamedExpr | cst.Lambda | cst.BaseComp
+    return not any(isinstance(found, costly) for found in walk(node))
+
+
+def _spans_lines(node: cst.CSTNode) -> bool:
+    """A newline of it stands outside brackets of its own: on the way down the chain of attributes and calls."""
+    while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
+        if isinstance(node, cst.Attribute) and any(
+            isinstance(found, cst.ParenthesizedWhitespace) for found in walk(node.dot)
+        ):
+            return True
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return False
+
+
+def _is_on(source: SourceFile, node: cst.CSTNode, line: int) -> bool:
+    place = source.position(node)
+    return place.start.line <= line <= place.end.line
+
+
+def _start(source: SourceFile, node: cst.CSTNode) -> tuple[int, int]:
+    start = source.position(node).start
+    return start.line, start.column

@@ -1,0 +1,267 @@
+"""A test as a tensor: ``and``, ``or`` and ``not``, which need a Python truth value, become torch's own operations.
+
+Comes in: the test of an ``if``. Goes out: a new expression for a graph, or ``DeclinedError`` where the test asks
+something that tensors cannot answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import libcst as cst
+
+from graphdoctor.fixes.recipe import DeclinedError
+from graphdoctor.fixes.syntax.names import Names, called, is_in_place
+from graphdoctor.fixes.syntax.source import walk
+
+_BOOLEAN_CALLS = frozenset(
+    {"all", "any", "bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
+     "logical_or", "logical_xor", "lt", "ne"}
+)  # fmt: skip
+_REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var"})
+"""Give one number where they are called without arguments."""
+_PYTHON_CALLS = frozenset(
+    {"all", "any", "bool", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
+)  # fmt: skip
+_ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
+_TIGHTER_THAN_BITS = (
+    cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power, cst.MatrixMultiply,
+    cst.LeftShift, cst.RightShift,
+)  # fmt: skip
+_NUMBERS = (cst.Integer, cst.Float)
+
+_Expression = TypeVar("_Expression", bound=cst.BaseExpression)
+
+
+def as_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
+    """A test without words: ``a > 0 and not b`` becomes ``(a > 0) & torch.logical_not(b)``.
+
+    Args:
+        test: The test; it stays as it is, the answer is new.
+        names: The names of the function around it.
+
+    Raises:
+        DeclinedError: It asks about Python objects, or does more than ask.
+    """
+    match test:
+        case cst.BooleanOperation():
+            return _joined(test, names)
+        case cst.UnaryOperation(operator=cst.Not()):
+            return _with_parentheses_of(test, negated(test.expression, names))
+        case cst.Comparison():
+            return _compared(test)
+        case cst.Call(func=cst.Name(value="bool"), args=[cst.Arg(keyword=None, star="", value=value)]):
+            return as_tensor(value, names)
+    for node in walk(test):
+        _refuse(node)
+    return test.deep_clone()
+
+
+def as_boolean_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
+    """A test as a tensor whose dtype is bool, as ``torch.where`` needs it."""
+    tensor = as_tensor(test, names)
+    if is_boolean(test, names):
+        return tensor
+    zero = cst.ComparisonTarget(cst.NotEqual(), cst.Integer("0"))
+    return cst.Comparison(_enclosed(tensor, but_not=(cst.BinaryOperation,)), [zero])
+
+
+def negated(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
+    """The opposite of a test: ``~`` where it is sure to be boolean, else ``torch.logical_not``.
+
+    Raises:
+        DeclinedError: As for ``as_tensor``.
+    """
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return as_boolean_tensor(test.expression, names)
+    tensor = as_tensor(test, names)
+    if is_boolean(test, names):
+        return cst.UnaryOperation(cst.BitInvert(), _enclosed(tensor, but_not=(cst.UnaryOperation,)))
+    return _logical("not", [tensor])
+
+
+def is_boolean(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
+    """The test's tensor is sure to be of dtype bool.
+
+    Args:
+        test: The test.
+        names: The names of the function around it.
+        within: Names whose values are being looked at.
+    """
+    match test:
+        case cst.Comparison() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
+            return True
+        case cst.UnaryOperation(operator=cst.BitInvert(), expression=expression):
+            return is_boolean(expression, names, within=within)
+        case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr() | cst.BitXor(), left=left, right=right):
+            return is_boolean(left, names, within=within) and is_boolean(right, names, within=within)
+        case cst.Call():
+            return called(test) in _BOOLEAN_CALLS
+        case cst.Name(value=name) if name not in within and (values := names.values(name)):
+            return all(is_boolean(value, names, within=within | {name}) for value in values)
+        case _:
+            return False
+
+
+def is_one_number(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
+    """The test's tensor is sure to have no dimensions, so that it chooses for a whole tensor at once.
+
+    Args:
+        test: The test.
+        names: The names of the function around it.
+        within: Names whose values are being looked at.
+    """
+    parts: list[cst.BaseExpression]
+    match test:
+        case cst.Comparison(left=left, comparisons=comparisons):
+            parts = [left, *(item.comparator for item in comparisons)]
+        case cst.BooleanOperation(left=left, right=right) | cst.BinaryOperation(left=left, right=right):
+            parts = [left, right]
+        case cst.UnaryOperation(expression=expression):
+            parts = [expression]
+        case cst.Call(func=cst.Attribute(value=cst.Name(value="torch"), attr=cst.Name(value=name)), args=[_]):
+            return name in _REDUCTIONS
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[]):
+            return name in _REDUCTIONS
+        case cst.Name(value=name) if name not in within and (values := names.values(name)):
+            return all(is_one_number(value, names, within=within | {name}) for value in values)
+        case _:
+            return False
+    tensors = [part for part in parts if not _is_number(part)]
+    return bool(tensors) and all(is_one_number(part, names, within=within) for part in tensors)
+
+
+def is_answered_alike(tests: Sequence[cst.BaseExpression]) -> bool:
+    """Asking all of it at once, some of it twice, does no more than Python's asking one after the other.
+
+    Python stops asking as soon as it knows the answer; what it then leaves out must be harmless.
+    """
+    parts = [part for test in tests for part in walk(test)]
+    is_plain = len(tests) == 1 and not any(
+        isinstance(part, cst.BooleanOperation) or (isinstance(part, cst.Comparison) and len(part.comparisons) > 1)
+        for part in parts
+    )
+    harmless = {"all", "any", "isfinite", "isinf", "isnan", "mean", "sum", "abs"}
+    return is_plain or not any(
+        isinstance(part, cst.Subscript) or (isinstance(part, cst.Call) and called(part) not in harmless)
+        for part in parts
+    )
+
+
+def asks_for_finite(test: cst.BaseExpression) -> bool:
+    """The test looks for infinity or NaN: these are expected, and gradients of the way not taken may become NaN."""
+    names = {"isfinite", "isinf", "isnan", "isposinf", "isneginf", "inf", "nan"}
+    return any(
+        (isinstance(part, cst.Name) and part.value in names)
+        or isinstance(part, cst.SimpleString)  # float("inf")
+        or (isinstance(part, cst.Comparison) and part.left.deep_equals(part.comparisons[0].comparator))
+        for part in walk(test)
+    )
+
+
+def enclosed(expression: _Expression) -> _Expression:
+    """An expression that can stand beside any operator: in parentheses where it might need them."""
+    return _enclosed(expression, but_not=())
+
+
+def torch_call(name: str, arguments: Sequence[cst.BaseExpression]) -> cst.Call:
+    """``torch.<name>(a, b)``."""
+    return cst.Call(cst.Attribute(cst.Name("torch"), cst.Name(name)), [cst.Arg(argument) for argument in arguments])
+
+
+def _joined(test: cst.BooleanOperation, names: Names) -> cst.BaseExpression:
+    left, right = as_tensor(test.left, names), as_tensor(test.right, names)
+    is_and = isinstance(test.operator, cst.And)
+    if not (is_boolean(test.left, names) and is_boolean(test.right, names)):
+        return _logical("and" if is_and else "or", [without_parentheses(left), without_parentheses(right)])
+    before, after = test.operator.whitespace_before, test.operator.whitespace_after
+    if is_and:
+        operator: cst.BaseBinaryOp = cst.BitAnd(_space(before), _space(after))
+        but_not: tuple[type[cst.CSTNode], ...] = (cst.BitAnd,)
+    else:
+        operator = cst.BitOr(_space(before), _space(after))
+        but_not = (cst.BitOr, cst.BitAnd)
+    joined = cst.BinaryOperation(_operand(left, but_not), operator, _operand(right, but_not))
+    return _with_parentheses_of(test, joined)
+
+
+def _compared(test: cst.Comparison) -> cst.BaseExpression:
+    """``a < b < c`` as two comparisons; one stays as it is."""
+    for node in walk(test):
+        _refuse(node)
+    if len(test.comparisons) == 1:
+        return test.deep_clone()
+    left = test.left
+    pairs: list[cst.BaseExpression] = []
+    for target in test.comparisons:
+        pairs.append(enclosed(cst.Comparison(left.deep_clone(), [target.deep_clone()])))
+        left = target.comparator
+    joined = pairs[0]
+    for pair in pairs[1:]:
+        joined = cst.BinaryOperation(joined, cst.BitAnd(), pair)
+    return _with_parentheses_of(test, joined)
+
+
+def _refuse(node: cst.CSTNode) -> None:
+    """Raises where a part of a test cannot be asked in a graph, or not in every case."""
+    match node:
+        case cst.Is() | cst.IsNot() | cst.In() | cst.NotIn():
+            raise DeclinedError("a part of the condition asks about Python objects, not tensors")
+        case cst.Call(func=cst.Name(value=name)) if name in _PYTHON_CALLS:
+            raise DeclinedError(f"`{name}(…)` in the condition is answered by Python, not by a tensor")
+        case cst.Attribute(attr=cst.Name(value="training")) | cst.Name(value="None" | "True" | "False"):
+            raise DeclinedError("a part of the condition is answered by Python, not by a tensor")
+        case cst.NamedExpr():
+            raise DeclinedError("the condition assigns a name")
+        case cst.Await() | cst.Yield():
+            raise DeclinedError("the condition waits for something")
+        case cst.IfExp() | cst.Lambda() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
+            raise DeclinedError("the condition chooses inside itself")
+        case _ if is_in_place(node):
+            raise DeclinedError("the condition changes a tensor in place")
+
+
+def _is_number(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.UnaryOperation):
+        return _is_number(node.expression)
+    return isinstance(node, _NUMBERS)
+
+
+def _logical(word: str, operands: Sequence[cst.BaseExpression]) -> cst.Call:
+    return torch_call(f"logical_{word}", operands)
+
+
+def _operand(node: cst.BaseExpression, but_not: tuple[type[cst.CSTNode], ...]) -> cst.BaseExpression:
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (*but_not, *_TIGHTER_THAN_BITS)):
+        return node
+    return _enclosed(node, but_not=(cst.UnaryOperation,))
+
+
+def _enclosed(node: _Expression, *, but_not: tuple[type[cst.CSTNode], ...]) -> _Expression:
+    if node.lpar or isinstance(node, (*_ATOMS, *but_not)):
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def _with_parentheses_of(old: cst.BaseExpression, new: cst.BaseExpression) -> cst.BaseExpression:
+    if not old.lpar or new.lpar:
+        return new
+    return new.with_changes(
+        lpar=[paren.deep_clone() for paren in old.lpar], rpar=[paren.deep_clone() for paren in old.rpar]
+    )
+
+
+def without_parentheses(node: _Expression) -> _Expression:
+    """An expression for a place between commas; parentheses that hold a comment stay."""
+    if isinstance(node, cst.Tuple | cst.GeneratorExp) or any(
+        isinstance(part, cst.Comment) for paren in (*node.lpar, *node.rpar) for part in walk(paren)
+    ):
+        return node
+    return node.with_changes(lpar=[], rpar=[])
+
+
+def _space(whitespace: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
+    if isinstance(whitespace, cst.SimpleWhitespace) and not whitespace.value:
+        return cst.SimpleWhitespace(" ")
+    return whitespace.deep_clone()

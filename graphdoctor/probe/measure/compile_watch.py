@@ -1,0 +1,101 @@
+"""Counts what torch compiles in one call, by torch's own records; keeps them out of the trace log meanwhile.
+
+What is a compile is told as in a recording: metrics that claim guarded code and count its guards. Metrics without a
+name and without a begun compile are a frame over its recompile limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..torch_private import torch_api, torch_trace
+
+_ENTRY = re.compile(r"^\d+/\d+: ")
+
+
+@dataclass
+class Compiled:
+    """What one call compiled.
+
+    Args:
+        count: Compiles that got guarded code.
+        seconds: What all compiles took, as torch measured it; also those that got none.
+        is_over_limit: A frame hit its recompile limit and ran eagerly.
+        reason: The first guard that failed, in torch's words; None when none did.
+    """
+
+    count: int = 0
+    seconds: float = 0.0
+    is_over_limit: bool = False
+    reason: str | None = None
+
+
+class CompileWatch(logging.Handler):
+    """A handler on torch's trace logger."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._compiled = Compiled()
+        self._begun: set[tuple[Any, Any]] = set()
+
+    def taken(self) -> Compiled:
+        """What was compiled since the last time."""
+        compiled, self._compiled = self._compiled, Compiled()
+        return compiled
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at one structured record; trouble here must never reach the program that is being compiled."""
+        metadata = getattr(record, "metadata", None)
+        if not isinstance(metadata, dict):
+            return
+        with contextlib.suppress(TypeError, ValueError, AttributeError):
+            self._look_at(metadata, getattr(record, "payload", None))
+
+    def _look_at(self, metadata: dict[str, Any], payload: object) -> None:
+        key = (metadata.get("frame_id"), metadata.get("frame_compile_id"))
+        if "dynamo_start" in metadata:
+            self._begun.add(key)
+        elif "compilation_metrics" in metadata:
+            self._count(metadata["compilation_metrics"], is_begun=key in self._begun)
+        elif metadata.get("artifact", {}).get("name") == "recompile_reasons" and self._compiled.reason is None:
+            self._compiled.reason = _first_reason(str(payload or ""))
+
+    def _count(self, metrics: dict[str, Any], *, is_begun: bool) -> None:
+        # A backward graph compiled later has metrics of its own.
+        if metrics.get("is_forward") is False:
+            return
+        if metrics.get("has_guarded_code"):
+            self._compiled.count += metrics.get("guard_count") is not None
+        elif metrics.get("co_name") is None and not is_begun:
+            self._compiled.is_over_limit = True
+        self._compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
+
+
+def _first_reason(text: str) -> str | None:
+    """The newest cache entry's first failed guard, without its compile id and the place that torch adds."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    first = str(value[0] if isinstance(value, list) and value else value)
+    line = _ENTRY.sub("", first.strip()).split("\n")[0].partition("  #")[0].strip()
+    return line or None
+
+
+@contextlib.contextmanager
+def watched_compiles() -> Iterator[CompileWatch]:
+    """Count compiles, and write none of torch's records to its log, while the context lasts."""
+    watch = CompileWatch()
+    logger = torch_api.trace_logger()
+    with torch_trace.trace_files_paused():
+        torch_trace.listen(watch)
+        try:
+            yield watch
+        finally:
+            logger.removeHandler(watch)

@@ -1,0 +1,118 @@
+"""Measures how much of one steady call runs in compiled graphs, and when each graph runs.
+
+``torch.profiler`` sees every ``aten::`` operation; the instrumented backend puts a named range around each compiled
+graph while this pass runs. (A ``TorchDispatchMode`` is no way: while one is active Dynamo bypasses compiled code.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..record.backend import GraphRuns
+from ..torch_private import torch_api
+
+RANGE_PREFIX = "graphdoctor_graph "
+"""Profiler ranges of compiled graphs, each followed by the graph's index."""
+
+BACKWARD_RANGE = "graphdoctor_backward"
+"""Profiler range of what ``--backward`` adds to a call."""
+
+_CONVERSION_RANGE = "graphdoctor_conversion"
+_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+_NOT_EAGER = (
+    "aten::",
+    RANGE_PREFIX,
+    BACKWARD_RANGE,
+    _CONVERSION_RANGE,
+    _BACKWARD_PREFIX,
+    *torch_api.PROFILED_OVERHEAD,
+)
+_MAX_NAMES = 20
+_TIMED_CALLS = 15
+_TIMED_S = 0.3
+
+
+def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
+    """Run one call under the profiler.
+
+    Args:
+        call: Makes the call; no compile may happen in it.
+        runs: The backend's counter of graph runs.
+
+    Returns:
+        ``graph_ops``, ``eager_ops`` and ``eager_op_names`` of the recording's ``Coverage``.
+    """
+    runs.runs.clear()
+    eager = Counter(event.name for event in profiled(call, runs) if is_eager(event))
+    return {
+        "graph_ops": sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
+        "eager_ops": eager.total(),
+        "eager_op_names": dict(eager.most_common(_MAX_NAMES)),
+    }
+
+
+def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
+    """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of their own.
+
+    Args:
+        call: Makes the call.
+        runs: The backend's counter of graph runs.
+    """
+    runs.watched = "count"
+    try:
+        with (
+            torch_api.marked_conversions(_CONVERSION_RANGE),
+            torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
+        ):
+            call()
+    finally:
+        runs.watched = None
+    return list(profiler.events())
+
+
+def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
+    """When each graph runs in a call, in the call of median length among several.
+
+    Args:
+        call: Makes the call; no compile may happen in it.
+        runs: The backend's watch on graph runs.
+
+    Returns:
+        The fields of the recording's ``SteadyCall``.
+    """
+    timelines: list[tuple[float, list[tuple[int, float, float]]]] = []
+    ends = time.perf_counter() + _TIMED_S
+    runs.watched = "time"
+    try:
+        while not timelines or (time.perf_counter() < ends and len(timelines) < _TIMED_CALLS):
+            runs.timeline = []
+            # The call before may have left work on the device, which this one would wait for.
+            torch_api.synchronize()
+            began = time.perf_counter()
+            call()
+            took = time.perf_counter() - began
+            timelines.append((took, [(index, start - began, end - began) for index, start, end in runs.timeline]))
+    finally:
+        runs.watched = None
+    took, timeline = sorted(timelines, key=lambda item: item[0])[len(timelines) // 2]
+    return {
+        "call_us": took * 1e6,
+        "runs": [{"graph": index, "start_us": start * 1e6, "end_us": end * 1e6} for index, start, end in timeline],
+    }
+
+
+def is_eager(event: Any) -> bool:  # noqa: ANN401
+    """It is an outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's own."""
+    if not event.name.startswith("aten::"):
+        return False
+    parent = event.cpu_parent
+    while parent is not None:
+        if parent.name.startswith(_NOT_EAGER):
+            return False
+        parent = parent.cpu_parent
+    return True

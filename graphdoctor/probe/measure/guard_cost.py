@@ -1,0 +1,213 @@
+"""Measures what guard checks cost: of each compiled frame that the steady call runs, and of the parts of its tree.
+
+A guard check needs the frame's arguments as they are when the frame is entered, under the modes that hold there: the
+function's own code may change both (``kwargs.pop``, ``torch.no_grad``). So the check is measured in place, when the
+call enters Dynamo's code for the frame: a profile function sees that, before its first instruction, with the very
+arguments that torch has just checked. While it measures, Dynamo is switched off, as it is during its own checks.
+
+A part's cost is what a check is quicker without it: the tree is cloned with the part left out, and the clone and a
+whole clone are timed in turns. What two whole clones differ by is the least that can be told. A failing check would
+look quick, so every tree must say True before it is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from ..target.snapshot import RandomState
+from ..torch_private import torch_guards
+from .timing import time_calls
+
+_MAX_PARTS = 60
+"""Parts of one tree that are measured on their own."""
+
+_BILL_BUDGET_S = 15.0
+"""Seconds for the parts of all trees together; what is left of it goes to the next tree."""
+
+_CALL_BUDGET_S = 2.0
+_MIN_CALLS, _MAX_CALLS = 5, 200
+_ROUNDS = 31
+_BATCH_NS = 100_000
+"""A round lasts so long at least: the clock's own cost does not show in it."""
+
+
+@contextlib.contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Put Python's, torch's and NumPy's random numbers back to where they were."""
+    state = RandomState()
+    try:
+        yield
+    finally:
+        state.restore()
+
+
+class CompiledCode:
+    """Knows which code Dynamo made of which."""
+
+    def __init__(self) -> None:
+        self._original: dict[CodeType, CodeType] = {}
+        self.close = torch_guards.on_compiled_code(self._add)
+        """Learns of no more."""
+
+    def _add(self, original: CodeType, made: CodeType) -> None:
+        self._original[made] = original
+
+    def original(self, code: CodeType) -> CodeType | None:
+        """The code that Dynamo compiled to this one."""
+        return self._original.get(code)
+
+
+def time_call(call: Callable[[], Any]) -> dict[str, Any]:
+    """Time a call that compiles nothing.
+
+    Args:
+        call: Makes it.
+
+    Returns:
+        ``call_us``, ``call_low_us``, ``call_high_us`` (median and quartiles) and ``call_count``.
+    """
+    times = time_calls(call, seconds=_CALL_BUDGET_S, most=_MAX_CALLS, least=_MIN_CALLS)
+    low, middle, high = (1e6 * seconds for seconds in statistics.quantiles(times, n=4))
+    return {"call_us": middle, "call_low_us": low, "call_high_us": high, "call_count": len(times)}
+
+
+class CheckTimer:
+    """Times the guard checks of one call while it runs.
+
+    Args:
+        compiled: What Dynamo has compiled.
+    """
+
+    def __init__(self, compiled: CompiledCode) -> None:
+        self._compiled = compiled
+        self._runs: dict[CodeType, int] = {}
+        self._measured: dict[CodeType, dict[str, Any]] = {}
+        self._bill_left_s = _BILL_BUDGET_S
+        self.troubles: list[str] = []
+
+    def run(self, call: Callable[[], Any]) -> list[dict[str, Any]]:
+        """Make the call and measure each compiled frame where it is entered first.
+
+        Returns:
+            For each: ``compile_id``, ``runs``, ``check_us`` with its quartiles, ``bill`` and ``unbilled_count``.
+        """
+        before = sys.getprofile()
+        # Dynamo is active while the call runs: without this it would compile our own functions.
+        sys.setprofile(torch.compiler.disable(self._on_event))
+        try:
+            call()
+        finally:
+            sys.setprofile(before)
+        return [entry | {"runs": self._runs[code]} for code, entry in self._measured.items()]
+
+    def _on_event(self, frame: FrameType, event: str, _: object) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        original = self._compiled.original(code)
+        if original is None:
+            return
+        self._runs[code] = self._runs.get(code, 0) + 1
+        if self._runs[code] > 1:
+            return
+        try:
+            self._measure(original, code, frame.f_locals)
+        except Exception as error:  # noqa: BLE001 - the program's call must go on; what is not measured is said
+            self.troubles.append(f"{code.co_name}: {type(error).__name__}")
+
+    def _measure(self, original: CodeType, code: CodeType, values: Mapping[str, Any]) -> None:
+        entry = torch_guards.cache_entry(original, code)
+        if entry is None:
+            self.troubles.append(f"{original.co_name}: torch has dropped its cache entry")
+            return
+        compile_id, tree = entry
+        values = dict(values)
+        self._measured[code] = {"compile_id": compile_id}
+        if not tree.check(values):
+            self.troubles.append(f"{compile_id}: the check of its own arguments does not hold when it is repeated")
+            return
+        nothing = torch_guards.empty_guard_tree()
+        net = [whole - empty for whole, empty in _timed_in_turns((tree, nothing), values)]
+        low, middle, high = statistics.quantiles(net, n=4)
+        start = time.perf_counter()
+        bill, unbilled = _bill(tree, values, self._bill_left_s)
+        self._bill_left_s -= time.perf_counter() - start
+        if not tree.check(values):
+            self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
+            return
+        self._measured[code] |= {
+            "check_us": max(middle, 0.0),
+            "check_low_us": max(low, 0.0),
+            "check_high_us": max(high, 0.0),
+            "bill": bill,
+            "unbilled_count": unbilled,
+        }
+
+
+def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
+    """What each part of the tree costs, and how many parts were left unmeasured."""
+    parts = torch_guards.guard_parts(tree)
+    stop = time.perf_counter() + budget_s
+    if budget_s <= 0 or (floor := _floor(tree, values)) is None:
+        return [], len(parts)
+    bill = []
+    for part, left_out in parts[:_MAX_PARTS]:
+        if time.perf_counter() > stop:
+            break
+        saved = _savings(tree, _is_outside(left_out), values)
+        if saved is None:
+            continue
+        low, middle, _high = statistics.quantiles(saved, n=4)
+        bill.append({"source": part, "check_us": middle if low > floor else None})
+    return bill, len(parts) - len(bill)
+
+
+def _floor(tree: Any, values: Mapping[str, Any]) -> float | None:  # noqa: ANN401
+    """The difference that leaving nothing out seems to make: clones differ by where in memory they lie."""
+    saved = _savings(tree, lambda _: True, values)
+    return None if saved is None else max(abs(middle) for middle in statistics.quantiles(saved, n=4))
+
+
+def _savings(tree: Any, keeps: Callable[[str], bool], values: Mapping[str, Any]) -> list[float] | None:  # noqa: ANN401
+    """Microseconds by which a check is quicker with what ``keeps`` leaves, round by round; None when it fails.
+
+    Two pairs of clones, made in either order: the one made later lies elsewhere in memory.
+    """
+    whole = torch_guards.clone_guard_tree(tree, lambda _: True)
+    rest = torch_guards.clone_guard_tree(tree, keeps)
+    later_rest = torch_guards.clone_guard_tree(tree, keeps)
+    later_whole = torch_guards.clone_guard_tree(tree, lambda _: True)
+    if not all(clone.check(values) for clone in (whole, rest, later_rest, later_whole)):
+        return None
+    rounds = [*_timed_in_turns((whole, rest), values), *_timed_in_turns((later_whole, later_rest), values)]
+    return [with_it - without for with_it, without in rounds]
+
+
+def _is_outside(left_out: frozenset[str]) -> Callable[[str], bool]:
+    return lambda source: source not in left_out
+
+
+def _timed_in_turns(trees: tuple[Any, Any], values: Mapping[str, Any]) -> Iterator[tuple[float, float]]:
+    """Microseconds of one check of both trees, in turns, so that what slows the machine slows both."""
+    first, second = trees
+    count = max(1, _BATCH_NS // max(_batch_ns(first, values, 1), 1))
+    for _ in range(_ROUNDS):
+        one = _batch_ns(first, values, count) / count / 1e3
+        other = _batch_ns(second, values, count) / count / 1e3
+        yield one, other
+
+
+def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:  # noqa: ANN401
+    check = tree.check
+    start = time.perf_counter_ns()
+    for _ in range(count):
+        check(values)
+    return time.perf_counter_ns() - start

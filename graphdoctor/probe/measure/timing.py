@@ -1,0 +1,105 @@
+"""Times a call that compiles nothing any more, by itself or in turns with another probe.
+
+In turns: a socket asks ``{"seconds": …}`` and gets ``{"median_us": …, "calls": …}``, so that two programs on one
+machine share its noise. The parent closes the socket when it has enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..torch_private import torch_api
+
+MAX_WARM_UPS = 6
+"""How often a call is repeated to become steady; automatic dynamic shapes and numbers settle in two or three."""
+
+_STEADY_S = 0.5
+_STEADY_RUNS = 50
+_MIN_RUNS = 3
+
+
+def settle(call: Callable[[], Any], compile_count: Callable[[], int]) -> bool:
+    """Repeat a call until it compiles nothing.
+
+    Args:
+        call: Makes it.
+        compile_count: How many compiles there were so far.
+
+    Returns:
+        Whether it got there.
+    """
+    for _ in range(MAX_WARM_UPS):
+        before = compile_count()
+        call()
+        if compile_count() == before:
+            return True
+    return False
+
+
+def steady_us(call: Callable[[], Any], compile_count: Callable[[], int]) -> float | None:
+    """Median time of a call that compiles nothing, in microseconds; None when it goes on compiling.
+
+    Args:
+        call: Makes it.
+        compile_count: How many compiles there were so far.
+    """
+    if not settle(call, compile_count):
+        return None
+    times = time_calls(call, seconds=_STEADY_S, most=_STEADY_RUNS)
+    return statistics.median(times) * 1e6
+
+
+def time_calls(
+    call: Callable[[], Any], *, seconds: float, most: int | None = None, least: int = _MIN_RUNS
+) -> list[float]:
+    """Seconds of single calls; what a call gives a GPU to do is part of its own time and of no other's.
+
+    Args:
+        call: Makes one.
+        seconds: Begin no other after so long.
+        most: How many at most, or None.
+        least: How many at least.
+    """
+    times: list[float] = []
+    ends = time.perf_counter() + seconds
+    while len(times) < least or (time.perf_counter() < ends and (most is None or len(times) < most)):
+        torch_api.synchronize()
+        started = time.perf_counter()
+        call()
+        torch_api.synchronize()
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def serve(call: Callable[[], Any], compile_count: Callable[[], int], descriptor: int) -> None:
+    """Answer requests for times until the socket is closed.
+
+    Args:
+        call: Makes the call.
+        compile_count: How many compiles there were so far.
+        descriptor: The socket's file descriptor.
+    """
+    with socket.socket(fileno=descriptor) as connection:
+        is_settled = settle(call, compile_count)
+        _answer(connection, {"is_steady": is_settled})
+        for line in _questions(connection) if is_settled else ():
+            times = time_calls(call, seconds=float(json.loads(line)["seconds"]), least=1)
+            _answer(connection, {"median_us": statistics.median(times) * 1e6, "calls": len(times)})
+
+
+def _questions(connection: socket.socket) -> Iterator[str]:
+    """Lines until the other end is closed."""
+    # It may go away with an answer unread: that is a reset, not an end.
+    with contextlib.suppress(ConnectionError), connection.makefile(encoding="utf-8") as lines:
+        yield from lines
+
+
+def _answer(connection: socket.socket, values: dict[str, Any]) -> None:
+    with contextlib.suppress(ConnectionError):
+        connection.sendall((json.dumps(values) + "\n").encode())

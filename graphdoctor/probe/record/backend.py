@@ -1,0 +1,220 @@
+"""The instrumented backend: hands each graph on to a registered backend, and writes down what went in.
+
+``graphdoctor_graph``  one record a graph: index, op counts, inputs, nodes, the backend's time or error.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+
+from ..torch_private import torch_api
+from .describe import dtype_text, tensor_text
+from .files import user_file_test
+
+_CALLS = frozenset({"call_function", "call_method", "call_module"})
+_STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
+_MAX_ARGUMENT = 500
+
+
+class GraphRuns:
+    """Watches runs of compiled graphs while it is asked to; costs one attribute test a run otherwise."""
+
+    def __init__(self) -> None:
+        self.watched: Literal["count", "time"] | None = None
+        """``count`` them under ranges of their own, or note the ``time`` of each."""
+        self.timeline: list[tuple[int, float, float]] = []
+        """Index of the graph, start and end by ``time.perf_counter``, while timing."""
+        self.tensor_ops: dict[str, int] = {}
+        """Tensor operations of each graph, by its range name."""
+        self.runs: dict[str, int] = {}
+        """How often each graph ran while counting, by its range name."""
+
+
+class InstrumentedBackend:
+    """Wraps any registered backend.
+
+    Args:
+        name: The backend's registered name.
+        inner: The callable that compiles a graph.
+        runs: Where runs of the compiled graphs are counted; None to hand the compiled graphs out as they are, so that
+            nothing of ours runs in a call.
+        want_file: Asks for a file's text to be kept.
+    """
+
+    def __init__(
+        self, name: str, inner: Callable[..., Any], runs: GraphRuns | None, want_file: Callable[[str], None]
+    ) -> None:
+        self.__name__ = name
+        self._want_file = want_file
+        self._inner = inner
+        self._runs = runs
+        self._count = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        """Compile one graph.
+
+        Args:
+            gm: The graph that Dynamo captured.
+            example_inputs: One fake tensor or symbol a placeholder.
+
+        Returns:
+            The backend's compiled callable, in a named range while runs are being counted.
+        """
+        index = self._count
+        self._count += 1
+        for file in files_of_graph(gm):
+            self._want_file(file)
+        record = {"index": index, "backend": self.__name__, **describe_graph(gm)}
+        started = time.perf_counter()
+        try:
+            compiled = self._inner(gm, example_inputs)
+        except BaseException as error:
+            torch_api.write_artifact(
+                "graphdoctor_graph",
+                record
+                | {
+                    "backend_s": time.perf_counter() - started,
+                    "backend_error": f"{type(error).__qualname__}: {error}"[:20_000],
+                },
+            )
+            raise
+        torch_api.write_artifact("graphdoctor_graph", record | {"backend_s": time.perf_counter() - started})
+        if self._runs is None:
+            return compiled
+        range_name = f"graphdoctor_graph {index}"
+        self._runs.tensor_ops[range_name] = record["tensor_op_count"]
+        return self._watched(compiled, index, range_name, self._runs)
+
+    @staticmethod
+    def _watched(compiled: Callable[..., Any], index: int, range_name: str, runs: GraphRuns) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:  # noqa: ANN401
+            if runs.watched is None:
+                return compiled(*args)
+            if runs.watched == "time":
+                started = time.perf_counter()
+                output = compiled(*args)
+                runs.timeline.append((index, started, time.perf_counter()))
+                return output
+            runs.runs[range_name] = runs.runs.get(range_name, 0) + 1
+            with torch.profiler.record_function(range_name):
+                return compiled(*args)
+
+        # Attributes such as _boxed_call tell Dynamo how to call it.
+        run.__dict__.update(getattr(compiled, "__dict__", {}) if not isinstance(compiled, torch.nn.Module) else {})
+        return run
+
+
+def describe_graph(gm: torch.fx.GraphModule) -> dict[str, Any]:
+    """A graph's inputs, nodes and operation counts, in the form of the recording."""
+    nodes = list(gm.graph.nodes)
+    is_user_file = user_file_test()
+    return {
+        "op_count": sum(node.op in _CALLS for node in nodes),
+        "tensor_op_count": tensor_op_count(gm),
+        "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
+        "nodes": [_describe_node(node, is_user_file) for node in nodes],
+    }
+
+
+def files_of_graph(gm: torch.fx.GraphModule) -> list[str]:
+    """Every file that a node's stack lies in, torch's included; in the bodies of higher-order operators too."""
+    graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
+    stacks = dict.fromkeys(node.stack_trace for graph in graphs for node in graph.nodes if node.stack_trace)
+    return list(dict.fromkeys(file for stack in stacks for file, _ in _STACK_LINE.findall(stack)))
+
+
+def tensor_op_count(gm: torch.fx.GraphModule) -> int:
+    """Calls in a graph that compute a tensor.
+
+    A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies, picking an item out of
+    a tuple of results as none, and arithmetic on sizes as none: neither is an operation on a tensor in eager mode.
+    Nor is the tensor that Dynamo makes of a number in order to return it from the graph.
+    """
+    count = 0
+    for node in gm.graph.nodes:
+        if node.op not in _CALLS:
+            continue
+        bodies = [
+            body
+            for argument in node.all_input_nodes
+            if argument.op == "get_attr"
+            and isinstance(body := getattr(gm, str(argument.target), None), torch.fx.GraphModule)
+        ]
+        if bodies:
+            count += sum(tensor_op_count(body) for body in bodies)
+        elif (
+            _has_tensor(torch_api.node_value(node))
+            and not _is_item_of_tuple(node)
+            and not torch_api.is_number_made_tensor(node)
+        ):
+            count += 1
+    return count
+
+
+def _is_item_of_tuple(node: torch.fx.Node) -> bool:
+    if getattr(node.target, "__name__", None) != "getitem" or not node.args:
+        return False
+    base = node.args[0]
+    return isinstance(base, torch.fx.Node) and isinstance(torch_api.node_value(base), (tuple, list))
+
+
+def _has_tensor(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(_has_tensor(item) for item in value)
+    return isinstance(value, torch.Tensor)
+
+
+def _describe_input(node: torch.fx.Node) -> dict[str, Any]:
+    value = torch_api.node_value(node)
+    source = torch_api.placeholder_source(node)
+    described: dict[str, Any] = {"name": node.name, "source": source, "kind": "other"}
+    if isinstance(value, torch.Tensor):
+        described |= {
+            "kind": "tensor",
+            "dtype": dtype_text(value.dtype),
+            "shape": [size if type(size) is int else str(size) for size in value.shape],
+            "device": str(value.device),
+            # Dynamo keeps the class in the fake tensor; a buffer shows by its source alone.
+            "is_parameter": isinstance(value, torch.nn.Parameter)
+            or (source is not None and ("._parameters[" in source or "._buffers[" in source)),
+        }
+    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        described["kind"] = "symbol"
+    return described
+
+
+def _describe_node(node: torch.fx.Node, is_user_file: Callable[[str], bool]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": node.name,
+        "opcode": node.op,
+        "target": node._pretty_print_target(node.target),
+        "args": _cut(", ".join(map(str, node.args))),
+        "kwargs": _cut(", ".join(f"{key}={value}" for key, value in node.kwargs.items())),
+        "value": _value_text(torch_api.node_value(node)),
+        "inputs": [taken.name for taken in node.all_input_nodes],
+    }
+    lines = _STACK_LINE.findall(node.stack_trace or "")
+    if (innermost := next(((file, line) for file, line in reversed(lines) if is_user_file(file)), None)) is not None:
+        described["file"], described["line"] = innermost[0], int(innermost[1])
+    if (module := torch_api.node_module(node)) is not None:
+        described["module"] = module
+    return described
+
+
+def _value_text(value: object) -> str | None:
+    if isinstance(value, torch.Tensor):
+        return tensor_text(value)
+    if isinstance(value, (tuple, list)):
+        return "(" + ", ".join(_value_text(item) or "?" for item in value) + ")"
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return str(value)
+    return None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_ARGUMENT else text[: _MAX_ARGUMENT - 1] + "…"

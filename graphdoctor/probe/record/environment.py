@@ -1,0 +1,81 @@
+"""Where the probe runs, for the recording's ``Environment``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+import sysconfig
+from typing import Any
+
+import torch
+
+from ..torch_private import torch_api
+
+_PACKAGES = (
+    "accelerate",
+    "deepspeed",
+    "diffusers",
+    "flash-attn",
+    "lightning",
+    "numpy",
+    "optree",
+    "peft",
+    "pytorch-lightning",
+    "pytorch-triton",
+    "timm",
+    "torch-geometric",
+    "torchao",
+    "torchaudio",
+    "torchrec",
+    "torchvision",
+    "transformers",
+    "triton",
+    "vllm",
+    "xformers",
+)
+"""Packages whose version a report to torch should name, as they are called where they are installed from."""
+
+
+def describe_environment(device_name: str | None) -> dict[str, Any]:
+    """The fields of ``Environment``.
+
+    Args:
+        device_name: Name of the first CUDA device, or None. Asking for it starts CUDA, after which a process cannot
+            fork any more, so only the caller knows whether it may.
+    """
+    paths = sysconfig.get_paths()
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "torch_build": _torch_build(),
+        "platform": platform.platform(terse=True) + f" {platform.machine()}",
+        "executable": sys.executable,
+        "device_name": device_name,
+        "torch_root": str(torch_api.torch_root()),
+        "stdlib_root": paths["stdlib"],
+        "site_roots": sorted({paths["purelib"], paths["platlib"]}),
+        "packages": _package_versions(),
+    }
+
+
+def _torch_build() -> str:
+    """What torch was built for."""
+    for name, version in (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None))):
+        if version is not None:
+            return f"{name} {version}"
+    return "CPU"
+
+
+def _package_versions() -> dict[str, str]:
+    """Versions of the packages that are installed, none of them imported."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            version = importlib.metadata.version(name)
+        except Exception:  # noqa: BLE001 - not installed, or half of it is missing
+            continue
+        # A package whose metadata lacks the version gives None.
+        if isinstance(version, str):
+            versions[name] = version
+    return versions

@@ -1,0 +1,76 @@
+"""The text of the program's files, kept while it runs: they may change or vanish before anyone looks.
+
+Comes in: files that records point to. Goes out, once a file: ``graphdoctor_file``  {"file", "text"}, the text None
+where it cannot be read or is over a bound.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from ..torch_private import torch_api
+
+_MAX_FILE_BYTES = 2**20
+_MAX_BYTES = 8 * 2**20
+"""Of all texts that one process keeps together, in UTF-8."""
+
+_GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
+"""Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython, which are kept."""
+
+
+class FileTexts:
+    """Gives the text of each file that is neither torch's, nor Python's own, nor the probe's, once."""
+
+    def __init__(self) -> None:
+        self._is_user_file = user_file_test()
+        self._seen: set[str] = set()
+        self._pending: list[str] = []
+        self._bytes_left = _MAX_BYTES
+
+    def want(self, file: str) -> None:
+        """Have a file's text given with the next ``take``, if it is one to keep and was not given before."""
+        if file in self._seen:
+            return
+        self._seen.add(file)
+        if self._is_user_file(file) or (file.startswith("<") and not file.startswith(_GENERATED)):
+            self._pending.append(file)
+
+    def take(self) -> Iterator[dict[str, str | None]]:
+        """The files wanted since the last time, in the form of the record."""
+        pending, self._pending = self._pending, []
+        for file in pending:
+            yield {"file": file, "text": self._text(file)}
+
+    def _text(self, file: str) -> str | None:
+        try:
+            # As tracebacks and torch read it: cells and edits laid over the import have entries of their own there.
+            text = "".join(linecache.getlines(file))
+        except Exception:  # noqa: BLE001 - a loader of the program's, asked for its source, may raise anything
+            return None
+        size = len(text.encode("utf-8", "replace"))
+        if not text or size > min(_MAX_FILE_BYTES, self._bytes_left):
+            return None
+        self._bytes_left -= size
+        return text
+
+
+def user_file_test() -> Callable[[str], bool]:
+    """A test for files that are neither torch's, nor Python's own, nor the probe's."""
+    # As code objects name them, and resolved: an environment's folder may be a link.
+    torch_roots = {torch_api.torch_root(), Path(torch.__file__).parent}
+    # The separator: torchvision lies beside torch.
+    foreign = (*(str(root / "_")[:-1] for root in (*torch_roots, Path(__file__).resolve().parent.parent)), "<")
+    stdlib = str(Path(linecache.__file__).parent / "_")[:-1]
+    known: dict[str, bool] = {}
+
+    def is_user_file(file: str) -> bool:
+        if file not in known:
+            is_stdlib = file.startswith(stdlib) and "site-packages" not in file
+            known[file] = not is_stdlib and not file.startswith(foreign)
+        return known[file]
+
+    return is_user_file

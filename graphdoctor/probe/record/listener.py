@@ -1,0 +1,202 @@
+"""Listens to torch's structured trace and adds what only the running process can know.
+
+torch prints a graph break's stack with lines missing (neighbouring entries of one function name are merged, and a
+torch module's own caller is dropped); the exception itself has the whole stack and its columns. So right behind each
+break or error record goes one of ours, under the same compile id:
+
+``graphdoctor_stack``  {"of", "type", "gb_type", "stack": [entry, …]}
+``graphdoctor_caller``  [entry, …] behind each ``dynamo_start``, whose own stack lacks the frame that made the call
+``graphdoctor_sources``  [{"file", "line", "qualname", …}, …] after each call, and with it ``graphdoctor_file``, the
+text of each file that one of these, or another record of ours, points to
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import logging
+import traceback
+from collections.abc import Callable, Collection, Iterable
+from types import FrameType
+from typing import Any
+
+from ..torch_private import torch_api, torch_trace
+from .files import FileTexts
+from .sources import SourceReader
+
+_BRANCH = "Data-dependent branch"
+_STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
+
+
+def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any]]:
+    """A traceback's lines in the form of the recording: 1-based columns that count characters.
+
+    Args:
+        stack: Outermost first.
+
+    Returns:
+        One object a line: file, line, function, text, indent, column, end_column.
+    """
+    entries = []
+    for summary in stack:
+        line = summary.lineno or 0
+        text = linecache.getline(summary.filename, line).rstrip("\n") or (summary.line or "")
+        stripped = text.strip()
+        entry: dict[str, Any] = {
+            "file": summary.filename,
+            "line": line,
+            "function": summary.name,
+            "text": stripped or None,
+            "indent": len(text) - len(text.lstrip()) if stripped else None,
+        }
+        column = getattr(summary, "colno", None)
+        if column is not None and stripped:
+            start = _characters(text, column)
+            entry["column"] = start + 1
+            entry["end_column"] = _end_column(text, start, getattr(summary, "end_colno", None))
+        entries.append(entry)
+    return entries
+
+
+def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
+    """1-based column behind an expression that starts at ``start``, or None when it goes on in another line.
+
+    Dynamo keeps where an instruction's expression ends but not in which line (``frame_summary``,
+    ``torch/_dynamo/symbolic_convert.py``, 2.13); what is no whole expression on its first line ends on another.
+    """
+    if end_offset is None:
+        return None
+    end = _characters(text, end_offset)
+    if end <= start or _is_inside_word(text, end):
+        return None
+    try:
+        ast.parse(text[start:end])
+    except (SyntaxError, ValueError):
+        return None
+    return end + 1
+
+
+def _is_inside_word(text: str, end: int) -> bool:
+    """The position splits a name or a number, so it belongs to another line."""
+    return end < len(text) and (text[end - 1] + text[end]).replace("_", "a").isalnum()
+
+
+def _characters(text: str, byte_offset: int) -> int:
+    """How many characters the first ``byte_offset`` bytes of a line are; Python counts columns in UTF-8 bytes."""
+    return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="replace"))
+
+
+class TraceListener(logging.Handler):
+    """A handler on torch's trace logger.
+
+    It must come after torch's own handler, so that our record follows the one it belongs to.
+
+    Args:
+        on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
+        files: Keeps the text of the files that records point to; None to keep none.
+        outside: Python frames that no stack shows.
+    """
+
+    def __init__(
+        self,
+        on_compile: Callable[[str | None], None],
+        files: FileTexts | None = None,
+        outside: Collection[FrameType] = (),
+    ) -> None:
+        super().__init__(logging.DEBUG)
+        self._on_compile = on_compile
+        self._files = files
+        self._outside = outside
+        # In a process that has compiled before, the trace does not define them again.
+        self._strings = {number: text for text, number in torch_trace.interned().items()}
+        self._pending: dict[tuple[str, int], str] = {}
+        self._sources = SourceReader()
+        self.failures: dict[str, int] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at one structured record; trouble here must never reach the program that is being compiled."""
+        metadata = getattr(record, "metadata", None)
+        if not isinstance(metadata, dict):
+            return
+        try:
+            self._look_at(metadata)
+        except Exception as error:  # noqa: BLE001 - see the docstring; the session reports the count as a gap
+            name = type(error).__name__
+            self.failures[name] = self.failures.get(name, 0) + 1
+
+    def _look_at(self, metadata: dict[str, Any]) -> None:
+        for key, value in torch_trace.interned_strings(metadata):
+            self._strings[key] = value
+        artifact = metadata.get("artifact")
+        if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:
+            self._write_stack(artifact["name"])
+        elif "compilation_metrics" in metadata:
+            self._on_compile(None)
+        elif "dynamo_start" in metadata:
+            self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
+            caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self._outside)))
+            torch_api.write_artifact("graphdoctor_caller", caller)
+            for entry in caller:
+                self.want_file(entry["file"])
+            stack = metadata["dynamo_start"].get("stack") or []
+            if stack:
+                file = self._strings.get(stack[-1]["filename"])
+                if file is not None:
+                    self.want_source(file, stack[-1]["line"], stack[-1]["name"])
+
+    def want_file(self, file: str) -> None:
+        """Have a file's text written down with the next ``write_sources``."""
+        if self._files is not None:
+            self._files.want(file)
+
+    def want_source(self, file: str, line: int, function: str) -> None:
+        """Have a line's surroundings written down with the next ``write_sources``."""
+        self.want_file(file)
+        # One context a line: the innermost code that ran there, which has no name.
+        if function.startswith("<") or (file, line) not in self._pending:
+            self._pending[file, line] = function
+
+    def _write_stack(self, of: str) -> None:
+        error = torch_api.exception_being_logged()
+        stack = getattr(error, "real_stack", None)
+        if error is None or stack is None:
+            return
+        entries = stack_entries(stack)
+        for entry in entries:
+            self.want_source(entry["file"], entry["line"], entry["function"])
+        if entries and str(getattr(error, "gb_type", "")).startswith(_BRANCH):
+            self._widen_to_condition(entries[-1])
+        torch_api.write_artifact(
+            "graphdoctor_stack",
+            {
+                "of": of,
+                "type": type(error).__qualname__,
+                "gb_type": getattr(error, "gb_type", None),
+                "stack": entries,
+            },
+        )
+
+    def _widen_to_condition(self, entry: dict[str, Any]) -> None:
+        """Mark the whole condition where it has several operands."""
+        if entry.get("column") is None:
+            return
+        text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
+        column = len(text[: entry["column"] - 1].encode())
+        found = self._sources.boolean_operation(entry["file"], entry["line"], column)
+        if found is not None:
+            start, end = found
+            entry["column"] = _characters(text, start) + 1
+            entry["end_column"] = None if end is None else _characters(text, end) + 1
+
+    def write_sources(self) -> None:
+        """Record what surrounds the lines seen since the last time, and the files not recorded before."""
+        pending, self._pending = self._pending, {}
+        contexts = [
+            context
+            for (file, line), function in pending.items()
+            if (context := self._sources.context(file, line, function))
+        ]
+        if contexts:
+            torch_api.write_artifact("graphdoctor_sources", contexts)
+        for text in self._files.take() if self._files is not None else ():
+            torch_api.write_artifact("graphdoctor_file", text)

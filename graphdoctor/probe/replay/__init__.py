@@ -1,0 +1,1 @@
+"""Calls made again under a change, and what came out."""

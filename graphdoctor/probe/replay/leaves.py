@@ -1,0 +1,157 @@
+"""What a call's arguments consist of: each tensor, number and text with its expression, and the call with one changed.
+
+Containers and plain objects are looked into; a changed call has copies of those on the way, so it must be made from
+fresh copies where the rest is to stay untouched.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..record.describe import value_text
+from ..target.snapshot import attribute_names
+from ..target.targets import Call
+
+_MAX_DEPTH = 6
+
+Step = tuple[str, Any]
+"""``("item", key)`` or ``("attribute", name)``."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One value in a call.
+
+    Args:
+        path: How it is reached from ``[args, kwargs]``.
+        expression: What a person would write for it.
+        value: The value.
+        choices: Other values that the signature's annotation allows (``Literal``); empty where it says none.
+        is_default: The call leaves it out: the value is the parameter's default.
+    """
+
+    path: tuple[Step, ...]
+    expression: str
+    value: Any
+    choices: tuple[Any, ...] = ()
+    is_default: bool = False
+
+
+def leaves_of(call: Call, function: Any) -> list[Leaf]:  # noqa: ANN401
+    """Every leaf of a call's arguments in the order of the signature, defaults that the call leaves out behind them.
+
+    Args:
+        call: The arguments.
+        function: What is called.
+    """
+    args, kwargs = call
+    parameters = _parameters(function)
+    names = _positional_names(parameters, len(args))
+    leaves: list[Leaf] = []
+    for index, value in enumerate(args):
+        leaves += _walk(value, (("item", 0), ("item", index)), names[index], 0)
+    for name, value in kwargs.items():
+        leaves += _walk(value, (("item", 1), ("item", name)), name, 0)
+    given = {*names, *kwargs}
+    choices = {parameter.name: _choices(parameter, function) for parameter in parameters}
+    leaves = [
+        Leaf(leaf.path, leaf.expression, leaf.value, choices.get(leaf.expression, ()), leaf.is_default)
+        for leaf in leaves
+    ]
+    for parameter in parameters:
+        if parameter.name in given or parameter.kind not in (
+            parameter.POSITIONAL_OR_KEYWORD,
+            parameter.KEYWORD_ONLY,
+        ):
+            continue
+        if parameter.default is None or type(parameter.default) in (int, float, bool, str):
+            path = (("item", 1), ("item", parameter.name))
+            leaves.append(Leaf(path, parameter.name, parameter.default, choices[parameter.name], is_default=True))
+    return leaves
+
+
+def _walk(value: Any, path: tuple[Step, ...], expression: str, depth: int) -> Iterator[Leaf]:  # noqa: ANN401
+    if depth < _MAX_DEPTH:
+        if isinstance(value, (list, tuple)) and (type(value) in (list, tuple) or hasattr(value, "_fields")):
+            for index, item in enumerate(value):
+                yield from _walk(item, (*path, ("item", index)), f"{expression}[{index}]", depth + 1)
+            return
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from _walk(item, (*path, ("item", key)), f"{expression}[{value_text(key)}]", depth + 1)
+            return
+        names = attribute_names(value)
+        for name in names:
+            item = getattr(value, name, None)
+            yield from _walk(item, (*path, ("attribute", name)), f"{expression}.{name}", depth + 1)
+        if names:
+            return
+    yield Leaf(path, expression, value)
+
+
+def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -> Call:
+    """A call with one leaf changed; a default that it leaves out is added."""
+    args, kwargs = _replaced([call[0], call[1]], path, change)
+    return tuple(args), dict(kwargs)
+
+
+def _replaced(value: Any, path: tuple[Step, ...], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    if not path:
+        return change(value)
+    (kind, key), rest = path[0], path[1:]
+    if kind == "attribute":
+        copied = copy.copy(value)
+        object.__setattr__(copied, key, _replaced(getattr(value, key), rest, change))
+        return copied
+    if isinstance(value, dict):
+        copied = copy.copy(value)
+        copied[key] = _replaced(value.get(key), rest, change)
+        return copied
+    items = list(value)
+    items[key] = _replaced(items[key], rest, change)
+    if isinstance(value, tuple):
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return items
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:  # noqa: ANN401
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        return list(inspect.signature(called).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def _positional_names(parameters: list[inspect.Parameter], count: int) -> list[str]:
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{index}]" for index in range(count - len(names))]
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    names += [f"args[{index}]" for index in range(len(names), count)]
+    return names[:count]
+
+
+def _choices(parameter: inspect.Parameter, function: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """The values of a parameter annotated as ``Literal[…]``."""
+    import typing
+
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        called = type(function).forward if isinstance(function, torch.nn.Module) else function
+        try:
+            annotation = typing.get_type_hints(called).get(parameter.name)
+        except Exception:  # noqa: BLE001 - an annotation may name anything, or nothing that exists
+            return ()
+    found: list[Any] = []
+    for part in (annotation, *typing.get_args(annotation)):
+        if typing.get_origin(part) is typing.Literal:
+            found += typing.get_args(part)
+    return tuple(found)

@@ -1,0 +1,362 @@
+"""What can be changed about a call, one property at a time, and the values to change it to.
+
+Comes in: a call and its target. Goes out: ``Property`` objects, most telling first, each with ways to change it; a way
+that changes a property alone comes before those that change others with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..record.describe import dtype_text, value_text
+from ..target.targets import Call
+from . import tensor_changes
+from .leaves import Leaf, leaves_of, replaced
+
+_MAX_ATTRIBUTES = 20
+_MAX_MODULES = 50
+_MAX_CHOICES = 4
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value that a property can be set to.
+
+    Args:
+        text: The value in short.
+        make: Makes the changed call of an unchanged one; what surrounds the call holds inside the context.
+        is_special: torch tends to compile for it by itself.
+    """
+
+    text: str
+    make: Callable[[Call], AbstractContextManager[Call]]
+    is_special: bool = False
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to change a property.
+
+    Args:
+        values: What it can be set to, ordinary values first.
+        tied: Expressions of what is changed with it.
+    """
+
+    values: tuple[Value, ...]
+    tied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that torch may guard on.
+
+    Args:
+        expression: In the user's words.
+        kind: A ``ChangeKind`` of the recording.
+        base: Its value in the unchanged call.
+        ways: Ways to change it; empty when there is none.
+        reason: Why there is none.
+        tier: Where it stands when not all can be tried: the lowest come first.
+        is_joint: Several properties that calls are likely to change together, a batch size; left out when that fails.
+    """
+
+    expression: str
+    kind: str
+    base: str
+    ways: tuple[Way, ...] = ()
+    reason: str | None = None
+    tier: tuple[int, ...] = (9,)
+    is_joint: bool = False
+
+    def planned(self) -> dict[str, Any]:
+        """What it is, for the plan of a run."""
+        tied = list(self.ways[0].tied) if self.is_joint else []
+        return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": tied}
+
+
+def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:  # noqa: ANN401
+    """Everything about a call that can be changed, or that a person would look for and cannot.
+
+    Args:
+        call: The unchanged call.
+        function: What is called.
+        is_no_grad: The call is made under ``torch.no_grad()`` in any case.
+    """
+    leaves = leaves_of(call, function)
+    found = [*_argument_properties(leaves), *_attributes(function)]
+    found += _modes(function, is_no_grad=is_no_grad, device=_device_type(leaves, function))
+    return found
+
+
+def _device_type(leaves: Sequence[Leaf], function: Any) -> str:  # noqa: ANN401
+    tensors = [leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
+    if isinstance(function, torch.nn.Module):
+        tensors += list(function.parameters())[:1]
+    return next((tensor.device.type for tensor in tensors if tensor.device.type != "cpu"), "cpu")
+
+
+# Arguments.
+
+
+def _argument_properties(leaves: Sequence[Leaf]) -> Iterator[Property]:
+    tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
+    shared = _shared_sizes(tensors)
+    for leaf in leaves:
+        if isinstance(leaf.value, torch.Tensor):
+            yield from _tensor_properties(leaf, tensors, shared)
+        else:
+            yield _plain_property(leaf)
+
+
+def _changed(*leaves: Leaf, to: Callable[[Any], Any]) -> Callable[[Call], AbstractContextManager[Call]]:
+    def make(call: Call) -> AbstractContextManager[Call]:
+        for leaf in leaves:
+            call = replaced(call, leaf.path, to)
+        return contextlib.nullcontext(call)
+
+    return make
+
+
+def _constant(leaf: Leaf, value: Any, *, is_special: bool = False) -> Value:  # noqa: ANN401
+    return Value(value_text(value), _changed(leaf, to=lambda _: value), is_special)
+
+
+def _plain_property(leaf: Leaf) -> Property:
+    value, kind = leaf.value, type(leaf.value)
+    base = f"{value_text(value)} (default)" if leaf.is_default else value_text(value)
+    if value is None and not leaf.choices:
+        return Property(leaf.expression, "none", base, reason="it is None")
+    choices = tuple(choice for choice in leaf.choices if choice != value)[:_MAX_CHOICES]
+    if not choices and isinstance(value, enum.Enum):
+        choices = tuple(member for member in kind if member is not value)[:_MAX_CHOICES]
+    if choices:
+        values = tuple(_constant(leaf, choice) for choice in choices)
+        return Property(leaf.expression, "text" if kind is str else "value", base, (Way(values),), tier=(1,))
+    if kind in (int, float, bool):
+        name = "flag" if kind is bool else "number"
+        values = tuple(_constant(leaf, other, is_special=special) for other, special in _other_numbers(value))
+        return Property(leaf.expression, name, base, (Way(values),), tier=(1,))
+    if kind is str:
+        values = tuple(_constant(leaf, value + more) for more in ("_", "__"))
+        return Property(leaf.expression, "text", base, (Way(values),), tier=(1,))
+    return Property(leaf.expression, "value", base, reason=f"no other value of a {kind.__qualname__} is known")
+
+
+def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
+    """Other numbers of the same type, each with whether torch tends to compile for it by itself."""
+    if isinstance(value, bool):
+        return [(not value, False)]
+    if isinstance(value, int):
+        ordinary = [value + more for more in (1, 2, 3, 4) if value + more not in (-1, 0, 1)][:2]
+        candidates: list[tuple[Any, bool]] = [(number, False) for number in ordinary]
+        candidates += [(0, True), (1, True), (-1 if value >= 0 else -value, True)]
+    elif not math.isfinite(value) or value == 0:
+        candidates = [(0.5, False), (0.25, False), (1.0, True)]
+    else:
+        # Halves first: most floats are shares and rates, which have an upper end.
+        candidates = [(value * 0.5, False), (value * 0.75, False), (0.0, True), (1.0, True), (-value, True)]
+    distinct: list[tuple[Any, bool]] = []
+    for number, is_special in candidates:
+        if number != value and all(number != known for known, _ in distinct):
+            distinct.append((number, is_special))
+    return distinct
+
+
+def _shared_sizes(tensors: Sequence[Leaf]) -> dict[tuple[int, int], list[Leaf]]:
+    """The tensors that have the same size in the same dim, such as a batch, by dim and size."""
+    shared: dict[tuple[int, int], list[Leaf]] = {}
+    for leaf in tensors:
+        for dim, size in enumerate(leaf.value.shape if _is_plain(leaf.value) else ()):
+            shared.setdefault((dim, size), []).append(leaf)
+    return {place: leaves for place, leaves in shared.items() if len(leaves) > 1 and place[1] > 1}
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    return value.layout is torch.strided and not value.is_quantized and not value.is_nested
+
+
+def _tensor_properties(
+    leaf: Leaf, tensors: Sequence[Leaf], shared: dict[tuple[int, int], list[Leaf]]
+) -> Iterator[Property]:
+    value: torch.Tensor = leaf.value
+    is_plain = _is_plain(value)
+    for dim, size in enumerate(value.shape if is_plain else ()):
+        name = _size_name(leaf, dim)
+        together = shared.get((dim, size), ())
+        if together and together[0] is leaf:
+            tied = tuple(_size_name(other, dim) for other in together[1:])
+            way = Way(_sizes(size, [(other, dim) for other in together]), tied)
+            yield Property(name, "size", str(size), (way,), tier=(2, dim, 0), is_joint=True)
+        ways = tuple(_size_ways(leaf, dim, tensors, has_joint=bool(together)))
+        yield Property(name, "size", str(size), ways, tier=(2, dim, 1))
+    if not is_plain:
+        yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=f"its layout is {value.layout}")
+    dtypes = tensor_changes.other_dtypes(value.dtype)
+    if dtypes:
+        values = tuple(Value(dtype_text(dtype), _cast(leaf, dtype)) for dtype in dtypes)
+        yield Property(f"{leaf.expression}.dtype", "dtype", dtype_text(value.dtype), (Way(values),), tier=(4,))
+    if is_plain and (layouts := tensor_changes.other_layouts(value)):
+        values = tuple(Value(name, _laid_out(leaf, name)) for name in layouts)
+        base = tensor_changes.layout_name(value)
+        yield Property(f"{leaf.expression}.stride()", "stride", base, (Way(values),), tier=(5,))
+    if value.is_floating_point() or value.is_complex():
+        wanted = not value.requires_grad
+        make = _changed(leaf, to=lambda tensor: tensor.detach().requires_grad_(wanted))
+        name = f"{leaf.expression}.requires_grad"
+        yield Property(name, "requires_grad", str(not wanted), (Way((Value(str(wanted), make),)),), tier=(4,))
+    other = tensor_changes.other_device(value.device)
+    if other is not None:
+        moved = Value(other, _changed(leaf, to=lambda tensor: tensor.detach().to(other)))
+        yield Property(f"{leaf.expression}.device", "device", str(value.device), (Way((moved,)),), tier=(6,))
+
+
+def _cast(leaf: Leaf, dtype: torch.dtype) -> Callable[[Call], AbstractContextManager[Call]]:
+    return _changed(leaf, to=lambda tensor: tensor_changes.cast(tensor, dtype))
+
+
+def _laid_out(leaf: Leaf, layout: str) -> Callable[[Call], AbstractContextManager[Call]]:
+    return _changed(leaf, to=lambda tensor: tensor_changes.laid_out(tensor, layout))
+
+
+def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
+    """The dim alone, then with every dim of the same size."""
+    size = leaf.value.shape[dim]
+    yield Way(_sizes(size, [(leaf, dim)]))
+    same_size = [
+        (other, other_dim)
+        for other in tensors
+        for other_dim, other_size in enumerate(other.value.shape if _is_plain(other.value) else ())
+        if other_size == size and (other is not leaf or other_dim != dim)
+    ]
+    # Where all of them are the same dim of their tensors, they are varied together in any case.
+    if same_size and not (has_joint and all(other_dim == dim for _, other_dim in same_size)):
+        yield Way(_sizes(size, [(leaf, dim), *same_size]), tuple(_size_name(*place) for place in same_size))
+
+
+def _size_name(leaf: Leaf, dim: int) -> str:
+    return f"{leaf.expression}.shape[{dim}]"
+
+
+def _sizes(size: int, places: Sequence[tuple[Leaf, int]]) -> tuple[Value, ...]:
+    # The doubled size first: what depends on a size being even, or a multiple of the old one, goes on working.
+    ordinary = [value for value in dict.fromkeys((2 * size, size + 1, 2, 3)) if value > 1 and value != size][:3]
+    values = [*((value, False) for value in ordinary), *([] if size == 1 else [(1, True)])]
+    return tuple(Value(str(value), _resized(places, value), special) for value, special in values)
+
+
+def _resized(places: Sequence[tuple[Leaf, int]], size: int) -> Callable[[Call], AbstractContextManager[Call]]:
+    def make(call: Call) -> AbstractContextManager[Call]:
+        for leaf, dim in places:
+            call = replaced(call, leaf.path, partial(tensor_changes.resized, dim=dim, size=size))
+        return contextlib.nullcontext(call)
+
+    return make
+
+
+# The module's own numbers.
+
+
+def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
+    """Plain numbers and texts on the target and on the modules directly below it, where their class is no torch one."""
+    if not isinstance(function, torch.nn.Module):
+        return
+    owners = [("self", function), *((f"self.{name}", child) for name, child in function.named_children())]
+    count = 0
+    for owner, module in owners[:_MAX_MODULES]:
+        if type(module).__module__.startswith("torch.nn."):
+            continue
+        for name, value in vars(module).items():
+            if name == "training" or name.startswith("_") or type(value) not in (int, float, bool):
+                continue
+            count += 1
+            kind = "flag" if isinstance(value, bool) else "module_number"
+            values = tuple(
+                Value(value_text(other), _with_attribute(module, name, other), special)
+                for other, special in _other_numbers(value)
+            )
+            if count <= _MAX_ATTRIBUTES:
+                yield Property(f"{owner}.{name}", kind, value_text(value), (Way(values),), tier=(3,))
+            else:
+                reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
+                yield Property(f"{owner}.{name}", kind, value_text(value), reason=reason)
+
+
+def _with_attribute(module: torch.nn.Module, name: str, value: Any) -> Callable[[Call], AbstractContextManager[Call]]:  # noqa: ANN401
+    @contextlib.contextmanager
+    def make(call: Call) -> Iterator[Call]:
+        before = getattr(module, name)
+        setattr(module, name, value)
+        try:
+            yield call
+        finally:
+            setattr(module, name, before)
+
+    return make
+
+
+# What holds around the call.
+
+
+def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:  # noqa: ANN401
+    if isinstance(function, torch.nn.Module):
+        is_training = function.training
+        names = {True: "train", False: "eval"}
+        switched = Value(names[not is_training], _with_training(function, is_training=not is_training))
+        yield Property("train/eval", "training", names[is_training], (Way((switched,)),), tier=(0,))
+    inference = _around("inference_mode", torch.inference_mode)
+    grad_modes = (inference,) if is_no_grad else (_around("no_grad", torch.no_grad), inference)
+    yield Property("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", (Way(grad_modes),), tier=(0,))
+    autocast = _around("bf16", lambda: torch.autocast(device, torch.bfloat16))
+    yield Property("autocast", "autocast", "off", (Way((autocast,)),), tier=(0,))
+    dtype = torch.get_default_dtype()
+    other = torch.float64 if dtype is not torch.float64 else torch.float32
+    switch = _around(dtype_text(other), lambda: _set_for(torch.set_default_dtype, dtype, other))
+    yield Property("default dtype", "default_dtype", dtype_text(dtype), (Way((switch,)),), tier=(0,))
+    threads = torch.get_num_threads()
+    counts = (threads + 1, threads + 2)
+    changed = tuple(_around(str(n), partial(_set_for, torch.set_num_threads, threads, n)) for n in counts)
+    yield Property("number of threads", "threads", str(threads), (Way(changed),), tier=(0,))
+    is_on = torch.are_deterministic_algorithms_enabled()
+    flip = _around(str(not is_on), lambda: _set_for(torch.use_deterministic_algorithms, is_on, not is_on))
+    yield Property("deterministic algorithms", "determinism", str(is_on), (Way((flip,)),), tier=(7,))
+
+
+def _around(text: str, context: Callable[[], AbstractContextManager[Any]]) -> Value:
+    @contextlib.contextmanager
+    def make(call: Call) -> Iterator[Call]:
+        with context():
+            yield call
+
+    return Value(text, make)
+
+
+@contextlib.contextmanager
+def _set_for(setter: Callable[[Any], Any], before: Any, value: Any) -> Iterator[None]:  # noqa: ANN401
+    setter(value)
+    try:
+        yield
+    finally:
+        setter(before)
+
+
+def _with_training(module: torch.nn.Module, *, is_training: bool) -> Callable[[Call], AbstractContextManager[Call]]:
+    @contextlib.contextmanager
+    def make(call: Call) -> Iterator[Call]:
+        before = [(child, child.training) for child in module.modules()]
+        module.train(is_training)
+        try:
+            yield call
+        finally:
+            for child, mode in before:
+                child.training = mode
+
+    return make

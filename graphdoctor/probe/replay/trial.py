@@ -1,0 +1,218 @@
+"""A replay of the same calls under a remedy: changes each call as asked, keeps or compares what came out.
+
+The request's ``trial`` says how; every key may be missing but the last two::
+
+    {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
+     "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
+     "steady": …, "timing": file descriptor, "outputs": path, "references": {"eager": path, …}}
+
+Every call is made from the same seed, whatever remedy it runs under, so that random numbers do not tell two replays
+apart. What came out is kept on disk, and compared with what the references kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..target.targets import Call, TargetError
+from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
+
+_ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
+_STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
+
+
+class Trial:
+    """One replay.
+
+    Args:
+        plan: The request's ``trial``.
+        function: What is called, for the names of its arguments.
+    """
+
+    def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
+        self._plan = plan
+        self._signature = _signature(function)
+        self._modules = modules_of(function)
+        self._results = Results()
+        self._arguments: dict[str, torch.Tensor] = {}
+        self._copies: dict[str, torch.Tensor] = {}
+        self._lost_gradients: list[int] = []
+
+    @property
+    def is_eager(self) -> bool:
+        """The replay runs without torch.compile: its outputs are what the others are compared with."""
+        return bool(self._plan.get("is_eager"))
+
+    @property
+    def has_warm_up(self) -> bool:
+        """All calls are made once before those that count."""
+        return bool(self._plan.get("warm_up"))
+
+    @property
+    def setup(self) -> str | None:
+        """Lines that configure torch, run behind the target's import."""
+        text = self._plan.get("setup")
+        return str(text) if text else None
+
+    @property
+    def is_steady_timed(self) -> bool:
+        """The last call is timed once it compiles nothing."""
+        return bool(self._plan.get("steady"))
+
+    @property
+    def timing(self) -> int | None:
+        """File descriptor of the socket that asks for times of the last call; then nothing is compared."""
+        number = self._plan.get("timing")
+        return None if number is None else int(number)
+
+    def changed(self, call: Call) -> Call:
+        """A call as the remedy wants it.
+
+        Raises:
+            TargetError: The remedy does not fit the call.
+        """
+        tensors = [*self._plan.get("tensors", ())]
+        contiguous = [*self._plan.get("contiguous", ())]
+        for source in tensors:
+            call = self._replaced(call, source, _as_tensor)
+        for source in contiguous:
+            call = self._replaced(call, source, lambda value: value.contiguous())
+        for mark in self._plan.get("marks", ()):
+            value = self._value(call, mark["source"])
+            # A size of 0 or 1 cannot be dynamic: torch refuses the mark later, in words of its own.
+            if isinstance(value, torch.Tensor) and mark["dim"] < value.ndim and value.shape[mark["dim"]] > 1:
+                torch._dynamo.mark_dynamic(value, mark["dim"])
+        return call
+
+    def _names(self, call: Call) -> dict[str, Any]:
+        if self._signature is None:
+            raise TargetError("the names of the arguments are not known")
+        bound = self._signature.bind(*call[0], **call[1])
+        bound.apply_defaults()
+        return bound.arguments
+
+    def _value(self, call: Call, source: str) -> Any:  # noqa: ANN401
+        """What a source stands for in a call's arguments."""
+        name, steps = _taken_apart(source)
+        names = self._names(call)
+        if name not in names:
+            raise TargetError(f"{source} is no argument of the call")
+        value = names[name]
+        for key, index, attribute in steps:
+            value = getattr(value, attribute) if attribute else value[int(index) if index else key]
+        return value
+
+    def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
+        """The call with one argument, or one item of its keyword arguments, changed."""
+        name, steps = _taken_apart(source)
+        if self._signature is None or any(attribute for _, _, attribute in steps):
+            raise TargetError(f"{source} cannot be replaced in the call")
+        bound = self._signature.bind(*call[0], **call[1])
+        if name not in bound.arguments:
+            return call  # the default: no other value in this call
+        bound.arguments[name] = _with_changed(bound.arguments[name], steps, change)
+        return bound.args, dict(bound.kwargs)
+
+    def begin_call(self, call: Call) -> None:
+        """Keep copies of a call's arguments, to tell whether it mutates them."""
+        self._arguments = tensors_in(self._named_arguments(call))
+        self._copies = copies_of(self._arguments)
+
+    def end_call(self, output: object, *, has_backward: bool) -> None:
+        """Keep what a call gave back, its gradients, and the arguments that it mutated.
+
+        Args:
+            output: What came back.
+            has_backward: Backward was run already, so the gradients are there.
+        """
+        gradients: dict[str, torch.Tensor | None]
+        self._results.add_call(output)
+        self._results.add_arguments(self._copies, self._arguments)
+        if has_backward:
+            tensors = {**self._arguments, **parameters_of(self._modules)}
+            # Backward gives none to what is no leaf; asking for it warns.
+            gradients = {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
+        else:
+            try:
+                gradients = gradients_of(output, self._modules, self._arguments)
+            except RuntimeError:
+                self._lost_gradients.append(self._results.call_count)
+                return
+        self._results.add_gradients(gradients)
+
+    def _named_arguments(self, call: Call) -> dict[str, Any]:
+        try:
+            return self._names(call)
+        except (TargetError, TypeError):
+            return {"args": call[0], "kwargs": call[1]}
+
+    def finish(self, printed: str | None) -> dict[str, Any]:
+        """Write the results, and compare them with those of the references.
+
+        Args:
+            printed: What the program printed in the calls, or None when that is not known.
+
+        Returns:
+            The fields of ``Replay``.
+        """
+        self._results.add_state(self._modules)
+        if printed is not None:
+            self._results.add_stdout(printed)
+        self._results.save(Path(self._plan["outputs"]))
+        found: dict[str, Any] = {}
+        for name, reference in self._plan["references"].items():
+            path = Path(reference)
+            if path.exists():
+                found[name] = self._results.compared(Results.load(path))
+                if self._lost_gradients:
+                    calls = ", ".join(map(str, self._lost_gradients))
+                    found[name]["note"] = f"backward cannot be run for call {calls}: gradients are not compared"
+        return {"compared": found}
+
+
+def parameter_names(function: Any) -> list[str] | None:  # noqa: ANN401
+    """The names of a module's or function's parameters, or None when Python cannot tell."""
+    signature = _signature(function)
+    return None if signature is None else list(signature.parameters)
+
+
+def _signature(function: Any) -> inspect.Signature | None:  # noqa: ANN401
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        return inspect.signature(called)
+    except (TypeError, ValueError):
+        return None
+
+
+def _taken_apart(source: str) -> tuple[str, list[tuple[str, str, str]]]:
+    match = _ARGUMENT.match(source)
+    steps = _STEP.findall(match[2]) if match else []
+    if match is None or "".join(_step_text(*step) for step in steps) != match[2]:
+        raise TargetError(f"{source} is no argument of the call")
+    return match[1], steps
+
+
+def _step_text(key: str, index: str, attribute: str) -> str:
+    return f".{attribute}" if attribute else f"[{index}]" if index else f"['{key}']"
+
+
+def _with_changed(value: Any, steps: list[tuple[str, str, str]], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    """A value with what lies at the end of the steps changed; containers on the way are copied."""
+    if not steps:
+        return change(value)
+    key, index, _ = steps[0]
+    at: Any = int(index) if index else key
+    if isinstance(value, Mapping):
+        return {**value, at: _with_changed(value[at], steps[1:], change)}
+    items = [_with_changed(item, steps[1:], change) if number == at else item for number, item in enumerate(value)]
+    return tuple(items) if isinstance(value, tuple) else items
+
+
+def _as_tensor(value: Any) -> Any:  # noqa: ANN401
+    return torch.tensor(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value

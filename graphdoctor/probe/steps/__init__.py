@@ -1,0 +1,1 @@
+"""What is done with a workload, step by step."""

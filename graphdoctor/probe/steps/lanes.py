@@ -1,0 +1,315 @@
+"""Where the time of each call goes: graphs, eager operations, guard checks and compiles on one time axis.
+
+A call that compiles is watched when the program makes it: made again in a process that has compiled before, the same
+compile takes a fraction of the time. A call that compiles nothing is made again under torch.profiler, which tells eager
+operations and guard checks too. For that all calls are repeated from the beginning, with Dynamo reset, the target's
+state and the random numbers put back and the arguments as they were; what is seen of a repetition counts only where
+it compiled as the call did and ran the same graphs in the same order.
+
+All is the CPU's side: on a GPU a graph is over when its kernels are started. Devices are waited for before a call
+begins and before it ends. Of a backward pass only AOTAutograd's compiled graphs are told apart, and under the profiler
+alone; the rest of it is no segment.
+
+``lane``  one event a call, ``call`` None for the steady call: duration_us, is_profiled, segments, hidden; written again
+          for a call that was repeated
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from ..events import EventFile
+from ..measure.compile_times import CompileTimes, TimedCompile
+from ..measure.coverage import profiled
+from ..measure.segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number
+from ..target.snapshot import FreshCopies, RandomState, State
+from ..target.targets import Call
+from ..torch_private import torch_api, torch_trace
+from .workload import Workload
+
+_MAX_LANES = 200
+_MAX_KEPT_CALLS = 200
+_MAX_KEPT_BYTES = 2**30
+
+_BUDGET_S = 10.0
+"""Seconds for the repetition, beside three times what the calls took."""
+
+_MAX_WARM_UPS = 6
+_STEADY_CALLS = 5
+_STEADY_S = 2.0
+_MAX_NAMED = 4
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One of the program's calls.
+
+    Args:
+        inputs: Its arguments in short.
+        has_compiled: It compiled something.
+        compile_ids: The frames that it compiled, in order.
+        graphs: Numbers of the graphs that reached the backend.
+        cut: Where its time went.
+    """
+
+    inputs: str
+    has_compiled: bool
+    compile_ids: tuple[str | None, ...]
+    graphs: tuple[int, ...]
+    cut: CutCall
+
+
+class _NotRepeatedError(Exception):
+    """The calls cannot be repeated as they were; says why."""
+
+
+class Lanes:
+    """Watches the program's calls, then repeats them under the profiler.
+
+    Args:
+        workload: The compiled target; no call has been made yet.
+        events: Where to write lanes and gaps.
+    """
+
+    def __init__(self, workload: Workload, events: EventFile) -> None:
+        self._workload = workload
+        self._events = events
+        self._compiles = CompileTimes()
+        torch_trace.listen(self._compiles)
+        events.phase("keeping the state of the target")
+        self._state = State(workload.function)
+        self._random = RandomState()
+        self._kept: list[Call] = []
+        self._kept_bytes = 0
+        self._is_keeping = not workload.is_made_anew
+        self._inputs = ""
+        self._watched = 0.0, 0.0, 0
+        """Start and end of the call that was watched last, and how many graphs there were before it."""
+        self._made: list[_Made] = []
+        self._written = {True: 0, False: 0}
+        """Lanes written of calls that compiled something, and of those that did not."""
+        self._graph_of: dict[int | None, int] = {}
+        """Graphs of the repetition, and what they are in the program's own calls."""
+        self._compile_of: dict[str | None, str | None] = {}
+
+    def close(self) -> None:
+        """Watch no longer."""
+        torch_api.trace_logger().removeHandler(self._compiles)
+
+    def keep(self, call: Call) -> None:
+        """Remember a call before it is made: it may change its arguments."""
+        self._inputs = self._workload.inputs_text(call)
+        if not self._is_keeping:
+            return
+        size = _tensor_bytes(call)
+        if len(self._kept) >= _MAX_KEPT_CALLS or self._kept_bytes + size > _MAX_KEPT_BYTES:
+            self._is_keeping = False
+            return
+        try:
+            self._kept.append(FreshCopies().call(call))
+        except Exception:  # noqa: BLE001 - out of memory, or a class of the program's that refuses
+            self._is_keeping = False
+        self._kept_bytes += size
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the program's call that is made meanwhile."""
+        runs = self._workload.runs
+        self._compiles.taken()
+        known = len(runs.tensor_ops)
+        runs.timeline = []
+        _synchronize()
+        runs.watched = "time"
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            _synchronize()
+            ended = time.perf_counter()
+            runs.watched = None
+            self._watched = began, ended, known
+
+    def write(self) -> None:
+        """Write down the call that was watched last, if it can be among those that are shown."""
+        began, ended, known = self._watched
+        compiles = self._compiles.taken()
+        made = _Made(
+            inputs=self._inputs,
+            has_compiled=bool(compiles),
+            compile_ids=_frames(compiles),
+            graphs=self._graphs_from(known),
+            cut=cut_timeline(self._workload.runs.timeline, compiles, began=began, ended=ended),
+        )
+        self._made.append(made)
+        if self._written[made.has_compiled] < _MAX_LANES:
+            self._written[made.has_compiled] += 1
+            self._write(len(self._made), made.cut)
+
+    def repeat(self) -> None:
+        """Profile the steady call, then the calls that compiled nothing."""
+        if torch_api.is_profiling():
+            self._gap("The time axis shows neither eager operations nor guard checks: the program has a profiler on.")
+            return
+        self._events.phase("profiling the steady call")
+        self._workload.mark("start", None)
+        try:
+            self._profile_steady_call()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+            self._gap(f"The steady call has no time axis: repeating the last call raised {type(error).__qualname__}.")
+        self._workload.mark("end", None)
+        steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
+        wanted = steady[: _MAX_LANES - self._written[True]]
+        if wanted:
+            self._repeat_calls(wanted)
+        if len(self._made) > _MAX_LANES:
+            self._gap(f"Of {len(self._made)} calls {_MAX_LANES} have a time axis: those that compile first.")
+
+    def _profile_steady_call(self) -> None:
+        call = self._workload.last_call
+        if call is None:
+            return
+        # Also those of the repetitions that others made before.
+        compiles = self._compiles.taken()
+        for _ in range(_MAX_WARM_UPS):
+            self._workload.repeat(call)
+            again = self._compiles.taken()
+            compiles += again
+            if not again:
+                break
+        if any(made.is_over_limit for made in compiles):
+            self._gap(
+                "The steady call has no time axis: the last call compiled again whenever it was repeated, up to the "
+                "recompile limit."
+            )
+            return
+        cuts: list[CutCall] = []
+        ends = time.perf_counter() + _STEADY_S
+        while not cuts or (len(cuts) < _STEADY_CALLS and time.perf_counter() < ends):
+            cuts.append(self._profile(call))
+            if self._compiles.taken():
+                self._gap("The steady call has no time axis: the last call goes on compiling when it is repeated.")
+                return
+        self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
+
+    def _repeat_calls(self, wanted: list[int]) -> None:
+        """Repeat the program's calls from the first to the last that is wanted, and profile those that are."""
+        odd: list[int] = []
+        done = 0
+        ends = time.perf_counter() + _BUDGET_S + 3 * sum(made.cut.duration_us for made in self._made) / 1e6
+        try:
+            with torch_trace.trace_files_paused():
+                torch.compiler.reset()
+                self._state.restore()
+                self._random.restore()
+                for index, call in enumerate(self._calls(), start=1):
+                    if time.perf_counter() > ends:
+                        raise _NotRepeatedError("there was no time left")
+                    self._events.phase(f"profiling call {index}")
+                    cut = self._repeat_call(index, call, is_profiled=index in wanted)
+                    if cut is not None:
+                        self._write(index, cut)
+                    elif index in wanted:
+                        odd.append(index)
+                    done = index
+                    if done == wanted[-1]:
+                        break
+                else:
+                    raise _NotRepeatedError(f"the arguments of call {done + 1} are not at hand any more")
+        except _NotRepeatedError as reason:
+            self._say_lost(wanted[bisect_right(wanted, done) :], str(reason))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+            self._say_lost(wanted[bisect_right(wanted, done) :], f"call {done + 1} raised {type(error).__qualname__}")
+        self._say_lost(odd, "other graphs ran than the first time")
+
+    def _calls(self) -> Iterator[Call]:
+        """The program's calls again, with their arguments as they were."""
+        return self._workload.calls() if self._workload.is_made_anew else iter(self._kept)
+
+    def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
+        """Make one call again.
+
+        Returns:
+            Where its time went; None for one that was not profiled, or ran other graphs than the first time.
+
+        Raises:
+            _NotRepeatedError: It compiled otherwise than the first time, so those behind it will too.
+        """
+        made = self._made[index - 1]
+        if self._workload.inputs_text(call) != made.inputs:
+            raise _NotRepeatedError(f"call {index} was made with other arguments")
+        self._compiles.taken()
+        known = len(self._workload.runs.tensor_ops)
+        cut: CutCall | None = None
+        if is_profiled:
+            cut = self._profile(call)
+        else:
+            self._workload.repeat(call)
+        compiles = self._compiles.taken()
+        compile_ids, graphs = _frames(compiles), self._graphs_from(known)
+        if len(compile_ids) != len(made.compile_ids):
+            counts = f"{len(compile_ids)}, not {len(made.compile_ids)}"
+            raise _NotRepeatedError(f"call {index} made another number of compiles ({counts})")
+        if len(graphs) != len(made.graphs):
+            raise _NotRepeatedError(f"call {index} compiled another number of graphs")
+        self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)
+        self._graph_of |= zip(graphs, made.graphs, strict=True)
+        if cut is None or compiles:
+            return None
+        cut = cut.renamed(self._compile_of, self._graph_of)
+        return cut if cut.forward_runs == made.cut.forward_runs else None
+
+    def _profile(self, call: Call) -> CutCall:
+        def make() -> None:
+            with torch.profiler.record_function(CALL_RANGE):
+                self._workload.repeat(call)
+                _synchronize()
+
+        _synchronize()
+        return cut_profile(profiled(make, self._workload.runs))
+
+    def _graphs_from(self, known: int) -> tuple[int, ...]:
+        """Numbers of the graphs that reached the backend after so many."""
+        return tuple(graph_number(name) for name in islice(self._workload.runs.tensor_ops, known, None))
+
+    def _write(self, index: int | None, cut: CutCall) -> None:
+        self._events.write("lane", call=index, **cut.event_values())
+
+    def _say_lost(self, indexes: list[int], why: str) -> None:
+        if indexes:
+            self._gap(
+                f"The time axis of {_calls_text(indexes)} shows no eager operations and no guard checks: when the "
+                f"calls were repeated under the profiler, {why}."
+            )
+
+    def _gap(self, message: str) -> None:
+        self._events.write("gap", message=message)
+
+
+def _synchronize() -> None:
+    # What went wrong on the device is the program's affair: it hears of it where it would without us.
+    with contextlib.suppress(RuntimeError):
+        torch_api.synchronize()
+
+
+def _tensor_bytes(call: Call) -> int:
+    leaves = torch_api.tree_leaves(call)
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _frames(compiles: Iterable[TimedCompile]) -> tuple[str | None, ...]:
+    return tuple(made.compile_id for made in compiles if made.is_frame)
+
+
+def _calls_text(indexes: list[int]) -> str:
+    if len(indexes) == 1:
+        return f"call {indexes[0]}"
+    if len(indexes) > _MAX_NAMED:
+        return f"{len(indexes)} calls from {indexes[0]} to {indexes[-1]}"
+    return f"calls {', '.join(map(str, indexes[:-1]))} and {indexes[-1]}"

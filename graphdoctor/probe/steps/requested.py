@@ -1,0 +1,77 @@
+"""What a request names, made ready: the target imported, its calls found, both on their device, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ..events import EventFile
+from ..target.asked import device_named, make_input, set_config
+from ..target.overlay import lay_over
+from ..target.snapshot import seed_everything
+from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
+from ..torch_private import torch_api
+from .workload import Workload
+
+
+def workload_of(request: dict[str, Any], events: EventFile) -> Workload:
+    """Import the target and compile it.
+
+    Args:
+        request: What ``graphdoctor.capture`` asks for.
+        events: Where to say what is being done.
+
+    Raises:
+        TargetError: The request does not fit what is there.
+    """
+    seed_everything(request["seed"])
+    device = device_named(request["device"])
+    for name, value in request["config"].items():
+        set_config(name, value)
+    plan = request["trial"]
+    if plan and plan.get("patches"):
+        lay_over(plan["patches"])
+    events.phase("importing the target")
+    module = import_target(request["file"], request["module"])
+    events.phase("making the target")
+    target = _find_target(module, request, device)
+    seed_everything(request["seed"])
+    return Workload(request, events, target, _find_calls(target, request["inputs"], device))
+
+
+def _find_target(module: ModuleType, request: dict[str, Any], device: torch.device | None) -> Target:
+    target = find_target(module, request["name"], is_call=request["is_call"])
+    if isinstance(target.function, torch.nn.Module):
+        if device is not None:
+            target.function.to(device)
+        if request["train"] is not None:
+            target.function.train(request["train"])
+    return target
+
+
+def _find_calls(target: Target, inputs: dict[str, Any] | None, device: torch.device | None) -> Calls:
+    asked: Call | None = None
+    if inputs is not None:
+        asked = (
+            tuple(make_input(spec) for spec in inputs["args"]),
+            {name: make_input(spec) for name, spec in inputs["kwargs"].items()},
+        )
+    calls = find_calls(target, asked)
+    return calls if device is None else replace(calls, rounds=_moved(calls.rounds, device))
+
+
+def _moved(rounds: Callable[[], Iterator[Call]], device: torch.device) -> Callable[[], Iterator[Call]]:
+    """The same calls, each on the device just before its turn."""
+
+    def moved(value: Any) -> Any:  # noqa: ANN401
+        return torch_api.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+    def moved_rounds() -> Iterator[Call]:
+        for args, kwargs in rounds():
+            yield moved(args), moved(kwargs)
+
+    return moved_rounds

@@ -1,0 +1,283 @@
+"""Changes one property of a call at a time and counts what torch compiles for it.
+
+Comes in: the target and its first call. Goes out, as events: ``vary_plan``, one ``variation`` a property as soon as it
+is known, ``vary_end``; gaps for what could not be done. See ``graphdoctor/trace/variations.py``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..events import EventFile
+from ..measure.compile_watch import Compiled, CompileWatch, watched_compiles
+from ..replay.properties import Property, Value, Way, properties_of
+from ..target.snapshot import FreshCopies, State, seed_everything
+from ..target.targets import Call
+from .workload import Workload
+
+_MAX_WARM_UPS = 4
+"""How often the unchanged call is made until it compiles nothing: what it changes itself settles in two or three."""
+
+_MAX_ERROR = 200
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """One call under torch.compile."""
+
+    compiled: Compiled
+    error: BaseException | None
+
+
+class Varying:
+    """The variations of one call.
+
+    Args:
+        workload: The compiled target.
+        request: What was asked for: ``seed``, ``no_grad``, ``vary_count`` and ``vary_s``.
+        events: Where to say what came out.
+    """
+
+    def __init__(self, workload: Workload, request: dict[str, Any], events: EventFile) -> None:
+        self._workload = workload
+        self._request = request
+        self._events = events
+        self._base: Call = ((), {})
+        self._state = State(None)
+        self._settled: set[str] = set()
+        """Properties that were varied together with others."""
+
+    def keep(self, call: Call) -> None:
+        """Remember the call before it is made for the first time: it may change its arguments."""
+        self._events.phase("keeping the state of the target")
+        self._base = FreshCopies().call(call)
+        self._state = State(self._workload.function)
+
+    def run(self) -> None:
+        """Vary everything, as long as there is time."""
+        with watched_compiles() as watch:
+            if not self._find_state(watch):
+                return
+            self._state.restore()
+            function, is_no_grad = self._workload.function, self._request["no_grad"]
+            self._events.phase("looking for what can be varied")
+            found = properties_of(FreshCopies().call(self._base), function, is_no_grad=is_no_grad)
+            self._events.write("vary_plan", properties=[prop.planned() for prop in found])
+            try:
+                self._vary_all(found, watch)
+            finally:
+                self._state.restore()
+            self._events.write("vary_end")
+
+    def _find_state(self, watch: CompileWatch) -> bool:
+        """Choose the state to begin each call from: the one after the first call, as in a program that has run a while.
+
+        Returns:
+            Whether the unchanged call can be repeated and compiles something.
+        """
+        before = self._state
+        self._events.phase("repeating the unchanged call")
+        self._state = after = State(self._workload.function)
+        torch.compiler.reset()
+        first = self._try(None, watch)
+        if first.error is not None:
+            self._state = before
+            torch.compiler.reset()
+            again = self._try(None, watch)
+            if again.error is not None:
+                self._gap(f"Nothing was varied: made again, the unchanged call raises {_error_text(again.error)}.")
+                return False
+            self._gap(
+                f"Made again, the unchanged call raises {_error_text(first.error)}; variations begin from the state "
+                "before the first call."
+            )
+            first = again
+        if not first.compiled.count:
+            self._gap("Nothing was varied: the unchanged call has no compiled code, so nothing can compile it again.")
+            return False
+        if self._state is after:
+            self._check_repetition(watch)
+        if not self._state.is_complete:
+            self._gap("The target holds too much to put all of it back between calls.")
+        if self._state.used_up:
+            kinds = ", ".join(sorted(set(self._state.used_up)))
+            self._gap(f"The target holds what cannot be put back between calls: {kinds}.")
+        return True
+
+    def _check_repetition(self, watch: CompileWatch) -> None:
+        """Say it when the unchanged call compiles again and again by its own doing."""
+        counts = []
+        for _ in range(_MAX_WARM_UPS):
+            tried = self._try(None, watch, is_restored=False)
+            counts.append(tried.compiled.count)
+            if tried.error is not None:
+                self._gap(f"Repeated with the state that it left, the call raises {_error_text(tried.error)}.")
+                return
+            if not tried.compiled.count:
+                return
+        self._gap(
+            f"The unchanged call itself compiles again when it is repeated ({sum(counts)} compiles in {len(counts)} "
+            "repetitions), because of what it changes in the target; that is put back before each call here."
+        )
+
+    def _vary_all(self, found: Sequence[Property], watch: CompileWatch) -> None:
+        numbered = sorted(enumerate(found), key=lambda item: item[1].tier)
+        possible = [item for item in numbered if item[1].reason is None]
+        for number, prop in numbered:
+            if prop.reason is not None:
+                self._write(number, prop, reason=prop.reason)
+        limit, seconds = self._request["vary_count"], self._request["vary_s"]
+        ends = time.monotonic() + seconds
+        for count, (number, prop) in enumerate(possible, start=1):
+            if count > limit:
+                self._write(number, prop, reason=f"left out: only {limit} properties are varied (vary-count)")
+                continue
+            if time.monotonic() > ends:
+                self._write(number, prop, reason=f"left out: {seconds:g} s of variations were over (vary-seconds)")
+                continue
+            place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
+            found_out: dict[str, Any] | None
+            try:
+                found_out = self._vary(prop, watch, place)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - one variation must not lose the others
+                found_out = {"reason": f"trying it raised {_error_text(error)}"}
+            if found_out is not None:
+                self._write(number, prop, **found_out)
+
+    def _vary(self, prop: Property, watch: CompileWatch, place: str) -> dict[str, Any] | None:
+        """Vary one property.
+
+        Returns:
+            What to write down; None when it can be varied only together with others and was.
+        """
+        way, errors = self._working_way(prop, place)
+        failed = [
+            {"value": value.text, "is_special": value.is_special, "outcome": "fails_eager", "error": errors[value.text]}
+            for value in way.values
+            if value.text in errors
+        ]
+        working = [value for value in way.values if value.text not in errors]
+        # What was varied together with others counts alone too only where it can be anything alone.
+        if prop.expression in self._settled and any(not value["is_special"] for value in failed):
+            return None
+        if not working:
+            if prop.is_joint:
+                return None
+            raised = next(iter(errors.values()), None)
+            reason = "there is no other value" if raised is None else f"eager mode raises {raised}"
+            return {"tied": [], "tried": failed, "reason": reason}
+        torch.compiler.reset()
+        if (unsteady := self._warm_up(watch)) is not None:
+            return {"reason": unsteady}
+        tried: list[dict[str, Any]] = []
+        is_over_limit = False
+        for value in working:
+            self._events.phase(f"{place} = {value.text}")
+            made = self._try(value, watch)
+            is_over_limit |= made.compiled.is_over_limit
+            tried.append(_described(value, made, is_over_limit=is_over_limit))
+        back = self._try(None, watch)
+        if way.tied:
+            self._settled |= {prop.expression, *way.tied}
+        return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.compiled.count}
+
+    def _working_way(self, prop: Property, place: str) -> tuple[Way, dict[str, str]]:
+        """The way in which most ordinary values work in eager mode, the first of several, and what the others raise."""
+        best: tuple[int, Way, dict[str, str]] = (-1, Way(()), {})
+        for way in prop.ways:
+            errors: dict[str, str] = {}
+            for value in way.values:
+                self._events.phase(f"{place} = {value.text}, in eager mode")
+                error = self._eager_error(value)
+                if error is not None:
+                    errors[value.text] = _error_text(error)
+            ordinary = [value for value in way.values if not value.is_special]
+            works = sum(value.text not in errors for value in ordinary)
+            if works > best[0]:
+                best = works, way, errors
+            if works == len(ordinary) or prop.expression in self._settled:
+                break
+        return best[1], best[2]
+
+    def _warm_up(self, watch: CompileWatch) -> str | None:
+        """Make the unchanged call until it compiles nothing; why it cannot be, or None."""
+        for _ in range(_MAX_WARM_UPS):
+            tried = self._try(None, watch)
+            if tried.error is not None:
+                return f"the unchanged call raises {_error_text(tried.error)}"
+            if not tried.compiled.count:
+                return None
+        return "the unchanged call compiles something each time"
+
+    def _try(self, value: Value | None, watch: CompileWatch, *, is_restored: bool = True) -> _Tried:
+        """Make a call under torch.compile."""
+        watch.taken()
+        error = self._made(value, self._workload.call_error, is_restored=is_restored)
+        return _Tried(watch.taken(), error)
+
+    def _eager_error(self, value: Value) -> BaseException | None:
+        return self._made(value, self._workload.eager_error)
+
+    def _made(
+        self,
+        value: Value | None,
+        make: Callable[[Call], BaseException | None],
+        *,
+        is_restored: bool = True,
+    ) -> BaseException | None:
+        if is_restored:
+            self._state.restore()
+        try:
+            call = FreshCopies().call(self._base)
+            if value is None:
+                return self._seeded(call, make)
+            with value.make(call) as changed:
+                return self._seeded(changed, make)
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:  # noqa: BLE001 - the value itself cannot be made
+            return error
+
+    def _seeded(self, call: Call, make: Callable[[Call], BaseException | None]) -> BaseException | None:
+        seed_everything(self._request["seed"])
+        return make(call)
+
+    def _write(self, number: int, prop: Property, **values: Any) -> None:  # noqa: ANN401
+        self._events.write("variation", number=number, **prop.planned() | values)
+
+    def _gap(self, message: str) -> None:
+        self._events.write("gap", message=message)
+
+
+def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> dict[str, Any]:
+    """The fields of ``TriedValue``."""
+    compiled = made.compiled
+    described: dict[str, Any] = {
+        "value": value.text,
+        "is_special": value.is_special,
+        "compiles": compiled.count,
+        "compile_s": compiled.seconds,
+        "torch_reason": compiled.reason,
+    }
+    if made.error is not None:
+        return described | {"outcome": "fails_compiled", "error": _error_text(made.error)}
+    if is_over_limit:
+        return described | {"outcome": "over_limit"}
+    return described | {"outcome": "compiled" if compiled.count else "free"}
+
+
+def _error_text(error: BaseException) -> str:
+    """Type and first line of what was raised."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 - any __str__ of the program's
+        lines = []
+    text = f"{type(error).__qualname__}: {lines[0].strip()}" if lines else type(error).__qualname__
+    return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"

@@ -1,0 +1,352 @@
+"""The compiled target and its calls."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import GeneratorType
+from typing import Any
+
+import torch
+
+from ..events import EventFile
+from ..measure import coverage
+from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
+from ..measure.timing import MAX_WARM_UPS, serve, settle, steady_us
+from ..record.backend import GraphRuns, InstrumentedBackend
+from ..record.describe import arguments_text
+from ..record.files import FileTexts, user_file_test
+from ..record.guards import RecompileRecorder
+from ..record.listener import TraceListener
+from ..replay.trial import Trial, parameter_names
+from ..target.asked import check_compile_arguments, first_line
+from ..target.snapshot import seed_everything
+from ..target.targets import Call, Calls, Target, TargetError
+from ..torch_private import torch_api, torch_trace
+
+
+class Workload:
+    """Compiles a target with the instrumented backend, and makes calls.
+
+    Args:
+        request: What ``graphdoctor.capture`` asks for.
+        events: Where to say what is being done.
+        target: What to compile.
+        calls: The calls to make.
+
+    Raises:
+        TargetError: The request does not fit what is there.
+    """
+
+    def __init__(self, request: dict[str, Any], events: EventFile, target: Target, calls: Calls) -> None:
+        self._request = request
+        self._events = events
+        self._compiles_seen = 0
+        self._last_call: Call | None = None
+        self._output: object = None
+        self._target = target
+        self._calls = calls
+        # Attached after the user's import: a program that resets torch's logging there keeps us.
+        self.listener = self._attach_listener()
+        self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source, self.listener.want_file)
+        if (lost := self.recompiles.install()) is not None:
+            events.write("gap", message=lost)
+        self._compiled_code = CompiledCode() if request["guard_cost"] else None
+        self.runs = GraphRuns()
+        plan = request["trial"]
+        self.trial = Trial(plan, self._target.function) if plan else None
+        if self.trial is not None and self.trial.setup is not None:
+            _set_up(self.trial.setup)
+        try:
+            self._compiled = self._compile()
+        except TargetError:
+            self.close()
+            raise
+        self.description = self._describe()
+
+    def close(self) -> None:
+        """Take everything out of torch again, and let go of the program's objects.
+
+        torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too (2.13), and so us.
+        """
+        self._last_call = self._output = self._compiled = None
+        torch_api.trace_logger().removeHandler(self.listener)
+        self.recompiles.uninstall()
+        if self._compiled_code is not None:
+            self._compiled_code.close()
+
+    @property
+    def function(self) -> Any:  # noqa: ANN401
+        """The target, not compiled."""
+        return self._target.function
+
+    @property
+    def last_call(self) -> Call | None:
+        """The call that was made last."""
+        return self._last_call
+
+    @property
+    def is_made_anew(self) -> bool:
+        """``calls`` makes all arguments anew when it is asked again."""
+        return self._calls.is_anew
+
+    def _attach_listener(self) -> TraceListener:
+        torch_api.record_skipped_frames()
+        torch_api.keep_trace_enabled()
+        # What a trial changed is in its own files; nobody reads its picture.
+        listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
+        torch_trace.listen(listener)
+        # Even where no record points to it: a model of a package is made there.
+        if self._target.file is not None:
+            listener.want_file(self._target.file)
+        return listener
+
+    def _on_compile(self, compile_id: str | None) -> None:
+        if compile_id is None:
+            self._events.step(None)
+            return
+        self._compiles_seen += 1
+        self._events.step(f"compiling {compile_id}")
+
+    def _compile(self) -> Any:  # noqa: ANN401
+        request = self._request
+        if self.trial is not None and self.trial.is_eager:
+            return self._target.function
+        check_compile_arguments(request["backend"], request["mode"], request["options"])
+        try:
+            inner = torch_api.backend_function(
+                request["backend"],
+                mode=request["mode"],
+                options=request["options"] or None,
+                dynamic=request["dynamic"],
+            )
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise TargetError(
+                f"torch.compile does not take these arguments: {error}", "See --backend, --mode and --option."
+            ) from error
+        is_watched = request["coverage"] or request["lanes"]
+        return torch.compile(
+            self._target.function,
+            backend=InstrumentedBackend(
+                request["backend"], inner, self.runs if is_watched else None, self.listener.want_file
+            ),
+            dynamic=request["dynamic"],
+            fullgraph=request["fullgraph"],
+        )
+
+    def _describe(self) -> dict[str, Any]:
+        function = self._target.function
+        named = type(function) if isinstance(function, torch.nn.Module) else function
+        return {
+            "name": self._target.name,
+            "kind": self._target.kind,
+            "class_name": getattr(named, "__qualname__", type(named).__qualname__),
+            "file": self._target.file,
+            "parameters": parameter_names(function),
+            "inputs_from": self._calls.origin,
+        }
+
+    def calls(self) -> Iterator[Call]:
+        """The calls in order, each made ready just before its turn: a generator may change state in between."""
+        for _ in range(self._request["calls"]):
+            for args, kwargs in self._calls.rounds():
+                self._last_call = args, kwargs
+                torch_api.keep_trace_enabled()
+                yield self._last_call
+
+    def inputs_text(self, call: Call) -> str:
+        """A call's arguments in short."""
+        return arguments_text(*call)
+
+    def call(self, call: Call) -> None:
+        """Make one call of the compiled target, and run backward when asked to."""
+        if self.trial is not None:
+            # The same random numbers in every replay, whatever it does in between.
+            seed_everything(self._request["seed"])
+            call = self.trial.changed(call)
+            self._last_call = call
+            if self.trial.timing is None:
+                self.trial.begin_call(call)
+        output = self._forward(self._compiled, call)
+        if self._request["backward"]:
+            self._backward(output)
+        self._output = output
+
+    def repeat(self, call: Call) -> None:
+        """Make a call once more, what ``--backward`` adds to it in a profiler range of its own."""
+        output = self._forward(self._compiled, call)
+        if self._request["backward"]:
+            with torch.profiler.record_function(coverage.BACKWARD_RANGE):
+                self._backward(output)
+
+    def keep_results(self) -> None:
+        """In a trial keep what the last call gave."""
+        if self.trial is not None and self.trial.timing is None:
+            self.trial.end_call(self._output, has_backward=self._request["backward"])
+            self._forget_gradients()
+        self._output = None
+
+    def warm_up(self) -> None:
+        """Make all calls once, as a program would before it counts; parameters and buffers are put back after it."""
+        function = self._target.function
+        module = function if isinstance(function, torch.nn.Module) else None
+        state = {name: value.clone() for name, value in module.state_dict().items()} if module is not None else {}
+        for call in self.calls():
+            seed_everything(self._request["seed"])
+            self._forward(self._compiled, call)
+        if module is not None:
+            module.load_state_dict(state)
+
+    def steady_us(self) -> float | None:
+        """Time of the last call once it compiles nothing, median, in microseconds; None when it goes on compiling."""
+        call = self._last_call
+        if call is None:
+            return None
+        return steady_us(lambda: self._forward(self._compiled, call), lambda: self._compiles_seen)
+
+    def serve_times(self, descriptor: int) -> None:
+        """Time the last call, with backward where asked for, as often as the other end of a socket asks."""
+        call = self._last_call
+        if call is None:
+            return
+
+        def make() -> None:
+            output = self._forward(self._compiled, call)
+            if self._request["backward"]:
+                self._backward(output)
+                self._forget_gradients()
+
+        serve(make, lambda: self._compiles_seen, descriptor)
+
+    def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
+        args, kwargs = call
+        with torch.no_grad() if self._request["no_grad"] else contextlib.nullcontext():
+            output = function(*args, **kwargs)
+            # Nothing of a generator runs until someone asks for its items.
+            return list(output) if isinstance(output, GeneratorType) else output
+
+    def untold(self) -> str | None:
+        """What torch left to eager mode without a record of it, in a sentence, or None."""
+        said = torch_api.unrecorded_breaks()
+        if said:
+            return f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(said)}"
+        if self._compiles_seen or self._last_call is None or torch_api.is_compile_disabled():
+            return None
+        return (
+            "torch.compile began no compile at all and did not say why: it leaves alone calls without a tensor in "
+            "them, functions under torch.compiler.disable, and code that exec() made."
+        )
+
+    def _backward(self, output: object) -> None:
+        leaves = [
+            leaf
+            for leaf in torch_api.tree_leaves(output)
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point()
+        ]
+        if not leaves:
+            raise TargetError(
+                "--backward: no floating-point output requires a gradient",
+                "Leave --backward out, or let an input or a parameter require a gradient.",
+            )
+        sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
+        if self.trial is None:
+            self._forget_gradients()
+
+    def _forget_gradients(self) -> None:
+        """Each call's gradients are its own."""
+        if self._request["backward"] and isinstance(self._target.function, torch.nn.Module):
+            self._target.function.zero_grad()
+
+    def is_compiler_error(self, error: BaseException) -> bool:
+        """torch.compile raised it of its own accord."""
+        return torch_api.is_compiler_error(error)
+
+    def eager_error(self, call: Call) -> BaseException | None:
+        """What the same call raises without torch.compile, or None when it works."""
+        return self._error_of(self._target.function, call)
+
+    def call_error(self, call: Call) -> BaseException | None:
+        """What a call of the compiled target raises, or None when it works."""
+        return self._error_of(self._compiled, call)
+
+    def _error_of(self, function: Any, call: Call) -> BaseException | None:  # noqa: ANN401
+        try:
+            output = self._forward(function, call)
+            if self._request["backward"]:
+                self._backward(output)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - what it raises is the answer
+            return error
+        return None
+
+    def measure_coverage(self) -> dict[str, Any] | str:
+        """Coverage of the last call once it no longer compiles anything.
+
+        Returns:
+            The fields of the recording's ``Coverage``, or the reason why there is none.
+        """
+        call = self._last_call
+        if call is None:
+            return "no call was made."
+        if torch_api.is_profiling():
+            return "the program has a torch.profiler on, and there can be only one."
+        extra_compiles = 0
+        for attempt in range(1, MAX_WARM_UPS + 1):
+            before = self._compiles_seen
+            # The first repetition is measured at once: most calls are steady by then.
+            measured = coverage.measure(lambda: self._forward(self._compiled, call), self.runs)
+            compiled = self._compiles_seen - before
+            if not compiled:
+                return measured | {"extra_calls": attempt, "extra_compiles": extra_compiles}
+            extra_compiles += compiled
+        return f"the last call still compiled something after {MAX_WARM_UPS} repetitions."
+
+    def time_graphs(self) -> dict[str, Any] | None:
+        """When each graph runs in a steady call, the fields of ``SteadyCall``; None when something was compiled again.
+
+        Coverage has been measured, so that the last call is steady.
+        """
+        call, before = self._last_call, self._compiles_seen
+        timed = coverage.time_runs(lambda: self._forward(self._compiled, call), self.runs) if call else None
+        return timed if self._compiles_seen == before else None
+
+    def measure_guards(self) -> tuple[dict[str, Any], list[str]] | str:
+        """What the guard checks of the last call cost, once it no longer compiles anything.
+
+        Returns:
+            The call's time with the cost of each compiled frame that it runs, and what could not be measured; or the
+            reason why there is nothing.
+        """
+        call, compiled = self._last_call, self._compiled_code
+        if call is None or compiled is None:
+            return "no call was made."
+        if sys.getprofile() is not None:
+            return "the program has a profiler on, and there can be only one."
+
+        def make() -> None:
+            self._forward(self._compiled, call)
+
+        with kept_random_state():
+            if not settle(make, lambda: self._compiles_seen):
+                return f"the last call still compiled something after {MAX_WARM_UPS} repetitions."
+            before = self._compiles_seen
+            timed = time_call(make)
+            timer = CheckTimer(compiled)
+            entries = timer.run(make)
+        if self._compiles_seen > before:
+            return "the last call compiled something again while it was measured."
+        return timed | {"entries": entries, "is_complete": not timer.troubles}, timer.troubles
+
+    def mark(self, event: str, index: int | None, **values: Any) -> None:  # noqa: ANN401
+        """Write into the trace where a call starts or ends; ``index`` is None for the extra calls of coverage."""
+        torch_api.write_artifact("graphdoctor_call", {"event": event, "index": index, **values})
+
+
+def _set_up(text: str) -> None:
+    """Run the lines that a person would write before torch.compile."""
+    try:
+        exec(compile(text, "<setup>", "exec"), {"torch": torch})
+    except Exception as error:
+        raise TargetError(f"`{text}` cannot be set: {type(error).__name__}: {first_line(error)}") from error

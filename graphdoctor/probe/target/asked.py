@@ -1,0 +1,130 @@
+"""What the request asks for by name (device, backend, mode, options, config, inputs), checked and made.
+
+Raises ``TargetError`` with the nearest names where torch gives a long list, or takes what it later ignores.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..torch_private import torch_api, torch_config
+from .targets import TargetError
+
+_DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+    "b8": torch.bool,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+}
+
+
+def device_named(name: str | None) -> torch.device | None:
+    """The device of ``--device``, tried; None when none was asked for.
+
+    Raises:
+        TargetError: It cannot be used here.
+    """
+    if name is None:
+        return None
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        raise TargetError(f"--device {name} cannot be used here: {first_line(error)}", "Try --device cpu.") from None
+    return device
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type's name."""
+    return (str(error).splitlines() or [type(error).__qualname__])[0]
+
+
+def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
+    """Say the nearest names where torch gives a long list, or takes what it later ignores."""
+    if backend not in (names := torch_api.backend_names()):
+        raise TargetError(f"torch has no backend {backend!r}", _near(backend, names, "There are: " + ", ".join(names)))
+    if mode is not None and mode not in (names := torch_api.mode_names()):
+        raise TargetError(f"torch.compile has no mode {mode!r}", _near(mode, names, "There are: " + ", ".join(names)))
+    if mode is not None and options:
+        raise TargetError("torch.compile takes either --mode or --option", "Leave one of them out.")
+    if backend == "inductor":
+        names = torch_api.option_names()
+        for name in options:
+            if name.replace("-", "_") not in names:
+                raise TargetError(
+                    f"inductor has no option {name!r}",
+                    _near(name, names, "torch._inductor.list_options() names them all."),
+                )
+
+
+def _near(name: str, names: Iterable[str], otherwise: str) -> str:
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near else otherwise
+
+
+def set_config(name: str, value: object) -> None:
+    """Set one of torch's config values.
+
+    Args:
+        name: Dotted, such as ``torch._dynamo.config.capture_scalar_outputs``.
+        value: What to set it to.
+
+    Raises:
+        TargetError: torch has no such value, or it takes another type.
+    """
+    if not name.startswith("torch."):
+        raise _no_config(name)
+    try:
+        before = torch_config.config_value(name)
+    except (AttributeError, ImportError, TypeError, ValueError):
+        raise _no_config(name) from None
+    declared = torch_config.config_type(name)
+    accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
+    if declared is not None and (type(value) not in accepted[declared]) and value != before:
+        raise TargetError(
+            f"--config {name}={value!r}: it takes {declared.__name__}, and is {before!r} by default",
+            f"Write --config {name}={before!r}.",
+        )
+    torch_config.set_config(name, value)
+
+
+def _no_config(name: str) -> TargetError:
+    names = torch_config.config_names()
+    setting = name.rpartition(".")[2]
+    # The last part alone too: people leave the module out.
+    near = [known for known in names if setting and known.rpartition(".")[2] == setting]
+    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "Such as torch._dynamo.config.capture_scalar_outputs=True."
+    return TargetError(f"--config: torch has no {name!r}", hint)
+
+
+def make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
+    """A value as ``--input`` describes it: floats are drawn from a normal distribution, integers from {0, 1}.
+
+    0 and 1 are valid as class, index and token alike.
+    """
+    if spec["kind"] == "value":
+        return spec["value"]
+    dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
+    try:
+        if dtype.is_floating_point or dtype.is_complex:
+            return torch.randn(shape, dtype=dtype)
+        return torch.randint(0, 2, shape).to(dtype)
+    except (RuntimeError, TypeError) as error:
+        raise TargetError(
+            f"--input {spec['dtype']}[{','.join(map(str, shape))}] cannot be made: {first_line(error)}",
+            "Make it smaller.",
+        ) from None

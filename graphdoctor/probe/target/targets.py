@@ -1,0 +1,427 @@
+"""Finds what to compile: from the request's file or module and name to a callable and the calls to make.
+
+Raises ``TargetError`` with a message for people; everything that the user's own code raises passes through.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from ..torch_private import torch_api
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments of one call."""
+
+_INPUT_FUNCTIONS = ("example_inputs", "get_inputs")
+_INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
+_FACTORY = "build"
+_MODEL = "model"
+
+
+class TargetError(Exception):
+    """The target cannot be used as asked; says what to do about it.
+
+    Args:
+        message: What is wrong.
+        hint: What to do next.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to compile.
+
+    Args:
+        function: The module or function, not compiled yet.
+        name: The name it was found under.
+        kind: ``module``, ``module class``, ``function`` or ``factory``.
+        module: The Python module it was found in; None when there is none.
+        call: The arguments that a factory returned with it, if any.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    kind: str
+    module: ModuleType | None
+    call: Call | None
+
+    @property
+    def file(self) -> str | None:
+        """The file that holds it: its module's, or where it has none, as in a notebook, that of its code."""
+        file = getattr(self.module, "__file__", None)
+        called = plain_function(self.function)
+        return file if file is not None or called is None else called.__code__.co_filename
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls to make.
+
+    Args:
+        rounds: Yields one round of calls each time it is called.
+        origin: Where they come from, for people.
+        is_anew: Each round makes its arguments anew; False where every round hands out the same objects.
+    """
+
+    rounds: Callable[[], Iterator[Call]]
+    origin: str
+    is_anew: bool = False
+
+
+def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
+    """The Python function that runs when a target is called: a module's ``forward``; None when there is none."""
+    called = type(function).forward if isinstance(function, torch.nn.Module) else function
+    while isinstance(called, (MethodType, partial)):
+        called = called.__func__ if isinstance(called, MethodType) else called.func
+    return called if isinstance(called, FunctionType) else None
+
+
+def import_target(file: str | None, module: str | None) -> ModuleType:
+    """Import the target's module as Python would when it runs the file or imports the module.
+
+    Args:
+        file: Path of a Python file, or None.
+        module: Dotted name, used when ``file`` is None.
+
+    Returns:
+        The module; its folder, or the folder its outermost package lies in, is first on ``sys.path``.
+    """
+    if file is None:
+        sys.path.insert(0, str(Path.cwd()))
+        return _import_module(module or "")
+    path = Path(file).resolve()
+    parts = [path.stem]
+    root = path.parent
+    while (root / "__init__.py").is_file() and root != root.parent:
+        parts.insert(0, root.name)
+        root = root.parent
+    sys.path.insert(0, str(root))
+    if len(parts) > 1:
+        if parts[-1] == "__init__":
+            parts.pop()
+        return importlib.import_module(".".join(parts))
+    if path.parent != root:
+        sys.path.insert(0, str(path.parent))
+    # A file called like a module that is loaded already (types.py) must not replace it.
+    name = parts[0] if parts[0] not in sys.modules else f"{parts[0]}__target"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{file} is no Python file", "Name a file that ends in .py.")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that the target imports may be missing too: that is the program's own error.
+        missing = error.name or ""
+        if missing != name and not name.startswith(f"{missing}."):
+            raise
+        parent, _, last = missing.rpartition(".")
+        folders = getattr(sys.modules[parent], "__path__", []) if parent else [str(Path.cwd())]
+        names = [found.name for found in pkgutil.iter_modules(folders)]
+        near = [f"{parent}.{found}".lstrip(".") for found in difflib.get_close_matches(last, names, n=3, cutoff=0.5)]
+        raise TargetError(
+            f"There is no module {missing}",
+            f"Did you mean {' or '.join(near)}?" if near else f"Run graphdoctor in the folder that holds {missing}.",
+        ) from None
+
+
+def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Target:
+    """The thing to compile.
+
+    Args:
+        module: Where to look.
+        name: The name asked for, dots allowed; None for the first that exists of ``build()``, ``model``, the only
+            module class that can be made without arguments, the only function.
+        is_call: The name was written with ``()``: it is a factory.
+
+    Raises:
+        TargetError: Nothing fits, or too much does.
+    """
+    if name is None:
+        name = _default_name(module)
+    value: Any = module
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise _no_such_name(module, name) from None
+    if is_call or (name == _FACTORY and inspect.isroutine(value)):
+        return _from_factory(module, name, value)
+    if isinstance(value, type) and issubclass(value, torch.nn.Module):
+        if not _can_be_called_without_arguments(value):
+            raise _needs_arguments(name, value)
+        return Target(value(), name, "module class", module, None)
+    if isinstance(value, torch.nn.Module):
+        return Target(_module_or_function(value), name, "module", module, None)
+    if isinstance(value, type):
+        raise TargetError(f"{name} is a class, but no torch.nn.Module", _what_is_there(module))
+    if callable(value):
+        refuse_unfinished(name, value)
+        return Target(_module_or_function(value), name, "function", module, None)
+    raise TargetError(
+        f"{name} is a {type(value).__name__}: neither a torch module nor a function",
+        _what_is_there(module),
+    )
+
+
+def find_calls(target: Target, asked: Call | None) -> Calls:
+    """The calls to make.
+
+    The first that exists of ``--input``, the factory's own, ``example_inputs()`` or ``get_inputs()`` beside the
+    target, the model's ``example_input_array`` or ``dummy_inputs``.
+
+    Args:
+        target: What will be called.
+        asked: The arguments given on the command line, or None.
+
+    Raises:
+        TargetError: There are none, or they have no form that can be used.
+    """
+    if asked is not None:
+        return Calls(lambda: iter((asked,)), "--input")
+    if target.call is not None:
+        call = target.call
+        return Calls(lambda: iter((call,)), f"{target.name}()")
+    for name in _INPUT_FUNCTIONS:
+        function = getattr(target.module, name, None)
+        if function is None:
+            continue
+        if not callable(function):
+            return Calls(partial(_calls_of, function, target, name), name)
+        if not _can_be_called_without_arguments(function):
+            raise TargetError(
+                f"{name}{_signature_text(function)} cannot be called without arguments",
+                "It takes none and returns the arguments of the calls.",
+            )
+        return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_anew=True)
+    for name in _INPUT_ATTRIBUTES:
+        value = getattr(target.function, name, None)
+        if value is not None:
+            return Calls(partial(_calls_of, value, target, name), name)
+    called = target.function.forward if isinstance(target.function, torch.nn.Module) else target.function
+    if _can_be_called_without_arguments(called):
+        return Calls(lambda: iter((((), {}),)), "no arguments needed")
+    looked = ", ".join([*(f"{name}()" for name in _INPUT_FUNCTIONS), *_INPUT_ATTRIBUTES])
+    raise TargetError(
+        f"There are no inputs for {target.name}{_signature_text(called)}: no --input was given, and there is none of "
+        f"{looked}",
+        "Pass --input, such as --input 'f32[8,128]', or add two lines to the file:\n"
+        "    def example_inputs():\n"
+        "        return (torch.randn(8, 128),)",
+    )
+
+
+def _default_name(module: ModuleType) -> str:
+    if inspect.isroutine(getattr(module, _FACTORY, None)):
+        return _FACTORY
+    if isinstance(getattr(module, _MODEL, None), torch.nn.Module):
+        return _MODEL
+    classes, functions = _own_names(module)
+    ready = [name for name in classes if _can_be_called_without_arguments(getattr(module, name))]
+    if len(ready) == 1:
+        return ready[0]
+    if not ready and len(functions) == 1:
+        return functions[0]
+    if len(classes) == 1 and not functions:
+        raise _needs_arguments(classes[0], getattr(module, classes[0]))
+    what = "more than one thing" if ready or functions or classes else "nothing"
+    raise TargetError(f"{module.__name__} holds {what} that could be the target", _what_is_there(module))
+
+
+def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
+    """Names of the module classes and the functions that the file itself defines."""
+    classes, functions = [], []
+    for name, value in vars(module).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, type):
+            if issubclass(value, torch.nn.Module) and value.__module__ == module.__name__:
+                classes.append(name)
+        # A function under @torch.compile belongs to the module it was written in, as functools.wraps says.
+        elif (
+            inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and name not in (*_INPUT_FUNCTIONS, "main")
+        ):
+            functions.append(name)
+    return classes, functions
+
+
+def _what_is_there(module: ModuleType) -> str:
+    classes, functions = _own_names(module)
+    instances = [name for name, value in vars(module).items() if isinstance(value, torch.nn.Module)]
+    found = [*(f"{name} (module)" for name in instances), *(f"{name} (class)" for name in classes)]
+    found += [f"{name} (function)" for name in functions]
+    if not found:
+        return f"Define {_FACTORY}() or {_MODEL} there, or name a torch module or a function."
+    return "Name one of: " + ", ".join(found) + f"; or define {_FACTORY}() or {_MODEL}."
+
+
+def _no_such_name(module: ModuleType, name: str) -> TargetError:
+    near = difflib.get_close_matches(name, [n for n in vars(module) if not n.startswith("__")], n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else _what_is_there(module)
+    return TargetError(f"{module.__name__} has no {name}", hint)
+
+
+def _needs_arguments(name: str, module_class: type) -> TargetError:
+    return TargetError(
+        f"{name} cannot be made without arguments: {name}{_signature_text(module_class)}",
+        f"Add a function that makes one:\n    def {_FACTORY}():\n        return {name}(...)",
+    )
+
+
+def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
+    """A call of these runs none of their lines, so there would be nothing to diagnose."""
+    kinds = {"a coroutine": inspect.iscoroutinefunction, "a generator": inspect.isgeneratorfunction}
+    for kind, is_kind in kinds.items():
+        if is_kind(function):
+            raise TargetError(
+                f"{name} is {kind} function: calling it runs nothing", "Name a function that uses its results."
+            )
+
+
+def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noqa: ANN401
+    if not callable(factory):
+        raise TargetError(f"{name} is a {type(factory).__name__}, so {name}() cannot be called")
+    made = factory()
+    call: Call | None = None
+    if isinstance(made, tuple):
+        match made:
+            case (function, tuple() | list() as args):
+                call = (tuple(args), {})
+            case (function, Mapping() as kwargs):
+                call = ((), dict(kwargs))
+            case (function, tuple() | list() as args, Mapping() as kwargs):
+                call = (tuple(args), dict(kwargs))
+            case (function, torch.Tensor() as tensor):
+                call = ((tensor,), {})
+            case _:
+                raise TargetError(
+                    f"{name}() returned a tuple of {len(made)} that is none of (callable, args) and "
+                    "(callable, args, kwargs)",
+                    "args is a tuple, kwargs a dict.",
+                )
+    else:
+        function = made
+    if not callable(function):
+        raise TargetError(
+            f"{name}() returned a {type(function).__name__}, which cannot be called",
+            "A factory returns a callable, (callable, args) or (callable, args, kwargs).",
+        )
+    return Target(_module_or_function(function), name, "factory", module, call)
+
+
+def _module_or_function(value: Any) -> Any:  # noqa: ANN401
+    """What is compiled already is compiled anew, with the arguments asked for here."""
+    return torch_api.original_callable(value)
+
+
+def _can_be_called_without_arguments(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    return all(
+        parameter.default is not parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in signature.parameters.values()
+    )
+
+
+def _signature_text(function: Callable[..., Any]) -> str:
+    try:
+        return str(inspect.signature(function))
+    except (TypeError, ValueError):
+        return "(…)"
+
+
+def _calls_from(function: Callable[[], Any], target: Target, origin: str) -> Iterator[Call]:
+    yield from _calls_of(function(), target, origin)
+
+
+def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noqa: ANN401
+    """The calls that a value of ``example_inputs()`` and the like stands for.
+
+    A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both, a tensor the only argument; a
+    list or an iterator of these is several calls.
+    """
+    single = _one_call(value)
+    if single is not None:
+        yield single
+        return
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise TargetError(
+            f"{origin} gave a {type(value).__name__}, which is no form of arguments",
+            "A tuple is positional arguments, a dict keyword arguments, a list or generator of these several calls.",
+        )
+    if isinstance(value, list) and _is_one_argument_list(value, target):
+        yield tuple(value), {}
+        return
+    count = 0
+    for item in value:
+        call = _one_call(item)
+        if call is None:
+            raise TargetError(
+                f"{origin}: call {count + 1} is a {type(item).__name__}, which is no form of arguments",
+                "A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both.",
+            )
+        yield call
+        count += 1
+    if not count:
+        raise TargetError(f"{origin} gave no calls: it is empty")
+
+
+def _one_call(value: Any) -> Call | None:  # noqa: ANN401
+    match value:
+        case torch.Tensor():
+            return (value,), {}
+        case Mapping():
+            return (), dict(value)
+        case (tuple() as args, dict() as kwargs) if isinstance(value, tuple):
+            return args, kwargs
+        case tuple():
+            return value, {}
+        case _:
+            return None
+
+
+def _is_one_argument_list(value: list[Any], target: Target) -> bool:
+    """A list of bare tensors is the arguments of one call where the signature takes just as many and not one."""
+    if len(value) < 2 or not all(isinstance(item, torch.Tensor) for item in value):
+        return False
+    function = target.function.forward if isinstance(target.function, torch.nn.Module) else target.function
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    return not _binds(signature, 1) and _binds(signature, len(value))
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*([None] * count))
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""torch's private names, each version difference, hooks on torch that are taken out again."""

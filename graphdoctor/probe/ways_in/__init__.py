@@ -1,0 +1,1 @@
+"""Where a process becomes a probe."""

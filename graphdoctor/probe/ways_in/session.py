@@ -1,0 +1,206 @@
+"""One probe session: import the target, make its calls under ``torch.compile``, measure coverage, say how it went.
+
+Comes in: the request, a JSON file that ``graphdoctor.capture`` wrote. Goes out: torch's trace log with our records in
+it, and ``probe.jsonl``. torch is imported inside ``main``, after the event file is open, so that an environment
+without it is reported like any other trouble.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import resource
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..events import EventFile
+from ..record.streams import flush, silence
+from ..record.tracebacks import formatted, message_of, text_of, traceback_text, type_name, without_probe
+
+if TYPE_CHECKING:
+    from ..replay.trial import Trial
+    from ..steps.workload import Workload
+
+_EXIT_FINISHED = 0
+_EXIT_TARGET_FAILED = 3
+"""The target failed; the events say how. Apart from 1 and 2, which a program's own ``sys.exit`` may use."""
+
+_MAX_PRINTED = 2**22
+"""Bytes of printed text that are compared."""
+
+
+def main(request_path: Path) -> int:
+    """Run the session that a request file describes.
+
+    Args:
+        request_path: The request; the recording's folder is the one it lies in.
+
+    Returns:
+        The process's exit status; ``SystemExit`` of the user's code is turned into an event too.
+    """
+    request = json.loads(request_path.read_text())
+    events = EventFile(request_path.parent / "probe.jsonl")
+    events.write("process", pid=os.getpid())
+    # The parent shows it, less our own lines.
+    faulthandler.enable(file=(request_path.parent / "crash.txt").open("w"))
+    # What a script would see; its own options are none of the probe's.
+    sys.argv[:] = [request["file"] or request["module"]]
+    try:
+        return _run(request, events)
+    except KeyboardInterrupt:
+        events.write("interrupted")
+        return 130
+    except SystemExit as error:
+        _report_exit(error, events)
+        return _EXIT_TARGET_FAILED
+    except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
+        _report_failure(error, events)
+        return _EXIT_TARGET_FAILED
+
+
+def _run(request: dict[str, Any], events: EventFile) -> int:
+    events.phase("importing torch")
+    import torch
+
+    from ..steps import sequence as steps
+    from ..steps.lanes import Lanes
+    from ..steps.requested import workload_of
+    from ..steps.vary import Varying
+
+    steps.tell_environment(events, _device_name(torch))
+    workload = workload_of(request, events)
+    events.write("target", **workload.description)
+    if workload.trial is not None and workload.trial.has_warm_up:
+        _warm_up(workload, events)
+    varying = Varying(workload, request, events) if request["vary"] else None
+    lanes = Lanes(workload, events) if request["lanes"] else None
+    config = steps.tell_config(events)
+    with _kept_stdout(workload) as printed:
+        is_complete = steps.make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
+    steps.tell_config(events, config)
+    trial = workload.trial
+    if is_complete and trial is not None and trial.timing is not None:
+        events.phase("timing the last call")
+        with silence():
+            workload.serve_times(trial.timing)
+        events.write("finished", is_complete=True)
+        return _EXIT_FINISHED
+    if is_complete and trial is not None:
+        _compare(workload, trial, events, printed())
+    if is_complete and varying is not None:
+        with silence():
+            varying.run()
+    if (untold := workload.untold()) is not None:
+        events.write("gap", message=untold)
+    if is_complete:
+        steps.measure(workload, request, events, lanes=lanes)
+    steps.tell_failures(workload.listener, workload.recompiles, events)
+    events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
+    return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
+
+
+def _warm_up(workload: Workload, events: EventFile) -> None:
+    events.phase("warming up")
+    workload.mark("start", None)
+    with silence():
+        workload.warm_up()
+    workload.mark("end", None)
+
+
+def _compare(workload: Workload, trial: Trial, events: EventFile, printed: str | None) -> None:
+    """Compare what the calls gave back and printed before any is repeated; then time the last one if asked to."""
+    events.phase("comparing results")
+    found = trial.finish(printed)
+    if trial.is_steady_timed:
+        events.phase("timing the last call")
+        workload.mark("start", None)
+        try:
+            with silence():
+                found["steady_us"] = workload.steady_us()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
+            events.write("gap", message=f"The last call was not timed: repeating it raised {type_name(error)}.")
+        workload.mark("end", None)
+    events.write("trial", **found)
+
+
+@contextlib.contextmanager
+def _kept_stdout(workload: Workload) -> Iterator[Callable[[], str | None]]:
+    """Keep what a trial's program writes to standard output; a plain run's goes where it always goes.
+
+    Yields:
+        Gives the text, once it is over; None for a plain run.
+    """
+    if workload.trial is None:
+        yield lambda: None
+        return
+    flush()
+    with tempfile.TemporaryFile() as kept:
+        copy = os.dup(1)
+        os.dup2(kept.fileno(), 1)
+        text: list[str] = []
+        try:
+            yield lambda: text[0] if text else None
+        finally:
+            flush()
+            os.dup2(copy, 1)
+            os.close(copy)
+            kept.seek(0)
+            text.append(kept.read(_MAX_PRINTED).decode("utf-8", "replace"))
+
+
+def _peak_memory_bytes() -> int:
+    """The most memory that this process had resident; Linux counts in KiB, macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _device_name(torch: Any) -> str | None:  # noqa: ANN401
+    with contextlib.suppress(Exception):  # a broken driver is no reason not to diagnose on the CPU
+        if torch.cuda.is_available():
+            return str(torch.cuda.get_device_name(0))
+    return None
+
+
+def _report_failure(error: BaseException, events: EventFile) -> None:
+    # Matched by name: importing targets imports torch, which may be what failed.
+    if type(error).__name__ == "TargetError":
+        events.write("error", type=None, message=message_of(error), hint=getattr(error, "hint", None), traceback=None)
+        return
+    text = traceback_text(error)
+    _print_error(text)
+    events.write(
+        "error",
+        type=type_name(error),
+        message=message_of(error),
+        hint=None,
+        traceback=text,
+    )
+
+
+def _report_exit(error: SystemExit, events: EventFile) -> None:
+    """Do what Python does at ``sys.exit``: print a message that is no status; and say where it was."""
+    if error.code is not None and not isinstance(error.code, int):
+        _print_error(f"{text_of(error.code)}\n")
+    report = without_probe(traceback.TracebackException.from_exception(error))
+    place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
+    events.write("exited", status=_exit_status(error.code), place=place, traceback=formatted(report))
+
+
+def _exit_status(code: object) -> int:
+    """What ``sys.exit(code)`` makes of its argument."""
+    if code is None:
+        return 0
+    return code if isinstance(code, int) else 1
+
+
+def _print_error(text: str) -> None:
+    """Write to standard error past ``sys.stderr``, which the program may have closed, replaced or removed."""
+    flush()
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode("utf-8", "backslashreplace"))

@@ -1,0 +1,58 @@
+"""What a test needs of torch: a Dynamo of its own, with config values of its own, for as long as the test runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ..torch_private import torch_config
+from ..torch_private.torch_loan import fresh_dynamo
+
+_DYNAMO = "torch._dynamo.config"
+
+
+class UnknownConfigError(Exception):
+    """There is no such setting.
+
+    Args:
+        name: As it was given.
+        names: The settings that there are.
+    """
+
+    def __init__(self, name: str, names: list[str]) -> None:
+        super().__init__(name)
+        self.name = name
+        self.names = names
+
+
+@contextlib.contextmanager
+def isolated(config: Mapping[str, object]) -> Iterator[None]:
+    """Nothing compiled before, nothing left behind: Dynamo's caches, counts and marks, and torch's config values.
+
+    Args:
+        config: Values of ``torch._dynamo.config`` to set for the time.
+
+    Raises:
+        UnknownConfigError: torch has no such setting.
+    """
+    names = [name.removeprefix(f"{_DYNAMO}.") for name in torch_config.config_names() if name.startswith(_DYNAMO)]
+    with fresh_dynamo(), torch_config.config_kept():
+        for name, value in config.items():
+            if name not in names:
+                raise UnknownConfigError(name, names)
+            torch_config.set_config(f"{_DYNAMO}.{name}", value)
+        yield
+
+
+def compiled(function: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """What ``torch.compile`` makes of a function with these arguments."""
+    __tracebackhide__ = True
+    return torch.compile(function, **arguments)
+
+
+def is_grad_enabled() -> bool:
+    """Whether a call made now would record for autograd."""
+    return torch.is_grad_enabled()

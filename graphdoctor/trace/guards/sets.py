@@ -1,0 +1,292 @@
+"""Guard trees of a log and measured costs of the probe, as ``Guards``: in the user's words, with whole paths."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphdoctor.model.expressions import expression
+from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.model.recording import Frame, Recording
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.trace.guards.text import GuardText
+from graphdoctor.trace.guards.tree import GuardTree, TreeGuard
+from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.merge import Part
+from graphdoctor.trace.origin import Origins
+
+_VALUE = re.compile(r"[LG]\['\w+'\](?:\._modules\['[^']+'\])*")
+_MODULE_FOLDERS = re.compile(r"\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b")
+_INTERNAL_TAIL = re.compile(
+    r"^\)*(?:\[\d+\])?$|^\.__(?:dict|class)__|^\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b"
+)
+_IMPORTED = re.compile(r"\b__import_(\w+)")
+_BUILTIN = re.compile(r"\b__builtins_dict___\d+\['(\w+)'\]")
+_SHAPE = re.compile(r"\.size\(\)\[")
+_STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
+_CLASS_ATTRIBUTE = re.compile(r"dict\((type\([^()]*\))(?:\.__mro__\[\d+\])?\.__dict__\)\['(\w+)'\]")
+_KEY = re.compile(r"^list\(dict\.keys\((.*)\)\)\[(\d+)\]$")
+_ROOT_MODULE = re.compile(r"(?:list\(dict\.keys\()?([LG]\['\w+'\])\._modules\b")
+_GLOBALS = "globals"
+_STATE = "process-wide state"
+_MAX_UNREAD = 20
+_TORCH_PARTS = frozenset(
+    {
+        "_dynamo",
+        "_functorch",
+        "_higher_order_ops",
+        "_inductor",
+        "_ops.py",
+        "_tensor.py",
+        "autograd",
+        "cuda",
+        "distributed",
+    }
+    | {"distributions", "export", "functional.py", "fx", "nn", "optim", "utils", "_refs", "_prims", "amp", "compiler"}
+)
+
+
+def guards_of(
+    recording: Recording,
+    trees: Mapping[str, GuardTree],
+    *,
+    files: Iterable[str],
+    origins: Origins,
+    cost: dict[str, Any] | None,
+) -> Guards:
+    """Put a recording's guards into words.
+
+    Args:
+        recording: The rest of what is known; compiles that are not in it are left out.
+        trees: The printed tree of each compile.
+        files: Every file that the log names.
+        origins: Who owns a file.
+        cost: What the probe measured, or None.
+    """
+    places = _Places(files, origins)
+    measured = cost or {}
+    entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
+    # What a whole measurement of the steady call did not meet is not reached by it.
+    other = {"runs": 0} if measured.get("is_complete") else {}
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    call_us = measured.get("call_us")
+    sets = []
+    for compile_ in recording.compiles:
+        tree = trees.get(compile_.compile_id)
+        if tree is not None:
+            frame = frames.get(compile_.frame_id)
+            words = _Words(tree, places, frame)
+            entry = entries.get(compile_.compile_id, other)
+            sets.append(_guard_set(compile_.compile_id, tree, words, entry, call_us))
+    checks_us = _total(sets) if call_us and measured.get("is_complete") else None
+    return Guards(
+        sets=tuple(sets),
+        call_us=call_us,
+        call_low_us=measured.get("call_low_us"),
+        call_high_us=measured.get("call_high_us"),
+        call_count=measured.get("call_count"),
+        checks_us=checks_us,
+        share=checks_us / call_us if checks_us is not None and call_us else None,
+    )
+
+
+def guards_of_parts(parts: Iterable[tuple[Part, Intake]], *, cost: dict[str, Any] | None) -> Guards:
+    """The guards of a recording of several parts: processes, and what lies between two resets of Dynamo.
+
+    Args:
+        parts: Each part with what was taken in for it.
+        cost: What the probe measured, or None: in the main process, behind its last reset.
+    """
+    known = list(parts)
+    measured = max((index for index, (part, _) in enumerate(known) if part.process is None), default=None)
+    found = [
+        guards_of(
+            part.recording,
+            intake.guard_trees,
+            files=intake.files(),
+            origins=intake.origins,
+            cost=cost if index == measured else None,
+        )
+        for index, (part, intake) in enumerate(known)
+    ]
+    sets = tuple(
+        each.model_copy(update={"compile_id": part.prefix + each.compile_id})
+        for (part, _), guards in zip(known, found, strict=True)
+        for each in guards.sets
+    )
+    return (found[measured] if measured is not None else Guards()).model_copy(update={"sets": sets})
+
+
+def _total(sets: Iterable[GuardSet]) -> float | None:
+    """All checks of one call together; None when one that runs was not measured, or none runs at all.
+
+    A call over its recompile limit checks every entry in vain: that is not for free.
+    """
+    run = [found for found in sets if found.runs_per_call]
+    costs = [
+        found.runs_per_call * found.check_us for found in run if found.runs_per_call and found.check_us is not None
+    ]
+    return sum(costs) if costs and len(costs) == len(run) else None
+
+
+def _guard_set(
+    compile_id: str, tree: GuardTree, words: _Words, entry: dict[str, Any], call_us: float | None
+) -> GuardSet:
+    nodes = tuple(words.node(guard) for guard in tree.guards)
+    check_us, runs = entry.get("check_us"), entry.get("runs")
+    return GuardSet(
+        compile_id=compile_id,
+        guard_count=len(nodes),
+        kinds=dict(Counter(node.kind or "other" for node in nodes).most_common()),
+        nodes=nodes,
+        unread_lines=tree.unread[:_MAX_UNREAD],
+        latency_us=tree.latency_us,
+        runs_per_call=runs,
+        check_us=check_us,
+        check_low_us=entry.get("check_low_us"),
+        check_high_us=entry.get("check_high_us"),
+        share=check_us * runs / call_us if check_us is not None and runs is not None and call_us else None,
+        bill=tuple(words.cost(part, nodes) for part in entry.get("bill", ())),
+        unbilled_count=entry.get("unbilled_count", 0),
+    )
+
+
+class _Words:
+    """Puts the guards of one tree into the user's words."""
+
+    def __init__(self, tree: GuardTree, places: _Places, frame: Frame | None) -> None:
+        self._places = places
+        self._resumes_at = None if frame is None else frame.resumes_at
+        # A root of torch's own class is compiled as the argument of a wrapper (``torch/_dynamo/external_utils.py``).
+        self._is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
+        sources = [guard.manager_source or "" for guard in tree.guards]
+        # Arguments and globals that are modules; a global one has paths of its own.
+        self._modules = {match[1] for source in sources if (match := _ROOT_MODULE.match(source))}
+
+    def node(self, guard: TreeGuard) -> GuardNode:
+        """One guard."""
+        text = guard.text
+        source = text.source or guard.manager_source
+        owner = _VALUE.search(guard.manager_source or source or "")
+        return GuardNode(
+            kind=text.kind,
+            source=source,
+            expression=_STATE if source is None else self._value(source),
+            expected=None if text.expected is None else _in_words(text.expected, self._resumes_at),
+            path=None if owner is None else self._path(owner[0]),
+            is_module_internal=source is not None and self._is_module_internal(source),
+            depth=guard.depth,
+            location=self._places.entry(text),
+            hint=text.hint,
+            guard=text.guard,
+        )
+
+    def cost(self, part: dict[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
+        """What the probe measured of one part."""
+        path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
+        inner = (f"{path}.", f"{path}[")
+        count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
+        return SubtreeCost(path=path, guard_count=count, check_us=part.get("check_us"))
+
+    def _value(self, source: str) -> str:
+        own = source.replace("L['fn']", "L['self']") if self._is_wrapped else source
+        return value_words(own, self._resumes_at)
+
+    def _path(self, owner: str) -> str:
+        """The argument or module; all other globals are one part."""
+        is_global = owner.startswith("G[") and owner.partition("._modules[")[0] not in self._modules
+        return _GLOBALS if is_global else self._value(owner)
+
+    def _is_module_internal(self, source: str) -> bool:
+        """What stands behind the innermost module is part of how ``nn.Module`` works, not the user's attribute."""
+        owner = _VALUE.search(source)
+        if owner is None:
+            return False
+        is_module = owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None
+        return is_module and _INTERNAL_TAIL.match(source[owner.end() :]) is not None
+
+
+def value_words(source: str, resumes_at: int | None = None) -> str:
+    """A guard's source in the user's words: ``key 0 of d``, ``x.shape[0]``, ``torch.nn.functional.relu``.
+
+    Args:
+        source: torch's source.
+        resumes_at: For a resume function, the line it goes on after.
+    """
+    if key := _KEY.match(source):
+        return f"key {key[2]} of {value_words(key[1], resumes_at)}"
+    return _in_words(source, resumes_at)
+
+
+def _in_words(source: str, resumes_at: int | None) -> str:
+    text = expression(source, resumes_at)
+    text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), text)
+    text = _CLASS_ATTRIBUTE.sub(r"\1.\2", text)
+    text = _BUILTIN.sub(r"\1", text)
+    return _STRIDE.sub(r".stride(\1)", _SHAPE.sub(".shape[", text))
+
+
+class _Places:
+    """Whole paths of files that torch printed in short.
+
+    torch cuts what a path has in common with its own folder and one character more (``shorten_filename``,
+    ``torch/utils/_traceback.py``, 2.13), so that ``/tmp/net.py`` becomes ``mp/net.py``.
+    """
+
+    def __init__(self, files: Iterable[str], origins: Origins) -> None:
+        self._origins = origins
+        self._known = sorted(set(files), key=len)
+        self._found: dict[str, str] = {}
+
+    def entry(self, text: GuardText) -> StackEntry | None:
+        """The line that a guard names."""
+        if text.file is None or text.line is None:
+            return None
+        file = self._resolve(text.file)
+        origin, package = self._origins.of(file)
+        if file == text.file and file.partition("/")[0] in _TORCH_PARTS:
+            origin, package = "torch", "torch"
+        return StackEntry(
+            file=file,
+            line=text.line,
+            function=text.function or "<unknown>",
+            text=text.code,
+            origin=origin,
+            package=package,
+        )
+
+    def _resolve(self, short: str) -> str:
+        if short not in self._found:
+            self._found[short] = self._search(short)
+        return self._found[short]
+
+    def _search(self, short: str) -> str:
+        """The one known file that ends so; between several the one that torch would shorten to this text."""
+        root = self._origins.torch_root
+        ending = [file for file in self._known if file.endswith(short)]
+        exact = [file for file in ending if root is not None and shortened(file, root) == short]
+        if exact:
+            return exact[0]
+        if root is None:
+            return ending[0] if ending else short
+        first = short.partition("/")[0]
+        if first in _TORCH_PARTS:
+            return f"{root}/{short}"
+        site = root.rpartition("/")[0]
+        if any(file.startswith(f"{site}/{first}/") for file in self._known):
+            return f"{site}/{short}"
+        return ending[0] if ending else short
+
+
+def shortened(file: str, torch_root: str) -> str:
+    """A path as torch prints it in guards."""
+    if not file.startswith("/"):
+        return file
+    parts, base = file.split("/"), torch_root.split("/")
+    common = 0
+    while common < min(len(parts), len(base)) and parts[common] == base[common]:
+        common += 1
+    prefix = "/".join(parts[:common]) or "/"
+    return file[len(prefix) + 1 :]

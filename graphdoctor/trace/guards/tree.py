@@ -1,0 +1,114 @@
+"""torch's printed guard tree to its guards.
+
+Comes in: the payload of a ``dynamo_cpp_guards_str`` record, a text tree of guard managers (one a guarded value) with
+the guards on each, and the measured latency in its last line (``GuardManagerWrapper.__str__``,
+``torch/_dynamo/guards.py``, 2.13). Goes out: a ``GuardTree``. Pure; lines of another layout are kept as such, nothing
+raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphdoctor.trace.guards.text import GuardText, parse_guard
+
+_LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)
+_MANAGER = re.compile(
+    r"^(?:KeyManager: |ValueManager: )?\w*(?:Manager|Guard): source=(?P<source>.*?), (?:accessed_by=|type=)"
+)
+_PAIR = re.compile(r"^(?:KeyValueManager pair at index=|RootGuardManager\b)")
+_LATENCY = re.compile(r"^Guard latency = (?P<us>[\d.]+) us$")
+_HEADING = "TREE_GUARD_MANAGER:"
+
+
+@dataclass(frozen=True)
+class TreeGuard:
+    """One guard of the tree.
+
+    Args:
+        depth: Its depth; the root's own guards are at 1.
+        manager_source: torch's source of the value that its manager guards; None at the root.
+        text: What its line says.
+    """
+
+    depth: int
+    manager_source: str | None
+    text: GuardText
+
+
+@dataclass(frozen=True)
+class GuardTree:
+    """What a printed tree holds.
+
+    Args:
+        guards: In torch's order.
+        manager_count: Guarded values, with those that are only passed through; the root left out.
+        latency_us: One check as torch measured it right after the compile; None when not printed.
+        unread: Lines of another layout.
+    """
+
+    guards: tuple[TreeGuard, ...]
+    manager_count: int
+    latency_us: float | None
+    unread: tuple[str, ...]
+
+
+def parse_tree(payload: str) -> GuardTree:
+    """Read a printed tree.
+
+    Args:
+        payload: The record's payload.
+    """
+    guards: list[TreeGuard] = []
+    unread: list[str] = []
+    latency_us: float | None = None
+    manager_count = 0
+    path: list[tuple[int, str | None]] = []
+    for line in _joined(payload.splitlines()):
+        if latency := _LATENCY.match(line):
+            latency_us = _number(latency["us"])
+            continue
+        found = _LINE.match(line)
+        if found is None:
+            if line.strip() not in ("", _HEADING):
+                unread.append(line)
+            continue
+        depth, text = len(found["bars"]) // 2, found["text"]
+        while path and path[-1][0] >= depth:
+            path.pop()
+        above = path[-1][1] if path else None
+        if manager := _MANAGER.match(text):
+            path.append((depth, manager["source"]))
+            manager_count += 1
+        elif _PAIR.match(text):
+            path.append((depth, above))
+        else:
+            guards.append(TreeGuard(depth, above, parse_guard(text)))
+    return GuardTree(tuple(guards), manager_count, latency_us, tuple(unread))
+
+
+def _joined(lines: list[str]) -> Iterator[str]:
+    """The lines, each with those that go on with it: a guard's own text may hold line ends."""
+    held: str | None = None
+    for line in lines:
+        if line.startswith(("| ", "+-", _HEADING)) or _LATENCY.match(line):
+            if held is not None:
+                yield held
+            held = line
+        elif held is not None and held.startswith(("| ", "+-")) and line.strip():
+            held += "\n" + line
+        else:
+            if held is not None:
+                yield held
+            held = line
+    if held is not None:
+        yield held
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

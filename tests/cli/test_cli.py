@@ -1,0 +1,434 @@
+"""What holds for every command: help, output files, colours, exit codes; and that the parent never imports torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import graphdoctor
+from graphdoctor.rules.catalog import ALL_RULES
+from tests.conftest import CLEAN_TARGET, clean_environment, command_line
+
+COMMANDS = ("baseline", "check", "diff", "explain", "guards", "init", "recompiles", "report", "rule", "run", "schema")
+TRACES = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A folder such as ``TORCH_TRACE=folder`` leaves, with one log."""
+    log = next((TRACES / "print_in_helper.bare").glob("*.log"))
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    (folder / log.name).write_bytes(log.read_bytes())
+    return folder
+
+
+def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run code that has ``sys`` and ``main`` (the command line's entry), with the arguments of the command."""
+    prelude = "import sys\nfrom graphdoctor.cli import main\n"
+    return subprocess.run(
+        [sys.executable, "-P", "-c", prelude + code, *map(str, args)],
+        cwd=cwd,
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# Help, version, wrong usage.
+
+
+def test_help_names_every_command(run_cli):
+    process = run_cli("--help")
+    assert process.returncode == 0
+    assert process.stderr == ""
+    for command in COMMANDS:
+        assert re.search(rf"^ +{command} ", process.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(run_here, command):
+    process = run_here(command, "-h")
+    assert process.returncode == 0
+    assert f"graphdoctor {command}" in process.stdout
+
+
+def test_the_version_is_the_packages(run_here):
+    process = run_here("--version")
+    assert (process.returncode, process.stdout) == (0, f"graphdoctor {graphdoctor.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("explain", "x.py", "--no-such"), "No such option"),
+        (("explode",), "No such command"),
+        (("explain",), "Missing argument"),
+        (("explain", "x.py", "--calls", "0"), "--calls"),
+        (("explain", "x.py", "--timeout", "nan"), "--timeout"),
+        (("explain", "x.py", "--seed", str(2**64)), "--seed"),
+        (("report", "--format", "yaml"), "yaml"),
+        (("report", "--select", "XX"), "No rule's code begins with 'XX'"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_why(run_here, arguments, says):
+    process = run_here(*arguments)
+    assert process.returncode == 2
+    assert process.stdout == ""
+    assert says in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+# Output files.
+
+
+@pytest.mark.parametrize("command", ["explain", "report"])
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        ("out.foo", "The ending of out.foo names no format"),
+        ("out", "names no format"),
+        ("exists.json", "exists.json exists"),
+        ("nowhere/out.json", "There is no folder nowhere"),
+        ("folder.json", "folder.json is a folder"),
+        ("x" * 300 + ".json", "cannot be written: File name too long"),
+    ],
+)
+def test_a_wrong_output_is_refused_before_anything_runs(tmp_path, run_here, command, output, says):
+    (tmp_path / "exists.json").write_text("kept")
+    (tmp_path / "folder.json").mkdir()
+    target = ("no-such-target.py",) if command == "explain" else ()
+    process = run_here(command, *target, "-o", output)
+    assert process.returncode == 2
+    assert says in process.stderr
+    assert (tmp_path / "exists.json").read_text() == "kept"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_folder_is_refused_before_anything_runs(tmp_path, run_here):
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o555)
+    process = run_here("explain", "no-such-target.py", "-o", folder / "out.json")
+    assert process.returncode == 2
+    assert "cannot be written to" in process.stderr
+
+
+def test_the_ending_names_the_format(tmp_path, run_here, trace):
+    process = run_here("report", trace, "-o", "out.json")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "Wrote out.json\n")
+    assert json.loads((tmp_path / "out.json").read_text())["schema_version"]
+    assert run_here("report", trace, "-o", "out.txt").returncode == 0
+    assert "break site" in (tmp_path / "out.txt").read_text()
+
+
+def test_format_overrules_the_ending(tmp_path, run_here, trace):
+    assert run_here("report", trace, "-o", "out.txt", "--format", "json").returncode == 0
+    assert json.loads((tmp_path / "out.txt").read_text())
+
+
+def test_a_chrome_trace_is_written_when_asked_for_by_name(tmp_path, run_cli, trace):
+    process = run_cli("report", trace, "-o", "out.json", "--format", "chrome-trace")
+    assert (process.returncode, process.stderr) == (0, "Wrote out.json\n")
+    written = (tmp_path / "out.json").read_text()
+    assert {"entire_frame_compile", "build_guards"} <= {event["name"] for event in json.loads(written)["traceEvents"]}
+    assert run_cli("report", trace, "--format", "chrome-trace").stdout == written
+
+
+def test_a_hyphen_is_standard_output(tmp_path, run_cli, trace):
+    process = run_cli("report", trace, "-o", "-", "--format", "json")
+    assert json.loads(process.stdout)
+    assert not (tmp_path / "-").exists()
+
+
+def test_force_overwrites_and_leaves_nothing_else(tmp_path, run_here, trace):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "out.json").write_text("old")
+    assert run_here("report", trace, "-o", folder / "out.json", "--force").returncode == 0
+    assert json.loads((folder / "out.json").read_text())
+    assert [path.name for path in folder.iterdir()] == ["out.json"]
+
+
+def test_a_failure_while_writing_keeps_the_old_file(tmp_path, trace):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "out.json").write_text("old")
+    code = (
+        "import os\n"
+        "def full(*args): raise OSError(28, 'No space left on device')\n"
+        "import pathlib; pathlib.Path.replace = full\n"
+        "main()\n"
+    )
+    process = run_python(code, "report", trace, "-o", folder / "out.json", "--force", cwd=tmp_path)
+    assert process.returncode == 2
+    assert "out.json cannot be written: No space left on device" in process.stderr
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("out.json", "old")]
+
+
+def test_quiet_says_nothing_but_the_result(run_here, trace):
+    assert run_here("report", trace, "-o", "out.json", "--quiet").stderr == ""
+
+
+def test_a_reader_that_has_gone_is_no_error(tmp_path, trace):
+    process = subprocess.Popen(
+        command_line("report", trace, "-v"),
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.wait()
+
+
+# Colours.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "is_coloured"),
+    [
+        ((), {}, False),
+        ((), {"FORCE_COLOR": "1"}, True),
+        (("--color", "always"), {}, True),
+        (("--color", "always"), {"NO_COLOR": "1", "TERM": "dumb"}, True),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+    ],
+    ids=str,
+)
+def test_colours_off_a_terminal(run_here, trace, arguments, variables, is_coloured):
+    process = run_here("report", trace, *arguments, env=clean_environment(**variables))
+    assert process.returncode == 0, process.stderr
+    assert ("\x1b[" in process.stdout) is is_coloured
+
+
+def test_no_color_takes_the_colours_and_nothing_else(run_here, trace):
+    plain = run_here("report", trace)
+    process = run_here("report", trace, env=clean_environment(NO_COLOR="1", FORCE_COLOR="1"))
+    assert not re.search(r"\x1b\[[\d;]*3\d", process.stdout)
+    words = [re.sub(r"\x1b\[[\d;]*m", "", text).split() for text in (process.stdout, plain.stdout)]
+    assert words[0] == words[1]
+
+
+@pytest.mark.parametrize("arguments", [("-o", "out.txt"), ("--format", "json", "-o", "out.json")], ids=str)
+def test_a_file_is_never_coloured(tmp_path, run_here, trace, arguments):
+    assert run_here("report", trace, *arguments, env=clean_environment(FORCE_COLOR="1")).returncode == 0
+    assert "\x1b" not in (tmp_path / arguments[-1]).read_text()
+
+
+@pytest.mark.parametrize(("variables", "is_coloured"), [({}, True), ({"TERM": "dumb"}, False)], ids=str)
+def test_colours_on_a_terminal(tmp_path, trace, variables, is_coloured):
+    ours, theirs = pty.openpty()
+    environment = clean_environment(**{"TERM": "xterm-256color", **variables})
+    process = subprocess.Popen(command_line("report", trace), cwd=tmp_path, env=environment, stdout=theirs)
+    os.close(theirs)
+    assert (b"\x1b[" in read_all(ours)) is is_coloured
+    assert process.wait() == 0
+
+
+def read_all(descriptor: int) -> bytes:
+    chunks = []
+    while select.select([descriptor], [], [], 60)[0]:
+        try:
+            chunk = os.read(descriptor, 65536)
+        except OSError:  # Linux's way to say that the other side is closed
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    os.close(descriptor)
+    return b"".join(chunks)
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}], ids=str)
+def test_a_terminal_may_lack_signs(run_cli, trace, variables):
+    process = run_cli("report", trace, env=clean_environment(**variables))
+    assert process.returncode == 0, process.stderr
+    assert json.loads(run_cli("report", trace, "--format", "json", env=clean_environment(**variables)).stdout)
+
+
+# report.
+
+
+def test_report_without_a_recording_says_what_to_run(run_here):
+    process = run_here("report")
+    assert process.returncode == 2
+    assert "There is no recording" in process.stderr
+    assert "hint: Run graphdoctor explain" in process.stderr
+
+
+def test_a_trace_folder_and_its_log_say_the_same(run_here, trace):
+    documents = []
+    for path in (trace, next(trace.iterdir())):
+        process = run_here("report", path, "--format", "json")
+        assert process.returncode == 0, process.stderr
+        documents.append(json.loads(process.stdout))
+    assert documents[0]["findings"] == documents[1]["findings"]
+    assert documents[0]["summary"]["coverage"] is None
+    assert documents[0]["gaps"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty", "text.log"])
+def test_report_of_something_else_is_no_crash(tmp_path, run_here, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.log").write_bytes(b"\x89PNG\r\n\x00\xff" * 100)
+    process = run_here("report", name)
+    assert "graphdoctor failed" not in process.stderr
+    assert process.returncode == 2
+    assert name in process.stderr
+
+
+@pytest.mark.slow
+def test_report_says_what_explain_said(run_cli, recorded):
+    process = run_cli("report", cwd=recorded)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("clean.py · Net")
+    assert "No graph break" in process.stdout
+    assert "coverage 100 %" in process.stdout
+
+
+@pytest.mark.slow
+def test_the_schema_describes_the_document(run_cli, recorded):
+    schema = json.loads(run_cli("schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = json.loads(run_cli("report", "--format", "json", cwd=recorded).stdout)
+    jsonschema.Draft202012Validator(schema).validate(document)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate({**document, "summary": {}})
+
+
+@pytest.mark.slow
+def test_the_schema_describes_a_failure_too(tmp_path, run_cli):
+    schema = json.loads(run_cli("schema").stdout)
+    (tmp_path / "file.py").write_text("import torch\ndef f(x): raise ValueError\nexample_inputs = (torch.ones(2),)\n")
+    process = run_cli("explain", "file.py", "--format", "json")
+    assert process.returncode == 2
+    jsonschema.Draft202012Validator(schema).validate(json.loads(process.stdout))
+
+
+@pytest.mark.slow
+def test_recordings_are_pruned_to_the_configured_number(tmp_path, clean_target, run_cli):
+    (tmp_path / "pyproject.toml").write_text("[tool.graphdoctor]\nkeep-recordings = 1\n")
+    for _ in range(2):
+        assert run_cli("explain", clean_target, "--no-coverage").returncode == 0
+    assert len([path for path in (tmp_path / ".graphdoctor").iterdir() if path.is_dir()]) == 1
+
+
+@pytest.mark.slow
+def test_select_ignore_and_own_code_say_how_much_they_hide(tmp_path, run_cli):
+    (tmp_path / "file.py").write_text(
+        CLEAN_TARGET.replace("return torch.relu", "print('a')\n        return torch.relu")
+    )
+    shown = json.loads(run_cli("explain", "file.py", "--format", "json", "--no-coverage").stdout)
+    hidden = json.loads(run_cli("report", "--format", "json", "--ignore", "gd1").stdout)
+    assert [finding["code"] for finding in shown["findings"]] == ["GD101"]
+    assert hidden["findings"] == []
+    assert hidden["summary"] == {**shown["summary"], "hidden_findings": 1}
+
+
+# rule.
+
+
+@pytest.mark.parametrize("code", ["GD101", "gd101"])
+def test_a_rule_is_explained(run_here, code):
+    process = run_here("rule", code)
+    assert process.returncode == 0
+    assert "GD101" in process.stdout
+    assert ALL_RULES["GD101"].name in process.stdout
+
+
+def test_every_rule_is_listed_as_json(run_here):
+    process = run_here("rule", "--all", "--format", "json")
+    assert [rule["code"] for rule in json.loads(process.stdout)] == list(ALL_RULES)
+
+
+def test_the_beginning_of_a_code_names_several_rules(run_here):
+    rules = json.loads(run_here("rule", "GD2", "--format", "json").stdout)
+    assert {rule["code"] for rule in rules} == {code for code in ALL_RULES if code.startswith("GD2")}
+
+
+@pytest.mark.parametrize(("arguments", "says"), [((), "No rule is named"), (("GD10l",), "Did you mean GD1")])
+def test_an_unknown_rule_offers_near_ones(run_here, arguments, says):
+    process = run_here("rule", *arguments)
+    assert process.returncode == 2
+    assert says in process.stderr
+
+
+# Trouble.
+
+
+def test_trouble_of_our_own_is_one_line_and_a_log(tmp_path):
+    code = (
+        "import graphdoctor.config\n"
+        "def boom(*args): raise RuntimeError('kaputt \\x1b[31m')\n"
+        "graphdoctor.config.load_settings = boom\n"
+        "main()\n"
+    )
+    process = run_python(code, "report", cwd=tmp_path)
+    assert process.returncode == 2
+    assert "error: graphdoctor failed: RuntimeError: kaputt" in process.stderr
+    assert "\x1b" not in process.stderr
+    assert "Traceback" not in process.stderr
+    log = Path(process.stderr.rpartition("with the log ")[2].strip())
+    text = log.read_text()
+    log.unlink()
+    assert "Traceback" in text
+    assert f"graphdoctor {graphdoctor.__version__}" in text
+
+
+def test_ctrl_c_ends_with_130(tmp_path):
+    code = (
+        "import graphdoctor.config\n"
+        "def stop(*args): raise KeyboardInterrupt\n"
+        "graphdoctor.config.load_settings = stop\n"
+        "main()\n"
+    )
+    process = run_python(code, "report", cwd=tmp_path)
+    assert process.returncode == 130
+    assert "Traceback" not in process.stderr
+
+
+def test_the_parent_never_imports_torch(tmp_path, trace):
+    code = (
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "heavy = sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy', 'transformers'})\n"
+        "assert not heavy, heavy\n"
+    )
+    for arguments in (
+        ("--help",),
+        ("report", trace),
+        ("rule", "--all"),
+        ("schema",),
+        ("report", trace, "-o", "a.json"),
+        ("diff", "a.json", trace),
+    ):
+        process = run_python(code, *arguments, cwd=tmp_path)
+        assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.slow
+def test_explain_does_not_import_torch_either(tmp_path, clean_target):
+    code = "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\nassert 'torch' not in sys.modules\n"
+    process = run_python(code, "explain", clean_target, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.slow
+def test_prints_of_the_program_stay_off_standard_output(tmp_path, run_cli):
+    (tmp_path / "file.py").write_text(f"print('hello')\n{CLEAN_TARGET}")
+    process = run_cli("explain", "file.py", "-o", "out.json", "--quiet")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "hello\n")
+    assert json.loads((tmp_path / "out.json").read_text())["summary"]["calls"] == 1

@@ -1,0 +1,377 @@
+"""``graphdoctor fix``: fixes are tried on the very program, judged, put together, and written only when asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY, clean_environment, command_line, run_command
+
+pytestmark = pytest.mark.slow
+
+SPEAKING = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = torch.relu(self.linear(x))
+        print("hidden", tuple(y.shape))
+        return self.linear(y)
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+GUARDED = SPEAKING.replace(
+    '        print("hidden", tuple(y.shape))\n',
+    '        if not torch.compiler.is_compiling():\n            print("hidden", tuple(y.shape))\n',
+)
+QUICK = ("--no-timing", "--jobs", "2")
+
+
+def tried(folder: Path, name: str, *options: str) -> dict[str, Any]:
+    """The document of ``fix``."""
+    done = run_command("fix", name, *QUICK, "--format", "json", *options, cwd=folder)
+    assert done.stdout, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.fixture(scope="module")
+def peeled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The sample whose second break hides a third, treated once."""
+    folder = tmp_path_factory.mktemp("peeled")
+    text = (REPOSITORY / "sample_models" / "hidden_second_break.py").read_text()
+    (folder / "model.py").write_text(text)
+    return folder, tried(folder, "model.py", "--unsafe-fixes")
+
+
+def test_rounds_go_on_until_nothing_is_left(peeled):
+    _, document = peeled
+    treatment = document["treatment"]
+    before, after = treatment["before"], treatment["after"]
+    assert (before["break_sites"], before["skipped_frames"], before["graphs"]) == (2, 1, 1)
+    assert (after["break_sites"], after["skipped_frames"], after["graphs"]) == (0, 0, 1)
+    assert after["coverage"] == 1.0
+    assert treatment["left"] == []
+    assert [case["code"] for case in treatment["tried"] if case["is_applied"]] == ["GD101", "GD101", "GD102"]
+    rounds = [case["round"] for case in treatment["tried"] if case["is_applied"]]
+    assert rounds[0] == rounds[1] == 1 < rounds[2]
+
+
+def test_the_counts_before_are_those_of_explain(peeled):
+    _, document = peeled
+    summary, before = document["summary"], document["treatment"]["before"]
+    assert {name: before[name] for name in before if name != "compile_time_s"} == {
+        name: summary[name] for name in before if name != "compile_time_s"
+    }
+
+
+def test_results_are_compared_in_every_kind(peeled):
+    _, document = peeled
+    compared = document["treatment"]["compared"]
+    assert compared["kinds"] == ["outputs", "gradients", "state", "stdout"]
+    assert [difference["kind"] for difference in compared["differences"]] == ["stdout"]
+
+
+def test_nothing_is_written_without_apply(peeled):
+    folder, document = peeled
+    text = (REPOSITORY / "sample_models" / "hidden_second_break.py").read_text()
+    assert (folder / "model.py").read_text() == text
+    assert "+            if not torch.compiler.is_compiling():" in document["treatment"]["diff"]
+
+
+def test_findings_carry_their_verdicts(peeled):
+    _, document = peeled
+    breaks = [finding for finding in document["findings"] if finding["code"] == "GD101"]
+    fixes = {finding["location"]["line"]: finding["fixes"][0] for finding in breaks}
+    assert {line: fix["verdict"] for line, fix in fixes.items()} == {28: "verified", 31: "verified"}
+    assert all(fix["diff"] for fix in fixes.values())
+
+
+def test_each_trial_is_a_recording_of_its_own(peeled):
+    folder, document = peeled
+    recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
+    trials = sorted(path.name for path in (recording / "fixes").iterdir())
+    assert len(trials) == document["treatment"]["trial_count"]
+    report = run_command("report", recording / "fixes" / "untouched", "--format", "json", cwd=folder)
+    assert json.loads(report.stdout)["summary"]["graphs"] == document["treatment"]["before"]["graphs"]
+
+
+def test_only_the_recording_itself_keeps_the_text_of_files(peeled):
+    folder, _ = peeled
+    recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
+
+    def keeps(log: Path) -> bool:
+        return b'"graphdoctor_file"' in log.read_bytes()
+
+    assert all(map(keeps, recording.glob("trace/*.log")))
+    assert not any(map(keeps, recording.glob("fixes/*/trace/*.log")))
+
+
+def test_report_shows_what_was_tried(peeled):
+    folder, document = peeled
+    report = run_command("report", "--format", "json", cwd=folder)
+    assert json.loads(report.stdout)["treatment"] == document["treatment"]
+
+
+def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):
+    path = tmp_path / "model.py"
+    text = "# -*- coding: latin-1 -*-\n" + SPEAKING.replace("hidden", "café").replace("    ", "\t")
+    path.write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
+    path.chmod(0o640)
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"Wrote {path}" in done.stderr
+    guard = "\t\tif not torch.compiler.is_compiling():\n\t"
+    wanted = text.replace('\t\tprint("café"', f'{guard}\t\tprint("café"')
+    assert path.read_bytes() == wanted.replace("\n", "\r\n").encode("latin-1")
+    assert path.stat().st_mode & 0o777 == 0o640
+    again = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
+    assert again.returncode == 0
+    assert "There is nothing to write." in again.stderr
+    assert "Nothing to fix" in again.stdout
+
+
+def test_a_diff_is_a_patch_that_git_takes(tmp_path):
+    (tmp_path / "model.py").write_text(SPEAKING)
+    patch = subprocess.run(
+        command_line("fix", "model.py", "--no-try", "--diff"), cwd=tmp_path, env=clean_environment(),
+        capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, check=True)
+    assert (tmp_path / "model.py").read_text() == GUARDED
+
+
+def test_files_with_uncommitted_changes_are_refused_before_the_first_trial(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(SPEAKING)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "model.py is not in git yet." in done.stderr
+    assert "--force" in done.stderr
+    assert path.read_text() == SPEAKING
+    assert list(tmp_path.glob(".graphdoctor/*/trace/*")), "it was run"
+    assert not list(tmp_path.glob(".graphdoctor/*/fixes")), "nothing was tried"
+
+
+def test_unsafe_fixes_are_told_and_not_tried_unless_asked_for(tmp_path):
+    (tmp_path / "model.py").write_text((REPOSITORY / "sample_models" / "explicit_graph_break.py").read_text())
+    document = tried(tmp_path, "model.py")
+    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
+    assert (case["verdict"], case["is_safe"]) == ("not tried", False)
+    assert "--unsafe-fixes" in case["reason"]
+    assert document["treatment"]["after"] is None
+
+
+def test_no_try_runs_the_target_once(tmp_path):
+    counting = (
+        'import pathlib\n\nwith pathlib.Path(__file__).with_name("runs").open("a") as runs:\n    runs.write("x")\n'
+    )
+    (tmp_path / "model.py").write_text(counting + SPEAKING)
+    document = tried(tmp_path, "model.py", "--no-try")
+    assert (tmp_path / "runs").read_text() == "x"
+    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
+    assert case["verdict"] == "not tried"
+    assert "+        if not torch.compiler.is_compiling():" in case["diff"]
+    assert document["treatment"]["after"] is None
+
+
+def test_no_try_writes_nothing(tmp_path):
+    done = run_command("fix", "model.py", "--no-try", "--apply", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Only verified fixes are written" in done.stderr
+
+
+def test_what_could_not_be_tried_is_not_written(tmp_path):
+    text = SPEAKING.replace("return self.linear(y)", "return self.missing(y)")
+    (tmp_path / "model.py").write_text(text)
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "+if not torch.compiler.is_compiling():" in done.stdout, "it is only suggested"
+    assert "There is nothing to write." in done.stderr
+    assert (tmp_path / "model.py").read_text() == text
+
+
+TROUBLE = {
+    "an import that fails": ("raise ImportError('not me')", "ImportError: not me"),
+    "a hang": ("import time; time.sleep(600)", "Stopped"),
+    "memory": ("hoard = bytearray(b'x' * 1_500_000_000); import time; time.sleep(600)", "too much memory"),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+def test_a_trial_that_goes_wrong_is_failed_and_costs_nothing_else(tmp_path, name):
+    statement, says = TROUBLE[name]
+    # The program looks at its own text as Python sees it, so only the edited one misbehaves.
+    guard = 'import linecache\nif "is_comp" "iling" in "".join(linecache.getlines(__file__)):\n    '
+    (tmp_path / "model.py").write_text(f"{guard}{statement}\n{SPEAKING}")
+    limits = ["--trial-timeout", "15" if name == "a hang" else "100", "--trial-memory", "1"]
+    document = tried(tmp_path, "model.py", *limits)
+    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
+    assert case["verdict"] == "failed"
+    assert says in case["reason"]
+    assert (tmp_path / "model.py").read_text() == f"{guard}{statement}\n{SPEAKING}"
+
+
+SCALED = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y / y.square().sum().item()
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+
+
+def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
+    from graphdoctor.capture.request import Request, TargetText
+    from graphdoctor.diagnosis.diagnose import Selection
+    from graphdoctor.fixes import proposals
+    from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
+    from graphdoctor.fixes.treatment import Wanted, treat
+    from graphdoctor.trace.reader import read_recording
+
+    path = tmp_path / "model.py"
+    path.write_text(SCALED)
+    assert run_command("explain", "model.py", cwd=tmp_path).returncode == 0
+    recording = tmp_path / ".graphdoctor" / (tmp_path / ".graphdoctor" / "last").read_text().strip()
+    monkeypatch.chdir(tmp_path)
+    # The product tries the one that keeps gradients first, and then never needs the other.
+    monkeypatch.setattr(proposals, "recipes_for", lambda _code: (DropItem(), KeepTensor()))
+    treatment = treat(
+        Request(target=TargetText("model.py", str(path), None, None, is_call=False)), recording,
+        read_recording(recording), python=sys.executable, root=tmp_path,
+        wanted=Wanted(Selection(), is_timed=False, jobs=2), on_phase=lambda _text: None,
+    ).treatment  # fmt: skip
+    dropped, kept = treatment.tried
+    assert (dropped.verdict, kept.verdict) == ("changes results", "verified")
+    assert "let gradients flow" in dropped.title
+    assert re.fullmatch(r"call 1, gradient of linear\.\w+ differs by [\d.]+", dropped.reason or "")
+    assert dropped.compared is not None
+    assert kept.compared is not None
+    # The outputs are equal: only the gradients tell.
+    assert [difference.kind for difference in dropped.compared.differences] == ["gradients"]
+    assert kept.compared.differences == ()
+    assert "gradients" in kept.compared.kinds
+    assert treatment.diff.count("+        return y / y.square().sum().detach()") == 1
+
+
+def test_a_program_that_is_not_deterministic_proves_nothing(tmp_path):
+    noise = "y = torch.relu(self.linear(x)) + int.from_bytes(self.noise)"
+    text = SPEAKING.replace("y = torch.relu(self.linear(x))", noise).replace(
+        "        self.linear =", "        self.noise = __import__('os').urandom(2)\n        self.linear ="
+    )
+    (tmp_path / "model.py").write_text(text)
+    document = tried(tmp_path, "model.py")
+    case = next(case for case in document["treatment"]["tried"] if case["kind"] == "code")
+    assert case["verdict"] == "unproven"
+    assert "differ from run to run" in case["reason"]
+    assert any("two runs without torch.compile differ in" in note for note in document["treatment"]["notes"])
+    assert document["treatment"]["after"] is None
+
+
+SOURCELESS = {
+    "made by exec": 'exec("def speak(x):\\n    print(1)\\n    return x.cos()\\n")',
+    "in a zip file": 'import sys\nsys.path.insert(0, "lib.zip")\nfrom speaking import speak',
+    "compiled only": "from speaking import speak",
+}
+
+
+@pytest.mark.parametrize("name", SOURCELESS)
+def test_code_without_a_source_file_is_never_edited(tmp_path, name):
+    helper = tmp_path / "speaking.py"
+    helper.write_text("def speak(x):\n    print(1)\n    return x.cos()\n")
+    if name == "in a zip file":
+        import zipfile
+
+        with zipfile.ZipFile(tmp_path / "lib.zip", "w") as archive:
+            archive.write(helper, "speaking.py")
+        helper.unlink()
+    elif name == "compiled only":
+        import py_compile
+
+        py_compile.compile(str(helper), str(tmp_path / "speaking.pyc"), doraise=True)
+        helper.unlink()
+    text = f"import torch\n{SOURCELESS[name]}\n\n\ndef forward(x):\n    return speak(x.sin()) + 1\n\n\n"
+    (tmp_path / "model.py").write_text(f"{text}def example_inputs():\n    return (torch.randn(4),)\n")
+    done = run_command("fix", "model.py:forward", *QUICK, "--no-try", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["findings"]
+    assert document["treatment"]["diff"] == ""
+    assert all(case["kind"] != "code" for case in document["treatment"]["tried"])
+
+
+def test_times_are_taken_in_turns_under_both_backends(tmp_path):
+    (tmp_path / "model.py").write_text(SPEAKING)
+    done = run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    treatment = document["treatment"]
+    assert [times["backend"] for times in treatment["times"]] == ["eager", "inductor"]
+    for times in treatment["times"]:
+        assert times["turns"] >= 5
+        assert times["ratio_low"] <= times["ratio"] <= times["ratio_high"]
+        assert times["before_us"] > 0 < times["after_us"]
+    [finding] = [finding for finding in document["findings"] if finding["code"] == "GD101"]
+    cost, times = finding["cost"], treatment["times"][0]
+    assert cost["call_from"] == "fix"
+    assert cost["call_us"] == pytest.approx(times["before_us"] * (1 - times["ratio"]))
+    assert treatment["tried"][0]["times"] == treatment["times"]
+
+
+def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):
+    (tmp_path / "model.py").write_text(SPEAKING)
+    process = subprocess.Popen(
+        command_line("fix", "model.py", "--no-timing"), cwd=tmp_path, env=clean_environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".graphdoctor/*/fixes/*/probe.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert (tmp_path / "model.py").read_text() == SPEAKING
+
+
+def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
+    (tmp_path / "model.py").write_text(SPEAKING)
+    process = subprocess.Popen(
+        command_line("fix", "model.py"), cwd=tmp_path, env=clean_environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(".graphdoctor/*/fixes/time*/probe.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)["treatment"]
+    assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
+    assert treatment["after"]["break_sites"] == 0
+    assert any("interrupted" in note for note in treatment["notes"])

@@ -1,0 +1,212 @@
+"""What findings and counts are made of hand-built facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.diagnosis.diagnose import Selection, diagnose
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.recording import BreakReason, Call, CallError, Enclosing, Recording
+from graphdoctor.rules.catalog import RULES
+from tests.factories import FILE, LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
+
+ROOT = Path("/project")
+
+
+def diagnosed(facts: Recording, selection: Selection | None = None) -> Diagnosis:
+    return diagnose(facts, RULES, root=ROOT, version="0", selection=selection)
+
+
+def helper_break() -> Recording:
+    """A print in ``helper``, which ``forward`` calls: torch logs it for both frames and resumes both."""
+    line = entry(3, function="helper", qualname="helper")
+    return recording(
+        breaks=(
+            record(entry(11, "y = self.helper(x)"), line, compile_id="0/0"),
+            record(line, compile_id="1/0"),
+        ),
+        frames=(
+            frame(0),
+            frame(1, function="helper", line=2),
+            frame(2, function="helper", line=2, resumes_at=3),
+            frame(3, resumes_at=11),
+        ),
+        compiles=tuple(compiled(f"{n}/0") for n in range(4)),
+        graphs=tuple(graph(f"{n}/0", index=i) for i, n in enumerate((0, 2, 3))),
+    )
+
+
+def test_a_break_in_a_helper_is_one_site_with_its_graphs_and_resume_functions() -> None:
+    diagnosis = diagnosed(helper_break())
+    (finding,) = diagnosis.findings
+    assert (finding.code, finding.location.line, finding.count) == ("GD101", 3, 2)
+    assert finding.effects.graphs == ("0/0", "2/0", "3/0")
+    assert finding.effects.resume_functions == ("2/0", "3/0")
+    assert finding.compile_ids == ("0/0", "1/0")
+    assert [step.function for step in finding.user_stack] == ["forward", "helper"]
+    assert diagnosis.summary.break_sites == 1
+    assert diagnosis.summary.break_records == 2
+
+
+def test_each_graph_says_what_ended_it() -> None:
+    diagnosis = diagnosed(helper_break())
+    assert [report.ended_by for report in diagnosis.graphs] == ["model.py:3 (GB0059)", "return", "return"]
+    assert diagnosis.graphs[0].ended_by_fingerprint == diagnosis.findings[0].fingerprint
+    assert [report.function for report in diagnosis.graphs][1] == "Net.helper from line 3"
+
+
+def skipped() -> Recording:
+    return recording(
+        breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
+        compiles=(compiled(outcome="skipped"),),
+        graphs=(),
+        sources=(context(14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")),),
+    )
+
+
+def test_a_skipped_frame_is_a_finding_of_its_own_at_the_same_line_with_the_same_cause() -> None:
+    diagnosis = diagnosed(skipped())
+    assert [(finding.code, finding.severity) for finding in diagnosis.findings] == [
+        ("GD101", "error"),
+        ("GD111", "error"),
+    ]
+    assert {finding.location.line for finding in diagnosis.findings} == {14}
+    assert {finding.torch_id for finding in diagnosis.findings} == {"GB0059"}
+    skip = diagnosis.findings[1]
+    assert "`for`" in skip.message
+    assert (skip.related[0].line, skip.related[0].note) == (12, "the `for` that the break lies in")
+    assert diagnosis.summary.skipped_frames == 1
+    assert diagnosis.summary.break_sites == 1
+    assert diagnosis.frames[0].state == "skipped"
+
+
+def test_a_break_behind_which_the_rest_runs_eagerly_is_an_error_but_no_skipped_frame() -> None:
+    diagnosis = diagnosed(recording(breaks=(record(entry(12), effect="rest_eager"),)))
+    (finding,) = diagnosis.findings
+    assert finding.severity == "error"
+    assert finding.effects.rest_eager_frames == ("Net.forward",)
+    assert diagnosis.summary.skipped_frames == 0
+    assert diagnosis.frames[0].state == "partly_eager"
+
+
+def test_an_unknown_break_keeps_torchs_words() -> None:
+    odd = BreakReason(gb_type="Something new", torch_id="GB9999", explanation="No idea.", hints=("Try X.",))
+    (finding,) = diagnosed(recording(breaks=(record(entry(5), chain=(odd,)),))).findings
+    assert finding.code == "GD100"
+    assert "Something new" in finding.message
+    assert finding.torch_reason == "Something new: No idea."
+    assert finding.hints == ("Try X.",)
+
+
+def test_a_break_inside_torch_is_put_at_the_line_that_led_there() -> None:
+    inside = entry(79, "graph_break()", file="/site/torch/optim/optimizer.py", origin="torch", qualname=None)
+    above = entry(28, "optimizer.step()")
+    facts = recording(
+        breaks=(record(inside),), compiles=(compiled(stack=(above, entry(70, "def step", origin="torch"))),)
+    )
+    (finding,) = diagnosed(facts).findings
+    assert (finding.location.file, finding.location.line) == ("model.py", 28)
+
+
+def test_two_causes_on_one_line_are_two_findings_at_one_site() -> None:
+    other = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
+    diagnosis = diagnosed(recording(breaks=(record(entry(7)), record(entry(7), chain=(other,), compile_id="1/0"))))
+    assert [finding.code for finding in diagnosis.findings] == ["GD101", "GD103"]
+    assert diagnosis.summary.break_sites == 1
+
+
+def test_a_recompile_names_the_kind_of_guard_and_counts() -> None:
+    sizes = tuple(
+        compiled(f"0/{n}", reasons=(f"0/{n - 1}: tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1}",))
+        for n in (1, 2)
+    )
+    diagnosis = diagnosed(recording(compiles=(compiled(), *sizes)))
+    (finding,) = diagnosis.findings
+    assert (finding.code, finding.count, finding.location.line) == ("GD202", 2, 10)
+    assert "`x.shape[0]` changed: 1 → 2 → 3" in finding.message
+    assert finding.compile_ids == ("0/1", "0/2")
+    assert (diagnosis.summary.compiles, diagnosis.summary.recompiles) == (3, 2)
+
+
+def test_a_frame_over_its_limit_comes_first_and_says_since_when() -> None:
+    facts = recording(
+        compiles=(compiled(), compiled("0/1", reasons=("0/0: x",), call=2), compiled("0/2", outcome="limit", call=3))
+    )
+    diagnosis = diagnosed(facts)
+    assert diagnosis.findings[0].code == "GD201"
+    assert "since call 3" in diagnosis.findings[0].message
+    assert diagnosis.summary.frames_over_limit == 1
+    assert diagnosis.frames[0].state == "over_limit"
+
+
+@pytest.mark.parametrize(
+    ("eager", "words"),
+    [
+        ("ok", "without torch.compile the call works"),
+        ("RuntimeError", "without torch.compile it raises RuntimeError: shapes differ"),
+        (None, "call 1 raised ValueError: bad shape"),
+    ],
+)
+def test_a_users_error_says_what_eager_mode_does_only_when_it_was_tried(eager: str | None, words: str) -> None:
+    trace = (
+        f'Traceback (most recent call last):\n  File "{FILE}", line 12, in forward\n    x.reshape(7)\nValueError: b\n'
+    )
+    said = "shapes differ" if eager == "RuntimeError" else None
+    error = CallError(type="ValueError", message="bad shape", traceback=trace, eager=eager, eager_message=said)
+    facts = recording(calls=(Call(index=1, outcome="error", error=error),), coverage=None)
+    (finding,) = diagnosed(facts).findings
+    assert (finding.code, finding.location.line, finding.location.text) == ("GD901", 12, "x.reshape(7)")
+    assert words in finding.message
+
+
+def test_unknown_stays_unknown() -> None:
+    diagnosis = diagnosed(recording(coverage=None, compiles=(compiled().model_copy(update={"duration_s": None}),)))
+    assert diagnosis.summary.coverage is None
+    assert diagnosis.summary.compile_time_s is None
+
+
+def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart() -> None:
+    (here,) = diagnosed(recording(breaks=(record(entry(5)),))).findings
+    (moved,) = diagnosed(recording(breaks=(record(entry(50, 'print("x")   # why')),))).findings
+    assert here.fingerprint == moved.fingerprint
+    twice = diagnosed(recording(breaks=(record(entry(5)), record(entry(6), compile_id="1/0")))).findings
+    assert len({finding.fingerprint for finding in twice}) == 2
+    assert here.fingerprint in {finding.fingerprint for finding in twice if finding.location.line == 5}
+    (renamed,) = diagnosed(recording(breaks=(record(entry(5, qualname="Other.forward")),))).findings
+    assert renamed.fingerprint != here.fingerprint
+
+
+def test_a_packages_fingerprint_does_not_depend_on_where_it_is_installed() -> None:
+    def at(prefix: str) -> str:
+        place = entry(5, file=f"{prefix}/site-packages/pkg/sub/mod.py", origin="third_party", package="pkg")
+        return diagnosed(recording(breaks=(record(place),))).findings[0].fingerprint
+
+    assert at("/venv/a/lib") == at("/home/b/lib")
+
+
+def test_selection_hides_findings_and_says_how_many_but_changes_no_count() -> None:
+    package = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
+    facts = recording(breaks=(record(entry(5)), record(package, compile_id="1/0")))
+    own = diagnosed(facts, Selection(is_own_code_only=True))
+    assert [finding.location.package for finding in own.findings] == [None]
+    assert (own.summary.hidden_findings, own.summary.break_sites) == (1, 2)
+    assert diagnosed(facts, Selection(select=("GD2",))).findings == ()
+    assert diagnosed(facts, Selection(ignore=("GD101",))).findings == ()
+
+
+def test_third_party_lines_get_no_suggestion_to_edit_them() -> None:
+    package = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
+    (finding,) = diagnosed(recording(breaks=(record(package),))).findings
+    assert finding.fixes
+    assert all(fix.kind != "code" for fix in finding.fixes)
+
+
+def test_a_statement_whose_value_is_used_is_never_to_be_skipped() -> None:
+    def fixes(text: str) -> list[str]:
+        (finding,) = diagnosed(recording(breaks=(record(entry(5, text)),))).findings
+        return [fix.title for fix in finding.fixes]
+
+    assert 'Skip `print("x")` while compiling' in fixes('print("x")')
+    assert not any(title.startswith("Skip ") for title in fixes("x = helper(print(x))"))

@@ -1,0 +1,139 @@
+"""Which compiles follow from one change, and which changes are one and the same over the calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.diagnosis.recompiles import recompile_events
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.recording import Compile, Recording
+from graphdoctor.rules.catalog import RULES
+from tests.factories import change, compiled, entry, frame, recompiled, recording
+
+BATCH = change()
+STEP = change("module_number", "self.step", "1", "2", source="L['self'].step")
+
+
+def events_of(*compiles: Compile, frames: int = 3) -> list[tuple[str, ...]]:
+    facts = facts_of(*compiles, frames=frames)
+    return [tuple(item.compile_id for item in event.compiles) for event in recompile_events(facts)]
+
+
+def facts_of(*compiles: Compile, frames: int = 3) -> Recording:
+    known = [frame(), *(frame(number, resumes_at=10 + number) for number in range(1, frames))]
+    seen = {0, *(item.frame_id for item in compiles)}
+    return recording(frames=tuple(item for item in known if item.frame_id in seen), compiles=(compiled(), *compiles))
+
+
+def diagnosed(facts: Recording) -> Diagnosis:
+    return diagnose(facts, RULES, root=Path("/project"), version="0")
+
+
+def test_resume_functions_that_follow_from_one_changed_size_are_one_recompile() -> None:
+    carried = change(expression="(value from line 11).shape[0]", source="L['___stack0']")
+    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", carried), recompiled("2/1", BATCH)) == [
+        ("0/1", "1/1", "2/1")
+    ]
+
+
+def test_a_size_computed_from_the_changed_one_follows_by_its_factor() -> None:
+    flat = change(expression="y.shape[0]", old="32", new="64", source="L['y']")
+    other = change(expression="y.shape[0]", old="32", new="33", source="L['y']")
+    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", flat)) == [("0/1", "1/1")]
+    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", other)) == [("0/1",), ("1/1",)]
+
+
+def test_a_batch_size_that_another_function_has_as_an_int_follows() -> None:
+    number = change("number", "batch_size", "4", "8", source="L['batch_size']")
+    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", number)) == [("0/1", "1/1")]
+
+
+def test_a_value_of_its_own_does_not_follow() -> None:
+    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH, STEP)) == [("0/1",), ("1/1",)]
+
+
+def test_another_call_is_another_recompile() -> None:
+    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH, call=3)) == [("0/1",), ("1/1",)]
+
+
+def test_without_numbered_calls_the_calling_line_tells_calls_apart() -> None:
+    here, there = (entry(3, "net(x)"), entry(10)), (entry(4, "net(y)"), entry(10))
+    first = recompiled("0/1", BATCH, call=None, stack=here)
+    assert events_of(first, recompiled("1/1", BATCH, call=None, stack=here)) == [("0/1", "1/1")]
+    assert events_of(first, recompiled("1/1", BATCH, call=None, stack=there)) == [("0/1",), ("1/1",)]
+
+
+def test_without_numbered_calls_another_function_at_the_same_depth_is_another_call() -> None:
+    here = (entry(3, "net(x)"), entry(10))
+    other = frame(1, function="other", line=30)
+    compiles = (
+        compiled(),
+        recompiled("0/1", BATCH, call=None, stack=here),
+        recompiled("1/1", BATCH, call=None, stack=here),
+    )
+    events = recompile_events(recording(frames=(frame(), other), compiles=compiles))
+    assert [event.frame.function for event in events] == ["forward", "other"]
+
+
+def test_a_report_adds_up_what_one_change_cost() -> None:
+    (report,) = diagnosed(facts_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH))).recompiles
+    assert report.compile_ids == ("0/1", "1/1")
+    assert report.cost_s == 0.5
+    assert report.followed_in == ("Net.forward from line 11",)
+    assert (report.call_index, report.nearest, report.cause) == (2, "0/0", (BATCH,))
+
+
+def test_values_that_change_over_the_calls_are_one_finding_with_all_their_values() -> None:
+    steps = [
+        recompiled(f"0/{n}", change("value", "mode", f"m{n}", f"m{n + 1}", source="L['mode']"), call=n + 1)
+        for n in (1, 2, 3)
+    ]
+    diagnosis = diagnosed(facts_of(*steps))
+    (finding,) = diagnosis.findings
+    assert (finding.count, finding.location.line) == (3, 12)
+    assert "m1 → m2 → m3 → m4" in finding.message
+    assert diagnosis.summary.recompile_causes == 1
+    assert {report.fingerprint for report in diagnosis.recompiles} == {finding.fingerprint}
+
+
+def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes() -> None:
+    mask = change("size", "mask.shape[0]", source="L['mask']")
+    both = diagnosed(facts_of(recompiled("0/1", BATCH, call=2), recompiled("0/2", mask, call=3)))
+    (left,) = diagnosed(facts_of(recompiled("0/1", mask, call=2))).findings
+    told = {finding.fingerprint: finding.message for finding in both.findings}
+    assert len(told) == 2
+    assert "mask.shape[0]" in told[left.fingerprint]
+
+
+def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerprint_when_lines_move() -> None:
+    def at(line: int) -> str:
+        carried = change("value", f"the value of `x.max()` at model.py:{line}", source="L['___stack0']")
+        (finding,) = diagnosed(facts_of(recompiled("0/1", carried))).findings
+        return finding.fingerprint
+
+    assert at(7) == at(70)
+
+
+def test_two_values_that_change_together_are_found_both_and_one_cause() -> None:
+    summary = diagnosed(facts_of(recompiled("0/1", BATCH, STEP))).summary
+    assert (summary.recompiles, summary.recompile_causes) == (1, 1)
+
+
+def test_the_limit_says_which_values_filled_the_cache_and_what_went_eager_with_it() -> None:
+    fills = [recompiled(f"0/{n}", STEP, call=n + 1) for n in range(1, 8)]
+    over = [recompiled("0/8", STEP, call=9, outcome="limit"), recompiled("1/8", STEP, call=9, outcome="limit")]
+    diagnosis = diagnosed(facts_of(*fills, *over))
+    limit = diagnosis.findings[0]
+    assert (limit.code, limit.severity, limit.compile_ids) == ("GD201", "error", ("0/8", "1/8"))
+    assert "since call 9" in limit.message
+    assert "and with it `Net.forward from line 11`" in limit.message
+    assert "`self.step` (7)" in limit.message
+    assert diagnosis.recompiles[-1].is_over_limit
+
+
+def test_a_recompile_without_any_reason_is_still_told() -> None:
+    bare = compiled("0/1", call=2).model_copy(update={"is_recompile": True})
+    (finding,) = diagnosed(facts_of(bare)).findings
+    assert finding.code == "GD200"
+    assert "a guard that torch did not name" in finding.message

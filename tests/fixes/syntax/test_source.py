@@ -1,0 +1,360 @@
+"""A file's nodes at places, the import lines that an edit adds, and files that cannot be read."""
+
+from __future__ import annotations
+
+import codecs
+import zipfile
+from pathlib import Path
+
+import libcst as cst
+import pytest
+
+from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
+
+
+def source_of(text: str | bytes) -> SourceFile:
+    return SourceFile.parse(Path("model.py"), text.encode() if isinstance(text, str) else text)
+
+
+def statement(text: str, line: int) -> str | None:
+    """The statement at a line as text, without the newline and comments around it."""
+    source = source_of(text)
+    found = source.statement_at(line)
+    return None if found is None else source.code(found).strip(" \n")
+
+
+def expression(text: str, start: str, end: str | None, *, line: int = 1) -> str | None:
+    """The expression that begins where ``start`` is first found in a line and ends behind the last ``end``."""
+    source = source_of(text)
+    words = text.splitlines()[line - 1]
+    column = words.index(start) + 1
+    found = source.expression_at(line, column, None if end is None else words.rindex(end) + len(end) + 1)
+    return None if found is None else source.code(found)
+
+
+BODY = """\
+# A comment.
+
+@decorate(
+    1
+)
+@again
+def f(x):
+    y = g(
+        x,
+    )
+
+    # Another.
+    if y: print(y); return y
+    for a in x: print(a)
+    with x:
+        print(1); print(2)
+    else_ = [
+        z
+        for z in x
+        if z
+    ]
+
+
+class A:
+    @property
+    def b(self): return 1
+"""
+
+
+class TestStatementAt:
+    @pytest.mark.parametrize("line", [8, 9, 10])
+    def test_any_line_of_a_statement_is_the_statement(self, line: int) -> None:
+        assert statement(BODY, line) == "y = g(\n    x,\n)"
+
+    def test_a_statement_written_in_one_line_is_the_whole(self) -> None:
+        assert statement(BODY, 13) == "# Another.\nif y: print(y); return y"
+        assert statement(BODY, 14) == "for a in x: print(a)"
+
+    def test_several_statements_of_a_line_are_one(self) -> None:
+        assert statement(BODY, 16) == "print(1); print(2)"
+
+    @pytest.mark.parametrize("line", [17, 18, 19, 20, 21])
+    def test_a_comprehension_belongs_to_its_statement(self, line: int) -> None:
+        assert (statement(BODY, line) or "").startswith("else_ = [")
+
+    def test_the_first_line_of_a_compound_statement_is_the_statement(self) -> None:
+        assert (statement(BODY, 15) or "").startswith("with x:")
+        assert (statement(BODY, 7) or "").endswith("if z\n    ]")
+
+    @pytest.mark.parametrize("line", [3, 4, 5, 6])
+    def test_a_decorator_belongs_to_its_function(self, line: int) -> None:
+        found = source_of(BODY).statement_at(line)
+        assert isinstance(found, cst.FunctionDef)
+        assert found.name.value == "f"
+
+    @pytest.mark.parametrize("line", [25, 26])
+    def test_a_decorator_in_a_class_belongs_to_its_method(self, line: int) -> None:
+        found = source_of(BODY).statement_at(line)
+        assert isinstance(found, cst.FunctionDef)
+        assert found.name.value == "b"
+
+    @pytest.mark.parametrize("line", [11, 12])
+    def test_a_line_between_statements_belongs_to_the_one_around(self, line: int) -> None:
+        found = source_of(BODY).statement_at(line)
+        assert isinstance(found, cst.FunctionDef)
+
+    @pytest.mark.parametrize("line", [-1, 0, 1, 2, 22, 23, 27, 1000])
+    def test_a_line_outside_of_all_statements_has_none(self, line: int) -> None:
+        assert statement(BODY, line) is None
+
+    def test_a_line_of_a_text_belongs_to_the_statement_that_holds_it(self) -> None:
+        assert statement('a = """\nif b:\n    c\n"""\n', 3) == 'a = """\nif b:\n    c\n"""'
+
+    def test_a_form_feed_ends_no_line(self) -> None:
+        assert statement("a = 1\n\x0c\nb = 2\n", 3) == "\x0c\nb = 2"
+
+    def test_a_continued_line_is_one_statement(self) -> None:
+        assert statement("a = 1 + \\\n    2\n", 2) == "a = 1 + \\\n    2"
+
+
+class TestExpressionAt:
+    def test_calls_that_begin_at_one_column_are_told_apart_by_their_end(self) -> None:
+        text = "a = x.sum().item() + 1\n"
+        assert expression(text, "x", "1") == "x.sum().item() + 1"
+        assert expression(text, "x", "item()") == "x.sum().item()"
+        assert expression(text, "x", "item") == "x.sum().item"
+        assert expression(text, "x", "sum()") == "x.sum()"
+        assert expression(text, "x", "x") == "x"
+
+    def test_of_expressions_with_the_same_ends_the_outermost_is_found(self) -> None:
+        source = source_of("f'{x}'\n")
+        assert isinstance(source.expression_at(1, 1, 7), cst.FormattedString)
+
+    def test_an_expression_of_several_lines_has_no_end(self) -> None:
+        text = "a = f(\n    x,\n)\n"
+        assert expression(text, "f", None) == "f(\n    x,\n)"
+        assert expression(text, "f", "f") == "f"
+        assert expression(text, "x", "x", line=2) == "x"
+
+    def test_an_end_on_the_line_is_no_expression_of_several_lines(self) -> None:
+        assert expression("a = f(x)\n", "f", None) is None
+
+    def test_parentheses_are_not_counted(self) -> None:
+        assert expression("a = (x + 1)\n", "x", "1") == "(x + 1)"
+
+    def test_the_parts_of_a_comprehension_are_found(self) -> None:
+        text = "a = [f(x) for x in g(y) if h(x)]\n"
+        assert expression(text, "[", "]") == text[4:-1]
+        assert expression(text, "f(", "f(x)") == "f(x)"
+        assert expression(text, "g", "g(y)") == "g(y)"
+        assert expression(text, "h", "h(x)") == "h(x)"
+
+    @pytest.mark.parametrize("text", ["if f(x): pass\n", "@f(x)\ndef g(): pass\n", "g = lambda y: f(x)\n"])
+    def test_an_expression_is_found_wherever_it_stands(self, text: str) -> None:
+        assert expression(text, "f(", "f(x)") == "f(x)"
+
+    @pytest.mark.parametrize(
+        "place", [(1, 2, 4), (1, 1, 3), (2, 1, 5), (0, 1, 5), (1, 0, 5), (1, 1, None), (1, 99, 100)]
+    )
+    def test_a_place_where_none_begins_or_ends_has_none(self, place: tuple[int, int, int | None]) -> None:
+        assert source_of("f(x)\n").expression_at(*place) is None
+
+    def test_columns_count_characters(self) -> None:
+        assert expression("a = 'é', f(x)\n", "f", "f(x)") == "f(x)"
+        assert expression("\tf(x)\n".replace("\t", "if a:\n\t"), "f", "f(x)", line=2) == "f(x)"
+
+
+class TestParents:
+    def test_the_function_and_the_class_around_are_the_innermost(self) -> None:
+        source = source_of(
+            "class A:\n    def f(self):\n        def g():\n            return (lambda: a)\n        return b\n"
+        )
+        a, b = source.expression_at(4, 29, 30), source.expression_at(5, 16, 17)
+        assert a is not None
+        assert b is not None
+        assert isinstance(source.function_of(a), cst.Lambda)
+        function, around = source.function_of(b), source.class_of(b)
+        assert isinstance(function, cst.FunctionDef)
+        assert function.name.value == "f"
+        assert around is not None
+        assert around.name.value == "A"
+        assert list(source.parents(b))[-1] is source.tree
+        assert source.function_of(around) is None
+        assert source.class_of(around) is None
+
+
+class TestImports:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "import torch\n",
+            "import torch.nn\n",
+            "import os, torch\n",
+            "x = 1; import torch\n",
+            "import torch as t, torch\n",
+        ],
+    )
+    def test_a_module_imported_under_its_name_is_there(self, text: str) -> None:
+        assert source_of(text).imports("torch")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "import torch as t\n",
+            "from torch import nn\n",
+            "import torchvision\n",
+            "import os.torch\n",
+            "def f():\n    import torch\n",
+            "try:\n    import torch\nexcept ImportError:\n    pass\n",
+            "if TYPE_CHECKING: import torch\n",
+            "# import torch\n",
+            "",
+        ],
+    )
+    def test_any_other_import_does_not_put_it_there_for_every_line(self, text: str) -> None:
+        assert not source_of(text).imports("torch")
+
+
+class TestReplaced:
+    @pytest.mark.parametrize(
+        "after",
+        [
+            "import torch\nx = 1\n",
+            "import os\nimport torch\nx = 1\n",
+            "import os  # why\nimport torch\n\nx = 1\n",
+            "import os\nfrom a import (\n    b,\n)\nimport torch\nx\n",
+            "import os; x\nimport torch\ny\n",
+            '"""Words."""\nimport torch\nx = 1\n',
+            '"""Words."""\n\nfrom __future__ import annotations\nimport torch\n\nx = 1\n',
+            '"""Words."""; from __future__ import annotations\nimport torch\nx = 1\n',
+            "#!/usr/bin/env python\n# -*- coding: utf-8 -*-\nimport torch\nx\n",
+            "# Only words.\nimport torch\n",
+            "# Words.\n\nimport os\nimport torch\n",
+            "import torch\ntry:\n    import a\nexcept E:\n    a = 1\nx\n",
+            "import os\nimport torch\ntry:\n    import a\nexcept E:\n    a = 1\nx\n",
+            "import os\nx\nimport a\nimport torch\n",
+            "import os\r\nimport torch\r\nx\r\n",
+        ],
+    )
+    def test_an_import_is_added_behind_the_last_or_above_the_first_statement(self, after: str) -> None:
+        newline = "\r\n" if "\r" in after else "\n"
+        before = after.replace(f"import torch{newline}", "")
+        source = source_of(before)
+        assert source.replaced(imports=("torch",)).decode() == after
+        assert source.edited(source.tree) == before.encode()
+
+    def test_an_import_that_is_there_is_not_added(self) -> None:
+        assert source_of("import torch\n").replaced(imports=("torch",)) == b"import torch\n"
+
+    @pytest.mark.parametrize(("before", "after"), [("", "import torch"), ("import os", "import os\nimport torch")])
+    def test_a_file_without_a_last_newline_has_none_afterwards(self, before: str, after: str) -> None:
+        assert source_of(before).replaced(imports=("torch",)).decode() == after
+
+    def test_an_import_is_added_above_what_names_it(self) -> None:
+        source = source_of("import os\nx = 1\nimport late\n")
+        old = source.statement_at(2)
+        assert old is not None
+        new = cst.parse_statement("x = torch.e\n")
+        assert source.replaced((old, new), imports=("torch",)) == b"import os\nimport torch\nx = torch.e\nimport late\n"
+
+    def test_several_imports_are_added_and_those_that_are_there_are_not(self) -> None:
+        source = source_of("import os\n")
+        assert source.replaced(imports=("torch", "os", "copy")) == b"import os\nimport torch\nimport copy\n"
+
+    def test_a_change_keeps_the_encoding_the_mark_and_the_newlines(self) -> None:
+        latin = "# coding: latin-1\r\na = 'é'  # ü\r\n".encode("latin-1")
+        marked = codecs.BOM_UTF8 + "a = 'é'  # ü\r\n".encode()
+        for content in (latin, marked):
+            source = source_of(content)
+            old = next(line for line in source.tree.body if isinstance(line, cst.SimpleStatementLine))
+            assert isinstance(old.body[0], cst.Assign)
+            assert source.replaced((old.body[0].value, cst.Name("b"))) == content.replace(
+                "'é'".encode(source.tree.encoding.removesuffix("-sig")), b"b"
+            )
+
+    def test_a_character_that_the_encoding_lacks_is_told(self) -> None:
+        source = source_of(b"# coding: latin-1\na = 1\n")
+        old = source.expression_at(2, 5, 6)
+        assert old is not None
+        with pytest.raises(UnicodeEncodeError):
+            source.replaced((old, cst.SimpleString("'€'")))
+
+
+class TestUnreadable:
+    def reason(self, path: Path) -> str:
+        with pytest.raises(UnreadableError) as caught:
+            SourceFile.read(path)
+        assert not caught.value.reason.endswith(".")
+        return caught.value.reason
+
+    @pytest.mark.parametrize("name", ["note.ipynb", "model.pyc", "model", "<ipython-input-1>", "<string>", "model.pyi"])
+    def test_what_is_no_python_file_by_name(self, name: str, tmp_path: Path) -> None:
+        assert self.reason(Path(name)) == f"{name} is no .py file"
+        (tmp_path / name).write_bytes(b"x = 1\n")
+        assert self.reason(tmp_path / name) == f"{name} is no .py file"
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        assert self.reason(tmp_path / "a.py") == f"{tmp_path / 'a.py'} cannot be read: No such file or directory"
+
+    def test_a_file_in_an_archive(self, tmp_path: Path) -> None:
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr("a.py", "x = 1\n")
+        assert self.reason(tmp_path / "a.zip" / "a.py").endswith("cannot be read: Not a directory")
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "a.py").mkdir()
+        assert self.reason(tmp_path / "a.py").endswith("a.py cannot be read: Is a directory")
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (b"x = (\n", "cannot be parsed"),
+            (b"print 'x'\n", "cannot be parsed"),
+            (b"if a:\n\tx\n        y\n", "cannot be parsed"),
+            (b"# coding: nonsense\nx = 1\n", "cannot be parsed"),
+            (b"# coding: rot13\nk = 1\n", "cannot be parsed"),
+            (b"# coding: ascii\nx = '\xe9'\n", "cannot be parsed"),
+            (codecs.BOM_UTF8 + b"# coding: latin-1\nx = 1\n", "cannot be parsed"),
+            ("x = 'é'\n".encode("utf-16"), "has a null byte"),
+            (b"x = '\xff'\n", "cannot be parsed"),
+            (b"x = '\0'\n", "has a null byte"),
+            (b"x = 1\r", "would not be written back as it is"),
+            (b"(" * 3000 + b")" * 3000, "is nested too deeply"),
+            (b"-" * 30000 + b"1", "is nested too deeply"),
+            (b"x = 1" + b" + 1" * 400, "is nested too deeply"),
+            (b"if a: pass\n" + b"elif b: pass\n" * 400, "is nested too deeply"),
+        ],
+    )
+    def test_what_is_no_python_inside(self, content: bytes, reason: str, tmp_path: Path) -> None:
+        (tmp_path / "a.py").write_bytes(content)
+        assert self.reason(tmp_path / "a.py") == f"a.py {reason}"
+
+    @pytest.mark.parametrize(
+        "text", ["x = 1" + " + 1" * 80, "x = " + "f(" * 90 + ")" * 90, "x = " + "a[" * 40 + "0" + "]" * 40]
+    )
+    def test_what_is_nested_as_deep_as_is_taken_can_be_edited(self, text: str) -> None:
+        source = source_of(f"def f():\n    {text}\n")
+        found = source.statement_at(2)
+        assert found is not None
+        assert source.function_of(found) is not None
+        assert source.replaced((found, cst.parse_statement("pass\n"))) == b"def f():\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"# only words",
+        codecs.BOM_UTF8,
+        codecs.BOM_UTF8 + b"# coding: utf-8\nx = 1",
+        b"a = 1\r\nb = 2\nc = 3\rd = 4",
+        b"a\x0c=\x0c1\n\x0c\nb = 2\n\x0c",
+        b"if a :\n\tx = ( 1,\n2 ) ;\n\n\n# end\n",
+        b"a = 1 ; b = 2 ;\n",
+        "# coding: latin-1\nx = 'é'\n".encode("latin-1"),
+        "# coding: shift_jis\nx = 'ソ'\n".encode("shift_jis"),
+        b"class A:pass\n\n\n\n",
+        b"x = \\\n    1\n",
+    ],
+)
+def test_any_file_is_written_back_as_it_is(content: bytes) -> None:
+    source = source_of(content)
+    assert source.edited(source.tree) == content
+    assert source.replaced() == content

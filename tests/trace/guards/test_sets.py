@@ -1,0 +1,116 @@
+"""Guard trees of recorded logs in the user's words, with whole paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.model.recording import Environment
+from graphdoctor.trace.guards.sets import guards_of, shortened, value_words
+from graphdoctor.trace.guards.tree import parse_tree
+from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.reader import read_recording
+from tests import factories
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
+ROOT = "/env/lib/python3.11/site-packages/torch"
+
+
+@pytest.mark.parametrize(
+    ("file", "short"),
+    [
+        (f"{ROOT}/nn/modules/linear.py", "nn/modules/linear.py"),
+        ("/env/lib/python3.11/site-packages/transformers/a.py", "transformers/a.py"),
+        ("/env/project/net.py", "project/net.py"),
+        ("/tmp/net.py", "mp/net.py"),
+        ("net.py", "net.py"),
+    ],
+)
+def test_a_path_is_shortened_as_torch_does(file: str, short: str) -> None:
+    assert shortened(file, ROOT) == short
+
+
+def read(tree: str, *files: str, cost: dict | None = None):
+    environment = Environment(torch_root=ROOT)
+    recording = factories.recording()
+    return guards_of(recording, {"0/0": parse_tree(tree)}, files=files, origins=Origins(environment), cost=cost)
+
+
+@pytest.mark.parametrize(
+    ("short", "file", "origin"),
+    [
+        ("mp/net.py", "/tmp/net.py", "user"),
+        ("transformers/b.py", "/env/lib/python3.11/site-packages/transformers/b.py", "third_party"),
+        ("nn/modules/linear.py", f"{ROOT}/nn/modules/linear.py", "torch"),
+        ("elsewhere/x.py", "elsewhere/x.py", "user"),
+    ],
+)
+def test_a_cut_path_is_found_again(short: str, file: str, origin: str) -> None:
+    tree = f"+- RootGuardManager\n| +- EQUALS_MATCH: L['f'] == 1  # f  # {short}:3 in forward"
+    known = ("/tmp/net.py", "/other/tmp/net.py", "/env/lib/python3.11/site-packages/transformers/a.py")
+    ((node,),) = [found.nodes for found in read(tree, *known).sets]
+    assert node.location is not None
+    assert (node.location.file, node.location.origin, node.location.line) == (file, origin, 3)
+
+
+def test_sources_in_words() -> None:
+    assert value_words("L['self']._modules['layers']._modules['0'].scale") == "self.layers[0].scale"
+    assert value_words("list(dict.keys(L['d']))[1]") == "key 1 of d"
+    assert value_words("G['__import_torch_dot_nn'].F") == "torch.nn.F"
+    assert value_words("G['__builtins_dict___2']['len']") == "len"
+    assert value_words("L['x'].size()[0]") == "x.shape[0]"
+
+
+COSTED = """+- RootGuardManager
+| +- GuardManager: source=L['self'], accessed_by=x, type=y
+| | +- GuardManager: source=L['self']._modules['fc'], accessed_by=x, type=y
+| | | +- TYPE_MATCH: ___check_type_id(L['self']._modules['fc'], 1), type=<class 'torch.nn.Linear'>
+"""
+
+
+def test_a_share_needs_both_times() -> None:
+    entry = {"compile_id": "0/0", "runs": 2, "check_us": 5.0, "bill": [{"source": "L['self']", "check_us": None}]}
+    cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
+    whole = read(COSTED, cost=cost | {"entries": [entry]})
+    assert (whole.checks_us, whole.share, whole.sets[0].share) == (10.0, 0.1, 0.1)
+    assert whole.sets[0].bill[0].check_us is None
+    assert whole.sets[0].bill[0].guard_count == 1
+    cut = read(COSTED, cost=cost | {"entries": [{"compile_id": "0/0", "runs": 2}]})
+    assert (cut.checks_us, cut.share) == (None, None)
+    incomplete = read(COSTED, cost=cost | {"entries": [entry], "is_complete": False})
+    assert incomplete.share is None
+    assert read(COSTED).sets[0].runs_per_call is None
+
+
+def test_what_a_whole_measurement_did_not_meet_is_not_reached() -> None:
+    cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
+    found = read(COSTED, cost=cost | {"entries": []})
+    assert found.sets[0].runs_per_call == 0
+    assert (found.checks_us, found.share) == (None, None)
+
+
+def test_a_root_of_torchs_own_class_is_self() -> None:
+    wrapper = factories.frame().model_copy(update={"code_name": "inner", "origin": "torch"})
+    recording = factories.recording(frames=(wrapper,))
+    tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['fn']._modules['0'].p == 0.5")
+    found = guards_of(recording, {"0/0": tree}, files=(), origins=Origins(Environment()), cost=None)
+    assert [node.expression for node in found.sets[0].nodes] == ["self[0].p"]
+
+
+LOGS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
+
+
+@pytest.mark.parametrize("folder", LOGS, ids=lambda folder: "-".join(folder.relative_to(RECORDINGS).parts))
+def test_every_recording_has_guards_when_asked(folder: Path) -> None:
+    recording = read_recording(folder, guards=True)
+    assert recording.guards is not None
+    compiled = [item for item in recording.compiles if item.outcome == "compiled"]
+    assert {item.compile_id for item in compiled} <= {found.compile_id for found in recording.guards.sets}
+    for found in recording.guards.sets:
+        assert found.guard_count == len(found.nodes) == sum(found.kinds.values())
+        assert found.unread_lines == ()
+        assert found.latency_us
+        assert found.check_us is None
+    assert any("was not measured" in gap.message for gap in recording.gaps)
+    assert read_recording(folder).guards is None
