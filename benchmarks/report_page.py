@@ -26,10 +26,10 @@ from graphdoctor.model.recording import (
     Environment,
     Frame,
     Graph,
-    ProbeExit,
     Recording,
     TargetInfo,
 )
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 
 _ROOT = Path("/project")

@@ -17,11 +17,11 @@ from graphdoctor.model.recording import (
     Graph,
     GraphInput,
     GraphNode,
-    ProbeExit,
     Recording,
     SourceContext,
     TargetInfo,
 )
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.trace.causes import cause_of_reasons
 

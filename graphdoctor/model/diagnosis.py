@@ -24,9 +24,9 @@ from graphdoctor.model.recording import (
     Environment,
     Frame,
     Graph,
-    ProbeExit,
     TargetInfo,
 )
+from graphdoctor.model.run import ProbeExit, Setting
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import WhatIf
 from graphdoctor.model.variations import Variation
@@ -86,6 +86,8 @@ class Fix(Fact):
     """What a trial showed."""
     reason: str | None = None
     """Why, in a clause; for a fix that was not tried why not, where that is known."""
+    setting: Setting | None = None
+    """The torch setting that ``snippet`` writes, as data; None where it is something else."""
     diff: str | None = None
     """The edit as a unified diff; None where there is none to try."""
     source: str | None = None
@@ -136,6 +138,8 @@ class Finding(Fact):
     """Other places that belong to it."""
     count: int
     """How often it happened: records of torch for a break, compiles for a recompile; 0 where source told it."""
+    changes: tuple[GuardChange, ...] = ()
+    """The changed values that a finding on recompiles is about, all of them; empty for other findings."""
     torch_id: str | None = None
     """The cause's registry id, where torch gives one."""
     torch_reason: str | None = None

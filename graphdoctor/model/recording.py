@@ -16,9 +16,11 @@ from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recompiles import RecompileCause
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.model.variations import Variation
+from graphdoctor.probe.wire import GapKind
 
 
 class CaptureGap(Fact):
@@ -26,6 +28,8 @@ class CaptureGap(Fact):
 
     code: str
     """A GD9xx rule code, such as ``GD900``."""
+    kind: GapKind | None = None
+    """What is missing, for whoever decides by it; None in a document of graphdoctor 0.1."""
     message: str
     """What is missing and what it means for the numbers, one or two sentences."""
 
@@ -403,27 +407,6 @@ class SourceContext(Fact):
     """The innermost statement that covers the line, dedented, at most 12 lines."""
     enclosing: tuple[Enclosing, ...] = ()
     """Compound statements around it, innermost first, up to the function."""
-
-
-class ProbeExit(Fact):
-    """How the child process ended."""
-
-    status: int | None
-    """Exit status; negative for a signal; None when not known."""
-    phase: str | None = None
-    """What it was doing last, such as ``call 2``."""
-    reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted"] | None = None
-    """``error``: the target failed; ``exited``: the program ended the process itself."""
-    message: str | None = None
-    """One sentence for people."""
-    hint: str | None = None
-    """What to do next."""
-    traceback: str | None = None
-    """The program's own traceback, when it failed outside a call."""
-    duration_s: float | None = None
-    """Seconds from the start of the process to its end; None for a script and for a log of others."""
-    peak_memory_bytes: int | None = None
-    """Most memory that the process had resident; None when it did not finish."""
 
 
 class Recording(Fact):

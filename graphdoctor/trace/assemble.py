@@ -17,11 +17,11 @@ from graphdoctor.model.recording import (
     FailedCompile,
     Frame,
     Graph,
-    ProbeExit,
     Recording,
     SourceContext,
     TargetInfo,
 )
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import Replay
 from graphdoctor.trace.breaks import PrintedEntry, parse_chain

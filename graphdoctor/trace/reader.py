@@ -25,11 +25,11 @@ from graphdoctor.model.recording import (
     CaptureGap,
     Coverage,
     Environment,
-    ProbeExit,
     Recording,
     SteadyCall,
     TargetInfo,
 )
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.trace.assemble import Assembler
 from graphdoctor.trace.grammar import LogDamage, read_records

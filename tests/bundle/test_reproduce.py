@@ -9,7 +9,8 @@ import pytest
 
 from graphdoctor.bundle.reproduce import write_script
 from graphdoctor.model.picture import Picture, SourceText
-from graphdoctor.model.recording import Call, Environment, ProbeExit, Recording, TargetInfo
+from graphdoctor.model.recording import Call, Environment, Recording, TargetInfo
+from graphdoctor.model.run import ProbeExit
 
 FILE = "/nowhere/model.py"
 TEXT = '''\

@@ -19,11 +19,11 @@ from graphdoctor.model.recording import (
     CaptureGap,
     CompileCall,
     Environment,
-    ProbeExit,
     Recording,
     SteadyCall,
     TargetInfo,
 )
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.reader import read_recording
 from tests.factories import LOOP, PRINT, change, compiled, entry, recompiled, record, recording

@@ -20,7 +20,8 @@ from graphdoctor.fixes.replays import Limits, Program
 from graphdoctor.fixes.treatment import Treated, Wanted, treat
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
-from graphdoctor.model.recording import BreakReason, Coverage, ProbeExit, Recording
+from graphdoctor.model.recording import BreakReason, Coverage, Recording
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 

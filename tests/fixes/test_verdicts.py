@@ -107,7 +107,7 @@ def test_printing_less_is_what_a_guard_means_to_do() -> None:
 
 
 def test_a_trial_that_does_not_finish_failed() -> None:
-    from graphdoctor.model.recording import ProbeExit
+    from graphdoctor.model.run import ProbeExit
 
     ended = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
     found = judged(seen(3), seen(ended=ended))

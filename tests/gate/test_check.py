@@ -9,7 +9,8 @@ from graphdoctor.gate.baseline import Baseline, entries_of
 from graphdoctor.gate.check import Policy, check_target
 from graphdoctor.gate.ignores import read_comments
 from graphdoctor.model.check import CheckReport
-from graphdoctor.model.recording import Call, CallError, CaptureGap, Environment, ProbeExit
+from graphdoctor.model.recording import Call, CallError, CaptureGap, Environment
+from graphdoctor.model.run import ProbeExit
 from tests.gate.diagnoses import with_prints
 
 CLEAN = with_prints()

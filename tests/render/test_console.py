@@ -10,7 +10,8 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.diagnosis.diagnose import Selection, diagnose
-from graphdoctor.model.recording import Coverage, Enclosing, ProbeExit, Recording
+from graphdoctor.model.recording import Coverage, Enclosing, Recording
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.render.console import render_console
 from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, compiled, context, entry, frame, graph, record, recording

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from graphdoctor.model.picture import Picture
-from graphdoctor.model.recording import ProbeExit
+from graphdoctor.model.run import ProbeExit
 from tests.factories import compiled, recording
 from tests.render.html.made import hostile, many_calls, with_edits, written
 
