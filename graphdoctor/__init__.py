@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from graphdoctor.inprocess.explainer import Explainer, explain
     from graphdoctor.inprocess.report import Report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = ["explain", "Explainer", "record", "BlockRecording", "Report", "GraphDoctorError", "__version__"]
 
