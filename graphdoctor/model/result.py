@@ -1,0 +1,23 @@
+"""What one recording gave: the diagnosis, and the picture that some formats need besides it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.picture import Picture
+
+
+@dataclass(frozen=True)
+class Result:
+    """A diagnosis, ready to be written in any format.
+
+    Args:
+        diagnosis: Findings, counts and facts.
+        picture: Graphs, phases and calls to draw; None if it wasn't read, see ``Format.needs_picture``.
+    """
+
+    diagnosis: Diagnosis
+    picture: Picture | None = None

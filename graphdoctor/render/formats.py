@@ -1,0 +1,353 @@
+"""The one registry of formats: for each document, the formats it has, their file endings and what they need.
+
+Every command that writes takes its choices from here. A renderer is imported when it is used, so importing this module
+is cheap: it loads neither rich nor jinja2 nor pydantic.
+
+To add a format, write its module in this folder and add a row to its documents below; ``tests/render/test_formats.py``
+then renders it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from graphdoctor.errors import GraphDoctorError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphdoctor.diagnosis.rule import Rule
+    from graphdoctor.model.check import CheckReport
+    from graphdoctor.model.comparison import DiagnosisComparison
+    from graphdoctor.model.lint import LintReport
+    from graphdoctor.model.picture import Picture
+    from graphdoctor.model.result import Result
+
+C = TypeVar("C")
+"""What is rendered."""
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """How a result is rendered.
+
+    Args:
+        root: Paths below it are shown relative to it.
+        has_source: Show lines of code where the format can leave them out.
+        is_verbose: Show everything, in text.
+    """
+
+    root: Path
+    has_source: bool = True
+    is_verbose: bool = False
+
+
+@dataclass(frozen=True)
+class Format(Generic[C]):
+    """A format whose whole document is one string.
+
+    Args:
+        name: What ``--format`` takes.
+        render: Renders what it is given.
+        endings: File endings, lowercase with a dot, that choose this format; empty if only its name does.
+        needs_guards: The recording must be read with its guards.
+        needs_picture: The recording must be read with its picture.
+    """
+
+    name: str
+    render: Callable[[C, RenderOptions], str]
+    endings: tuple[str, ...] = ()
+    needs_guards: bool = False
+    needs_picture: bool = False
+
+
+@dataclass(frozen=True)
+class ConsoleFormat(Generic[C]):
+    """A format that is written to a rich console, which knows the width and the colors.
+
+    Args:
+        name: What ``--format`` takes.
+        show: Writes what it is given to the console.
+        endings: As in ``Format``.
+        needs_guards: As in ``Format``.
+        needs_picture: As in ``Format``.
+    """
+
+    name: str
+    show: Callable[[C, Console, RenderOptions], None]
+    endings: tuple[str, ...] = ()
+    needs_guards: bool = False
+    needs_picture: bool = False
+
+
+@dataclass(frozen=True)
+class Document(Generic[C]):
+    """Something that commands write.
+
+    Args:
+        label: What error messages call it, with its article.
+        formats: Its formats; the first is the default on a terminal.
+    """
+
+    label: str
+    formats: tuple[Format[C] | ConsoleFormat[C], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its formats, the default first."""
+        return tuple(each.name for each in self.formats)
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The file endings of all of its formats."""
+        return tuple(ending for each in self.formats for ending in each.endings)
+
+    def named(self, name: str) -> Format[C] | ConsoleFormat[C]:
+        """The format with this name.
+
+        Raises:
+            GraphDoctorError: The document has no such format.
+        """
+        for each in self.formats:
+            if each.name == name:
+                return each
+        import difflib
+
+        near = difflib.get_close_matches(name.lower(), self.names, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Choose {_either(self.names)}."
+        raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
+
+    def of_path(self, path: Path) -> Format[C] | ConsoleFormat[C]:
+        """The format that a file's ending chooses.
+
+        Raises:
+            GraphDoctorError: None of the document's formats has this ending.
+        """
+        for each in self.formats:
+            if path.suffix.lower() in each.endings:
+                return each
+        raise GraphDoctorError(
+            f"The ending of {path} isn't that of a format for {self.label}.",
+            hint=f"Use {_either(self.endings)}, or choose the format by name.",
+        )
+
+
+def _either(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+# A diagnosis. Each view of it has a text of its own; the other formats hold the whole diagnosis.
+
+
+def _console(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.console import render_console
+
+    render_console(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _recompiles(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.recompiles import render_recompiles
+
+    render_recompiles(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _variations(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.variations import render_variations
+
+    render_variations(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _guards(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.guards import render_guards
+
+    render_guards(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _fixes(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.fixes import render_fixes
+
+    render_fixes(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _diagnosis_json(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.render.json import render_json
+
+    return render_json(result.diagnosis)
+
+
+def _diagnosis_html(result: Result, options: RenderOptions) -> str:
+    from graphdoctor.render.html.page import render_page
+
+    return render_page(result.diagnosis, _picture(result), root=options.root, has_source=options.has_source)
+
+
+def _chrome_trace(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.render.chrome_trace import render_chrome_trace
+
+    return render_chrome_trace(result.diagnosis, _picture(result))
+
+
+def _picture(result: Result) -> Picture:
+    if result.picture is None:
+        raise ValueError("the recording was read without its picture")
+    return result.picture
+
+
+def _view(show: Callable[[Result, Console, RenderOptions], None], *, needs_guards: bool = False) -> Document[Result]:
+    return Document(
+        "a diagnosis",
+        (
+            ConsoleFormat("text", show, (".txt", ".text"), needs_guards=needs_guards),
+            Format("json", _diagnosis_json, (".json",), needs_guards=needs_guards),
+            Format("html", _diagnosis_html, (".html", ".htm"), needs_guards=True, needs_picture=True),
+            Format("chrome-trace", _chrome_trace, needs_guards=needs_guards, needs_picture=True),
+        ),
+    )
+
+
+DIAGNOSIS: Document[Result] = _view(_console)
+"""The whole diagnosis: ``explain``, ``report``, ``run``."""
+
+RECOMPILES: Document[Result] = _view(_recompiles)
+"""Its recompiles: ``recompiles``."""
+
+VARIATIONS: Document[Result] = _view(_variations)
+"""What each changed property of a call did: ``recompiles --vary``."""
+
+GUARDS: Document[Result] = _view(_guards, needs_guards=True)
+"""Its guards and what they cost: ``guards``."""
+
+FIXES: Document[Result] = _view(_fixes)
+"""The fixes tried and what they did: ``fix``."""
+
+
+# Two diagnoses side by side.
+
+
+def _comparison(comparison: DiagnosisComparison, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.comparison import render_comparison
+
+    render_comparison(comparison, console, is_verbose=options.is_verbose)
+
+
+def _comparison_html(comparison: DiagnosisComparison, options: RenderOptions) -> str:
+    from graphdoctor.render.html.comparison import render_comparison_page
+
+    return render_comparison_page(comparison, has_source=options.has_source)
+
+
+def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> str:
+    from graphdoctor.render.markdown import render_comparison_markdown
+
+    return render_comparison_markdown(comparison)
+
+
+def _json(document: DiagnosisComparison | CheckReport | LintReport, _: RenderOptions) -> str:
+    from graphdoctor.render.json import render_json
+
+    return render_json(document)
+
+
+COMPARISON: Document[DiagnosisComparison] = Document(
+    "a comparison",
+    (
+        ConsoleFormat("text", _comparison, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("html", _comparison_html, (".html", ".htm")),
+        Format("markdown", _comparison_markdown, (".md",)),
+    ),
+)
+"""``diff``."""
+
+
+# The gate's answer. Paths are shown relative to the report's own root, as those of its findings are.
+
+
+def _check(report: CheckReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.check import render_check
+
+    render_check(report, console, is_verbose=options.is_verbose)
+
+
+def _sarif(report: CheckReport, options: RenderOptions) -> str:
+    from graphdoctor.render.sarif import render_sarif
+
+    return render_sarif(report, root=_check_root(report, options))
+
+
+def _github(report: CheckReport, options: RenderOptions) -> str:
+    from graphdoctor.render.github import render_github
+
+    return render_github(report, root=_check_root(report, options))
+
+
+def _junit(report: CheckReport, _: RenderOptions) -> str:
+    from graphdoctor.render.junit import render_junit
+
+    return render_junit(report)
+
+
+def _check_markdown(report: CheckReport, _: RenderOptions) -> str:
+    from graphdoctor.render.markdown import render_check_markdown
+
+    return render_check_markdown(report)
+
+
+def _check_root(report: CheckReport, options: RenderOptions) -> Path:
+    return Path(report.root) if report.root else options.root
+
+
+CHECK: Document[CheckReport] = Document(
+    "a check",
+    (
+        ConsoleFormat("text", _check, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("sarif", _sarif, (".sarif",)),
+        Format("github", _github),
+        Format("junit", _junit, (".xml",)),
+        Format("markdown", _check_markdown, (".md",)),
+    ),
+)
+"""``check``."""
+
+
+# What lint finds.
+
+
+def _lint(report: LintReport, console: Console, _: RenderOptions) -> None:
+    from graphdoctor.render.lint import render_lint
+
+    render_lint(report, console)
+
+
+LINT: Document[LintReport] = Document(
+    "a lint report",
+    (ConsoleFormat("text", _lint, (".txt", ".text")), Format("json", _json, (".json",))),
+)
+"""``lint``."""
+
+
+# The rules' documentation.
+
+
+def _rules(rules: Sequence[Rule], console: Console, _: RenderOptions) -> None:
+    from graphdoctor.render.rule_help import render_rules
+
+    render_rules(rules, console)
+
+
+def _rules_json(rules: Sequence[Rule], _: RenderOptions) -> str:
+    from graphdoctor.render.rule_help import render_rules_json
+
+    return render_rules_json(rules)
+
+
+RULES: Document[Sequence[Rule]] = Document(
+    "a rule",
+    (ConsoleFormat("text", _rules, (".txt", ".text")), Format("json", _rules_json, (".json",))),
+)
+"""``rule``."""

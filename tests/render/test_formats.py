@@ -1,0 +1,130 @@
+"""The registry of formats: every format of every document renders, and nothing is imported before it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from graphdoctor.diagnosis.comparison import compare
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.lint import lint_files
+from graphdoctor.model.result import Result
+from graphdoctor.render import formats
+from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.rules.catalog import ALL_RULES, RULES
+from graphdoctor.trace.reader import read_recording
+from tests.render.check_reports import failed_report
+
+RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"
+OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
+DOCUMENTS: dict[str, Document[Any]] = {name: found for name, found in vars(formats).items() if type(found) is Document}
+EVERY_FORMAT = [
+    pytest.param(document, each, id=f"{name.lower()}-{each.name}")
+    for name, document in DOCUMENTS.items()
+    for each in document.formats
+]
+
+
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An example of each document, by the name of its constant."""
+    recording = read_recording(RECORDING, guards=True, picture=True)
+    diagnosis = diagnose(recording, RULES, root=OPTIONS.root, version="0")
+    result = Result(diagnosis, recording.picture)
+    folder = tmp_path_factory.mktemp("linted")
+    program = folder / "model.py"
+    program.write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x + 1\n")
+    return {
+        **dict.fromkeys(("DIAGNOSIS", "RECOMPILES", "VARIATIONS", "GUARDS", "FIXES"), result),
+        "COMPARISON": compare(diagnosis, diagnosis, names=("before", "after")),
+        "CHECK": failed_report(),
+        "LINT": lint_files([program], root=folder, version="0"),
+        "RULES": list(ALL_RULES.values())[:2],
+    }
+
+
+def rendered(content: object, each: Format[Any] | ConsoleFormat[Any]) -> str:
+    """What a format makes of its document."""
+    if isinstance(each, Format):
+        return each.render(content, OPTIONS)
+    console = Console(file=StringIO(), width=100, color_system=None)
+    each.show(content, console, OPTIONS)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(("document", "each"), EVERY_FORMAT)
+def test_every_format_of_every_document_renders(document: Document[Any], each: Any, contents: dict[str, Any]) -> None:
+    (name,) = (name for name, found in DOCUMENTS.items() if found is document)
+    text = rendered(contents[name], each)
+    match each.name:
+        case "json" | "sarif" | "chrome-trace":
+            assert json.loads(text)
+        case "html":
+            assert text.startswith("<!doctype html>")
+        case "junit":
+            assert ElementTree.fromstring(text).tag == "testsuites"
+        case "github":
+            assert text.startswith("::")
+        case "markdown":
+            assert text.startswith("## ")
+        case "text":
+            assert text.strip()
+            assert "\x1b" not in text
+        case unknown:
+            pytest.fail(f"say here what {unknown} looks like")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_names_and_endings_choose_one_format_each(document: Document[Any]) -> None:
+    assert len(set(document.names)) == len(document.names)
+    assert len(set(document.endings)) == len(document.endings)
+    assert document.names[0] == "text"
+    for each in document.formats:
+        assert document.named(each.name) is each
+        for ending in each.endings:
+            assert document.of_path(Path(f"out{ending.upper()}")) is each
+
+
+def test_an_unknown_name_gets_the_nearest_one() -> None:
+    with pytest.raises(GraphDoctorError, match="A check can't be written as 'sarfi'") as raised:
+        formats.CHECK.named("sarfi")
+    assert raised.value.hint == "Did you mean sarif?"
+    with pytest.raises(GraphDoctorError) as raised:
+        formats.RULES.named("html")
+    assert raised.value.hint == "Choose text or json."
+
+
+def test_an_unknown_ending_gets_those_that_there_are() -> None:
+    with pytest.raises(
+        GraphDoctorError, match=r"The ending of out\.md isn't that of a format for a lint report"
+    ) as raised:
+        formats.LINT.of_path(Path("out.md"))
+    assert raised.value.hint == "Use .txt, .text or .json, or choose the format by name."
+
+
+def test_a_page_of_a_recording_without_its_picture_is_refused(contents: dict[str, Any]) -> None:
+    page = formats.DIAGNOSIS.named("html")
+    assert page.needs_picture
+    assert page.needs_guards
+    with pytest.raises(ValueError, match="without its picture"):
+        rendered(Result(contents["DIAGNOSIS"].diagnosis), page)
+
+
+def test_the_registry_loads_no_renderer() -> None:
+    code = (
+        "import sys, graphdoctor.render.formats\n"
+        "late = {'rich', 'jinja2', 'pydantic', 'pygments', 'orjson', 'difflib'}\n"
+        "print(*late & {name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
