@@ -6,11 +6,12 @@ import ast
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
 
 DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", "b8", "c64", "c128")
 """dtypes of ``--input``, torch's own abbreviations."""
@@ -41,82 +42,92 @@ class TargetText:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What is measured after the calls.
+
+    Args:
+        coverage: How much of a steady call runs in graphs.
+        guard_cost: What guard checks cost.
+        lanes: Where the time of each call goes; the calls are repeated under the profiler.
+    """
+
+    coverage: bool = False
+    guard_cost: bool = False
+    lanes: bool = False
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Make the first call alone, then vary one property of it at a time.
+
+    Args:
+        count: How many properties are varied at most.
+        limit_s: Seconds after which no further property is varied.
+    """
+
+    count: int = 60
+    limit_s: float = 300.0
+
+
+@dataclass(frozen=True)
 class Request:
     """Everything that the probe needs to know.
 
     Args:
-        target: What to compile.
-        inputs: ``{"args": […], "kwargs": {…}}`` of ``--input``, or None.
-        calls: How many rounds of the calls to make.
-        backend: A registered backend's name.
-        mode: ``torch.compile``'s mode.
-        dynamic: ``torch.compile``'s dynamic.
-        fullgraph: ``torch.compile``'s fullgraph.
-        options: ``torch.compile``'s options.
-        config: torch config values to set, by dotted name.
-        backward: Sum the floating outputs and run backward.
-        train: Train or eval mode, or None to leave it.
-        no_grad: Call under ``torch.no_grad()``.
-        seed: Seed of every random generator.
-        device: Where to move the model and the inputs.
-        coverage: Measure coverage after the calls.
-        trial: How the calls are replayed to try a remedy (``graphdoctor/probe/replay/trial.py``), or None.
-        guard_cost: Measure what guard checks cost after the calls.
-        vary: Make the first call alone, then vary one property of it at a time.
-        vary_count: How many properties are varied at most.
-        vary_s: Seconds after which no other property is begun.
-        lanes: Note where the time of each call goes, and repeat the calls under the profiler for it.
+        spec: What to compile and how to call it.
+        target: The target that ``spec.target`` names.
+        inputs: ``{"args": […], "kwargs": {…}}`` of ``spec.inputs``, or None.
+        measured: What is measured after the calls.
+        vary: What to vary about the first call; None to make all calls and vary nothing.
+        trial: How the calls are replayed to try a remedy (``probe/replay/trial.py``), or None.
     """
 
+    spec: RunSpec
     target: TargetText
     inputs: dict[str, Any] | None = None
-    calls: int = 1
-    backend: str = "eager"
-    mode: str | None = None
-    dynamic: bool | None = None
-    fullgraph: bool = False
-    options: Mapping[str, object] = field(default_factory=dict)
-    config: Mapping[str, object] = field(default_factory=dict)
-    backward: bool = False
-    train: bool | None = None
-    no_grad: bool = False
-    seed: int = 0
-    device: str | None = None
-    coverage: bool = True
+    measured: Measured = Measured()
+    vary: Variation | None = None
     trial: Mapping[str, object] | None = None
-    guard_cost: bool = False
-    vary: bool = False
-    vary_count: int = 60
-    vary_s: float = 300.0
-    lanes: bool = False
+
+    @classmethod
+    def of(cls, spec: RunSpec, measured: Measured = Measured(), vary: Variation | None = None) -> Request:
+        """The request for a run.
+
+        Raises:
+            GraphDoctorError: The target's or an input's text cannot be read.
+        """
+        return cls(spec, parse_target(spec.target), parse_inputs(spec.inputs), measured, vary)
+
+    def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
+        """The same request with other values in its ``spec``."""
+        return replace(self, spec=replace(self.spec, **changes))
 
     def for_probe(self) -> dict[str, Any]:
         """The request file's content."""
-        values: dict[str, Any] = asdict(self)
-        target: dict[str, Any] = values.pop("target")
-        target.pop("text")
-        return {**values, **target}
+        vary = self.vary or Variation()
+        return {
+            **self.spec.compile_arguments(),
+            **self.spec.call_options(),
+            "config": dict(self.spec.config),
+            "file": self.target.file,
+            "module": self.target.module,
+            "name": self.target.name,
+            "is_call": self.target.is_call,
+            "inputs": self.inputs,
+            **asdict(self.measured),
+            "vary": self.vary is not None,
+            "vary_count": vary.count,
+            "vary_s": vary.limit_s,
+            "trial": self.trial,
+        }
 
     def described(self) -> dict[str, Any]:
         """What the recording remembers of the request: fields of ``TargetInfo``."""
         return {
             "text": self.target.text,
-            "compile_arguments": {
-                "backend": self.backend,
-                "mode": self.mode,
-                "dynamic": self.dynamic,
-                "fullgraph": self.fullgraph,
-                "options": dict(self.options),
-            },
-            "config": dict(self.config),
-            "call_options": {
-                "calls": self.calls,
-                "backward": self.backward,
-                "train": self.train,
-                "no_grad": self.no_grad,
-                "seed": self.seed,
-                "device": self.device,
-            },
+            "compile_arguments": self.spec.compile_arguments(),
+            "config": dict(self.spec.config),
+            "call_options": self.spec.call_options(),
         }
 
 

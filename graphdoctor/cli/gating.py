@@ -17,9 +17,9 @@ import typer
 from graphdoctor.cli.options import PythonOption, QuietOption, ShownOptions, TimeoutOption
 from graphdoctor.config import GateTarget
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
 
 if TYPE_CHECKING:
-    from graphdoctor.capture.request import Request
     from graphdoctor.config import Project
     from graphdoctor.diagnosis.diagnose import Selection
     from graphdoctor.gate.baseline import Baseline
@@ -120,7 +120,7 @@ def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
     near = difflib.get_close_matches(text, [target.name for target in project.targets], n=1)
     if near and text.isidentifier() and not Path(text).exists():
         raise GraphDoctorError(f"There is no target {text!r} in {project.pyproject}.", hint=f"Did you mean {near[0]}?")
-    return GateTarget(target=text, name=name, folder=Path.cwd())
+    return GateTarget(RunSpec(target=text), name=name, folder=Path.cwd())
 
 
 def _name_from(root: Path, text: str) -> str:
@@ -181,12 +181,13 @@ def _absolute(python: str | None) -> str | None:
 
 
 def _run(target: GateTarget, project: Project, *, python: str | None, timeout_s: float | None, is_quiet: bool) -> Ran:
+    from graphdoctor.capture.request import Measured, Request
     from graphdoctor.cli.results import Shown, diagnose_recording
     from graphdoctor.cli.running import record_target
     from graphdoctor.gate.ignores import read_comments
 
     recording, ended = record_target(
-        _request(target),
+        Request.of(target.spec, Measured(coverage=True)),
         project.settings,
         python=python or target.python,
         timeout_s=timeout_s or target.timeout,
@@ -196,27 +197,6 @@ def _run(target: GateTarget, project: Project, *, python: str | None, timeout_s:
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recording, Shown((), (), is_own_code_only=False), root=project.root).diagnosis
     return Ran(target, diagnosis, read_comments(_texts(recording, diagnosis, project.root)))
-
-
-def _request(target: GateTarget) -> Request:
-    from graphdoctor.capture.request import Request, parse_inputs, parse_target
-
-    return Request(
-        target=parse_target(target.target),
-        inputs=parse_inputs(target.inputs),
-        calls=target.calls,
-        backend=target.backend,
-        mode=target.mode,
-        dynamic=target.dynamic,
-        fullgraph=target.fullgraph,
-        options=target.options,
-        config=target.config,
-        backward=target.backward,
-        train=target.train,
-        no_grad=target.no_grad,
-        seed=target.seed,
-        device=target.device,
-    )
 
 
 def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +45,12 @@ def request_of(
     Raises:
         GraphDoctorError: A text cannot be read.
     """
-    from graphdoctor.capture.request import Request, parse_assignments, parse_inputs, parse_target
+    from graphdoctor.capture.request import Measured, Request, Variation, parse_assignments
+    from graphdoctor.model.spec import RunSpec
 
-    request = Request(
-        target=parse_target(target),
-        inputs=parse_inputs(asked.inputs or []),
+    spec = RunSpec(
+        target=target,
+        inputs=tuple(asked.inputs or ()),
         calls=asked.calls,
         backend=asked.backend,
         mode=asked.mode,
@@ -63,13 +63,9 @@ def request_of(
         no_grad=asked.no_grad,
         seed=asked.seed,
         device=asked.device,
-        coverage=coverage,
-        guard_cost=guard_cost,
-        lanes=lanes,
     )
-    if vary is None:
-        return request
-    return replace(request, vary=True, vary_count=vary.vary_count, vary_s=vary.vary_seconds)
+    measured = Measured(coverage=coverage, guard_cost=guard_cost, lanes=lanes)
+    return Request.of(spec, measured, None if vary is None else Variation(vary.vary_count, vary.vary_seconds))
 
 
 def recording_named(text: str | None, settings: Settings) -> Path | None:
@@ -218,7 +214,7 @@ def try_fixes(
 
 def _default_jobs(request: Request) -> int:
     """Trials on one accelerator share its memory; on the CPU they need cores."""
-    return 1 if request.device is not None else max(1, min(4, (os.cpu_count() or 1) // 2))
+    return 1 if request.spec.device is not None else max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 def record_script(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from graphdoctor.config.values import Values, unknown
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
 
 
 @dataclass(frozen=True)
@@ -16,49 +17,23 @@ class GateTarget:
     """One target of the gate; in pyproject.toml the names have hyphens.
 
     Args:
-        target: Its text, such as ``model.py:Net``.
-        name: What people call it; its text where nobody named it.
-        folder: The folder that it runs in, which its paths are relative to; None for the project's.
-        inputs: As ``--input``, one argument each.
-        calls: How many rounds of the calls to make.
-        backend: A registered backend's name.
-        mode: ``torch.compile``'s mode.
-        dynamic: ``torch.compile``'s dynamic.
-        fullgraph: ``torch.compile``'s fullgraph.
-        options: ``torch.compile``'s options.
-        config: torch config values to set, by dotted name.
-        backward: Sum the floating outputs and run backward.
-        train: Train or eval mode, or None to leave it.
-        no_grad: Call under ``torch.no_grad()``.
-        seed: Seed of every random generator.
-        device: Where to move the model and the inputs.
+        spec: What to compile and how to call it.
+        name: What people call it; the target's text unless a name is given.
+        folder: The folder to run it in, which its paths are relative to; None for the project's.
         python: The interpreter to run it with; None for ours.
         timeout: Seconds until it is stopped; None for the project's setting.
         max_breaks: Most break sites; None for no budget, as for the next three.
         max_recompiles: Most recompiles.
         max_graphs: Most graphs.
         min_coverage: Least coverage, a share.
-        fail_on: In place of the project's setting.
-        select: In place of the project's setting; None leaves it.
-        ignore: In place of the project's setting; None leaves it.
+        fail_on: Replaces the project's setting.
+        select: Replaces the project's setting; None keeps it.
+        ignore: Replaces the project's setting; None keeps it.
     """
 
-    target: str
+    spec: RunSpec
     name: str
     folder: Path | None = None
-    inputs: tuple[str, ...] = ()
-    calls: int = 1
-    backend: str = "eager"
-    mode: str | None = None
-    dynamic: bool | None = None
-    fullgraph: bool = False
-    options: Mapping[str, object] = field(default_factory=dict)
-    config: Mapping[str, object] = field(default_factory=dict)
-    backward: bool = False
-    train: bool | None = None
-    no_grad: bool = False
-    seed: int = 0
-    device: str | None = None
     python: str | None = None
     timeout: float | None = None
     max_breaks: int | None = None
@@ -69,8 +44,14 @@ class GateTarget:
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
 
+    @property
+    def target(self) -> str:
+        """The target's text, such as ``model.py:Net``."""
+        return self.spec.target
 
-_KNOWN = [found.name for found in fields(GateTarget) if found.name != "folder"]
+
+_OF_RUN = [found.name for found in fields(RunSpec)]
+_KNOWN = [*_OF_RUN, *(found.name for found in fields(GateTarget) if found.name not in ("spec", "folder"))]
 
 
 def read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
@@ -114,8 +95,8 @@ def _target(path: Path, number: int, table: Mapping[str, object]) -> GateTarget:
             f"{where}it has no target.",
             hint='Say what to compile: target = "model.py" or target = "package.module:name".',
         )
-    checked.setdefault("name", checked["target"])
-    return GateTarget(**checked)
+    spec = RunSpec(**{name: checked.pop(name) for name in _OF_RUN if name in checked})
+    return GateTarget(spec, **{"name": spec.target, **checked})
 
 
 def _checked(name: str, value: object, values: Values) -> Any:  # noqa: ANN401 - the field's own type

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from graphdoctor.capture.child import Watching, record
-from graphdoctor.capture.request import Request
+from graphdoctor.capture.request import Measured, Request
 from graphdoctor.fixes.remedies import Change
 from graphdoctor.model.recording import Recording
 from graphdoctor.trace.reader import read_recording
@@ -96,7 +96,8 @@ class Replays:
             "outputs": str(folder / _RESULTS),
             "references": {of: str(self._folder / other / _RESULTS) for of, other in (references or {}).items()},
         }
-        request = replace(self._changed(program), coverage=coverage and not name.startswith(EAGER), trial=plan)
+        measured = Measured(coverage=coverage and not name.startswith(EAGER))
+        request = replace(self._changed(program), measured=measured, trial=plan)
         self._record(request, folder)
         return read_recording(folder)
 
@@ -115,10 +116,10 @@ class Replays:
         folder = self._new_folder(name)
         request = self._changed(program)
         # Mode and options are the chosen backend's.
-        if backend != request.backend:
-            request = replace(request, backend=backend, mode=None, options={})
+        if backend != request.spec.backend:
+            request = request.with_spec(backend=backend, mode=None, options={})
         plan = {**self._plan(program, folder), "timing": descriptor}
-        ended = self._record(replace(request, coverage=False, trial=plan), folder, descriptor)
+        ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
         return None if ended["reason"] == "finished" else str(ended.get("message"))
 
     def side_by_side(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
@@ -162,11 +163,10 @@ class Replays:
         return {**program.change.plan(), "patches": patches, "setup": "\n".join(program.setup) or None}
 
     def _changed(self, program: Program) -> Request:
-        change = program.change
-        return replace(
-            self._request,
-            dynamic=self._request.dynamic if change.dynamic is None else change.dynamic,
-            config={**self._request.config, **dict(change.config)},
+        change, spec = program.change, self._request.spec
+        return self._request.with_spec(
+            dynamic=spec.dynamic if change.dynamic is None else change.dynamic,
+            config={**spec.config, **dict(change.config)},
         )
 
     def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> dict[str, object]:

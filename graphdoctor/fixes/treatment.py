@@ -97,7 +97,7 @@ def treat(
     """
     limits = Limits(wanted.timeout_s, wanted.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
-    trials = Trials(replays, root, wanted.jobs, request.backend, on_phase)
+    trials = Trials(replays, root, wanted.jobs, request.spec.backend, on_phase)
     rounds = _Rounds(trials, wanted)
     try:
         treated = rounds.so_far = rounds.run(recording, check)

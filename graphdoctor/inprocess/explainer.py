@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphdoctor.capture.child import describe_failed_call, read_events, write_meta
-from graphdoctor.capture.request import Request, TargetText
+from graphdoctor.capture.request import Measured, Request, TargetText
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.inprocess.busy import recording_alone
 from graphdoctor.inprocess.folder import RecordingFolder
 from graphdoctor.inprocess.report import Report
+from graphdoctor.model.spec import RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +103,8 @@ class Explainer:
             raise GraphDoctorError(f"calls={self.calls} makes no call.", hint="Give 1 or more.")
 
     def _request(self, name: str) -> Request:
-        return Request(
-            target=TargetText(name, file=None, module=None, name=name, is_call=False),
+        spec = RunSpec(
+            target=name,
             calls=self.calls,
             backend=self.backend,
             mode=self.mode,
@@ -112,10 +113,9 @@ class Explainer:
             options=self.options,
             backward=self.backward,
             no_grad=self.no_grad,
-            coverage=self.coverage,
-            guard_cost=self.guards,
-            lanes=self.lanes,
         )
+        measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
+        return Request(spec, TargetText(name, file=None, module=None, name=name, is_call=False), measured=measured)
 
 
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401

@@ -1,51 +1,10 @@
-"""What a run is: what it is asked to do, declared once; how it ended; what it could not tell."""
+"""How a run ended, and a torch setting as data. What a run is asked to do is in ``spec``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """What to compile, how, and how to call it.
-
-    The command line, ``[[tool.graphdoctor.targets]]``, the API and a recording all hold one of these.
-
-    Args:
-        target: The target's text, such as ``model.py:Net``.
-        inputs: One argument of the call each, as ``--input`` takes them; empty where the program brings its own.
-        calls: How many rounds of the calls to make.
-        backend: A registered backend's name.
-        mode: ``torch.compile``'s mode.
-        dynamic: ``torch.compile``'s dynamic.
-        fullgraph: ``torch.compile``'s fullgraph.
-        options: ``torch.compile``'s options.
-        config: torch config values to set, by dotted name.
-        backward: Sum the floating-point outputs and run backward.
-        train: Train or eval mode, or None to leave it.
-        no_grad: Call under ``torch.no_grad()``.
-        seed: Seed of every random generator.
-        device: Where to move the model and the inputs, or None to leave them.
-    """
-
-    target: str = ""
-    inputs: tuple[str, ...] = ()
-    calls: int = 1
-    backend: str = "eager"
-    mode: str | None = None
-    dynamic: bool | None = None
-    fullgraph: bool = False
-    options: Mapping[str, object] = field(default_factory=dict)
-    config: Mapping[str, object] = field(default_factory=dict)
-    backward: bool = False
-    train: bool | None = None
-    no_grad: bool = False
-    seed: int = 0
-    device: str | None = None
 
 
 class Setting(Fact):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.capture.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
 
 HEAD = """\
 import torch
@@ -223,7 +224,7 @@ def test_any_assignment_is_a_value_or_an_error(texts):
 
 
 def test_the_request_names_the_target_by_its_parts():
-    request = Request(target=parse_target("package.module:build"), inputs=parse_inputs(["int:1"]))
+    request = Request.of(RunSpec(target="package.module:build", inputs=("int:1",)))
     described = request.for_probe()
     assert (described["module"], described["name"], described["inputs"]["args"][0]["value"]) == (
         "package.module",

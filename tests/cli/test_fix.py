@@ -249,11 +249,12 @@ def example_inputs():
 
 
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
-    from graphdoctor.capture.request import Request, TargetText
+    from graphdoctor.capture.request import Request
     from graphdoctor.diagnosis.diagnose import Selection
     from graphdoctor.fixes import proposals
     from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
     from graphdoctor.fixes.treatment import Wanted, treat
+    from graphdoctor.model.spec import RunSpec
     from graphdoctor.trace.reader import read_recording
 
     path = tmp_path / "model.py"
@@ -264,7 +265,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     # The product tries the one that keeps gradients first, and then never needs the other.
     monkeypatch.setattr(proposals, "recipes_for", lambda _code: (DropItem(), KeepTensor()))
     treatment = treat(
-        Request(target=TargetText("model.py", str(path), None, None, is_call=False)), recording,
+        Request.of(RunSpec(target="model.py")), recording,
         read_recording(recording), python=sys.executable, root=tmp_path,
         wanted=Wanted(Selection(), is_timed=False, jobs=2), on_phase=lambda _text: None,
     ).treatment  # fmt: skip

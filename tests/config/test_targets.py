@@ -6,6 +6,7 @@ import pytest
 
 from graphdoctor.config import GateTarget, load_project, load_settings
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
 
 
 def project(folder, text):
@@ -36,21 +37,23 @@ target = "package.module:net"
     found = project(tmp_path, text).targets
     assert found == (
         GateTarget(
-            target="models/encoder.py:build()",
+            RunSpec(
+                target="models/encoder.py:build()",
+                inputs=("f32[8,128]", "flag=bool:true"),
+                calls=3,
+                backend="inductor",
+                options={"triton.cudagraphs": True},
+                config={"torch._dynamo.config.cache_size_limit": 4},
+                no_grad=True,
+            ),
             name="encoder",
-            inputs=("f32[8,128]", "flag=bool:true"),
-            calls=3,
-            backend="inductor",
-            options={"triton.cudagraphs": True},
-            config={"torch._dynamo.config.cache_size_limit": 4},
-            no_grad=True,
             timeout=60.0,
             max_breaks=0,
             min_coverage=1.0,
             fail_on="error",
             ignore=(),
         ),
-        GateTarget(target="package.module:net", name="package.module:net"),
+        GateTarget(RunSpec(target="package.module:net"), name="package.module:net"),
     )
 
 

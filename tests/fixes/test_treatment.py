@@ -22,6 +22,7 @@ from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import BreakReason, Coverage, Recording
 from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.spec import RunSpec
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
@@ -131,7 +132,7 @@ class Patient:
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
             self.monkeypatch.setattr(engine, "options_for", self._options)
-        request = Request(target=TargetText("model.py", "model.py", None, None, is_call=False))
+        request = Request(RunSpec(target="model.py"), TargetText("model.py", "model.py", None, None, is_call=False))
         options: dict[str, Any] = {"selection": Selection(), "is_timed": False, **wanted}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return treat(

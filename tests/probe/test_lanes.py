@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from graphdoctor.capture.child import Watching, interpreter, record
-from graphdoctor.cli.options import TargetOptions
-from graphdoctor.cli.running import request_of
+from graphdoctor.capture.request import Measured, Request
 from graphdoctor.model.picture import Lane
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
 
 pytestmark = pytest.mark.slow
@@ -91,7 +91,7 @@ def _recorded(folder: Path, source: str, name: str | None = None, **asked: Any) 
     recording = folder / "recording"
     recording.mkdir()
     target = f"{path}:{name}" if name else str(path)
-    request = request_of(target, TargetOptions(**asked), coverage=True, lanes=True)
+    request = Request.of(RunSpec(target=target, **asked), Measured(coverage=True, lanes=True))
     watching = Watching(lambda _: None, lambda _: None)
     record(request, recording, python=interpreter(None), timeout_s=120, watching=watching)
     return read_recording(recording, picture=True)
