@@ -68,6 +68,17 @@ def refused(changes: list[FileChange], *, force: bool = False) -> GraphDoctorErr
     return caught.value
 
 
+def written(changes: list[FileChange], *, force: bool = False) -> None:
+    """Write files, and make sure that each has its new text and no other file came to be or went."""
+    files = [change.path for change in changes]
+    folders = [file.parent for file in files] + [file.resolve().parent for file in files]
+    listing = [sorted(path.name for path in folder.iterdir()) for folder in folders]
+    assert all(change.after != change.before for change in changes)
+    write(changes, force=force)
+    assert [file.read_bytes() for file in files] == [change.after for change in changes]
+    assert [sorted(path.name for path in folder.iterdir()) for folder in folders] == listing
+
+
 def fake_git(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Put a program of ours in front of git."""
     path = folder / "bin" / "git"
@@ -79,19 +90,28 @@ def fake_git(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 
 class TestWriting:
     def test_bytes_are_written_as_they_are(self, tmp_path: Path) -> None:
+        """Every end of a line, and a character that isn't written as in UTF-8."""
         changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "pkg" / "b.py")]
-        write(changes, force=False)
+        written(changes)
         assert [change.path.read_bytes() for change in changes] == [AFTER, AFTER]
 
     def test_no_other_file_is_left_behind(self, tmp_path: Path) -> None:
-        write([change_of(tmp_path / "a.py")], force=False)
+        written([change_of(tmp_path / "a.py")])
         assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
+
+    def test_a_file_is_replaced_whole_and_its_other_names_keep_the_text_before(self, tmp_path: Path) -> None:
+        change = change_of(tmp_path / "a.py")
+        (tmp_path / "b.py").hardlink_to(change.path)
+        with change.path.open("rb") as reader:
+            written([change])
+            assert reader.read() == BEFORE
+        assert (tmp_path / "b.py").read_bytes() == BEFORE
 
     @pytest.mark.parametrize("mode", [0o600, 0o644, 0o751, 0o666])
     def test_a_file_keeps_its_mode(self, mode: int, tmp_path: Path) -> None:
         change = change_of(tmp_path / "a.py")
         change.path.chmod(mode)
-        write([change], force=False)
+        written([change])
         assert stat.S_IMODE(change.path.stat().st_mode) == mode
 
     @needs_root
@@ -99,9 +119,21 @@ class TestWriting:
         change = change_of(tmp_path / "a.py")
         os.chown(change.path, 1234, 2345)
         change.path.chmod(0o4755)
-        write([change], force=False)
+        written([change])
         found = change.path.stat()
         assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 2345, 0o4755)
+
+    @needs_root
+    def test_files_keep_each_their_own_mode_and_owner(self, tmp_path: Path) -> None:
+        changes = [change_of(tmp_path / name) for name in ("a.py", "b.py")]
+        os.chown(changes[1].path, 1234, 2345)
+        changes[1].path.chmod(0o600)
+        before = [change.path.stat() for change in changes]
+        written(changes)
+        after = [change.path.stat() for change in changes]
+        assert [(one.st_uid, one.st_gid, one.st_mode) for one in after] == [
+            (one.st_uid, one.st_gid, one.st_mode) for one in before
+        ]
 
     def test_an_owner_that_cannot_be_kept_is_not_missed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(*_: Any) -> None:
@@ -109,7 +141,7 @@ class TestWriting:
 
         monkeypatch.setattr(os, "chown", refuse)
         change = change_of(tmp_path / "a.py")
-        write([change], force=False)
+        written([change])
         assert change.path.read_bytes() == AFTER
 
     def test_a_link_stays_and_its_target_is_written(self, tmp_path: Path) -> None:
@@ -117,7 +149,7 @@ class TestWriting:
         (tmp_path / "real" / "near.py").symlink_to("a.py")
         link = tmp_path / "a.py"
         link.symlink_to(Path("real") / "near.py")
-        write([FileChange(link, BEFORE, AFTER)], force=False)
+        written([FileChange(link, BEFORE, AFTER)])
         assert link.is_symlink()
         assert (tmp_path / "real" / "near.py").is_symlink()
         assert not target.is_symlink()
@@ -125,17 +157,22 @@ class TestWriting:
 
     def test_a_very_long_name_is_written(self, tmp_path: Path) -> None:
         change = change_of(tmp_path / f"{'n' * 252}.py")
-        write([change], force=False)
+        written([change])
         assert change.path.read_bytes() == AFTER
 
     def test_an_edit_that_changes_nothing_asks_for_nothing(self, tmp_path: Path) -> None:
-        write([FileChange(tmp_path / "missing.py", BEFORE, BEFORE)], force=False)
-        write([], force=False)
+        kept = change_of(tmp_path / "kept.py")
+        kept.path.chmod(0o444)
+        changed = change_of(tmp_path / "changed.py")
+        unchanged = [FileChange(path, BEFORE, BEFORE) for path in (tmp_path / "missing.py", kept.path)]
+        write([*unchanged, changed], force=False)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["changed.py", "kept.py"]
+        assert (kept.path.read_bytes(), changed.path.read_bytes()) == (BEFORE, AFTER)
 
     def test_one_file_under_two_names_is_written_once(self, tmp_path: Path) -> None:
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").symlink_to("a.py")
-        write([change, FileChange(tmp_path / "b.py", BEFORE, AFTER)], force=False)
+        written([change, FileChange(tmp_path / "b.py", BEFORE, AFTER)])
         assert change.path.read_bytes() == AFTER
 
 
@@ -248,7 +285,7 @@ class TestFailing:
 @needs_git
 class TestGit:
     def test_committed_files_are_written(self, tmp_path: Path) -> None:
-        write(committed(tmp_path, "a.py", "pkg/b.py"), force=False)
+        written(committed(tmp_path, "a.py", "pkg/b.py"))
         assert (tmp_path / "pkg" / "b.py").read_bytes() == AFTER
 
     @pytest.mark.parametrize("is_staged", [False, True])
@@ -260,7 +297,7 @@ class TestGit:
         error = refused(changes)
         assert error.message == f"{tmp_path / 'b.py'} has uncommitted changes."
         assert error.hint == "Commit or stash them first, or give --force."
-        write(changes, force=True)
+        written(changes, force=True)
         assert changes[1].path.read_bytes() == AFTER + b"\n"
 
     def test_all_files_with_uncommitted_changes_are_named(self, tmp_path: Path) -> None:
@@ -278,7 +315,7 @@ class TestGit:
         error = refused([change])
         assert error.message == f"{change.path} is not in git yet."
         assert error.hint == "Add and commit first, or give --force."
-        write([change], force=True)
+        written([change], force=True)
 
     def test_a_repository_without_a_commit_has_nothing_to_go_back_to(self, tmp_path: Path) -> None:
         git(tmp_path, "init")
@@ -287,18 +324,18 @@ class TestGit:
     def test_an_ignored_file_is_written(self, tmp_path: Path) -> None:
         (tmp_path / ".gitignore").write_text("build/\n", encoding="utf-8")
         committed(tmp_path, "a.py")
-        write([change_of(tmp_path / "build" / "b.py")], force=False)
+        written([change_of(tmp_path / "build" / "b.py")])
 
     def test_other_files_may_have_changes(self, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py", "b.py")
         change_of(tmp_path / "b.py", BEFORE + b"\n")
-        write(changes[:1], force=False)
+        written(changes[:1])
 
     @pytest.mark.parametrize("name", ["[ab].py", ":(top)a.py", "*.py", "-a.py", "a b.py", "é.py", "new\nline.py"])
     def test_a_name_is_a_name_and_no_pattern(self, name: str, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py", "b.py", name)
         change_of(tmp_path / "a.py", BEFORE + b"\n")
-        write(changes[2:], force=False)
+        written(changes[2:])
         again = change_of(tmp_path / name, BEFORE + b"\n")
         assert "has uncommitted changes" in refused([again]).message
 
@@ -317,7 +354,7 @@ class TestGit:
         changes = committed(tmp_path / "file", "a.py")
         monkeypatch.setenv("GIT_DIR", str(tmp_path / "hook" / ".git"))
         monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
-        write(changes, force=False)
+        written(changes)
 
     def test_no_program_of_the_repository_is_started_and_nothing_is_written_in_it(self, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py")
@@ -327,7 +364,7 @@ class TestGit:
         git(tmp_path, "config", "core.fsmonitor", str(hook))
         os.utime(changes[0].path, (1, 1))
         index = (tmp_path / ".git" / "index").read_bytes()
-        write(changes, force=False)
+        written(changes)
         assert not (tmp_path / "started").exists()
         assert (tmp_path / ".git" / "index").read_bytes() == index
 
@@ -341,13 +378,13 @@ class TestGit:
             f"Whether {tmp_path / 'a.py'} has uncommitted changes cannot be told: git says: detected dubious ownership"
         )
         assert error.hint == "Make `git status` work there, or give --force."
-        write(changes, force=True)
+        written(changes, force=True)
 
     def test_a_broken_repository_is_refused_unless_forced(self, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py")
         (tmp_path / ".git" / "index").write_bytes(b"broken")
         assert "cannot be told: git says: " in refused(changes).message
-        write(changes, force=True)
+        written(changes, force=True)
 
     def test_a_repository_whose_folder_is_gone_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n", encoding="utf-8")
@@ -376,7 +413,7 @@ class TestWithoutGit:
         change = change_of(tmp_path / "a.py")
         (tmp_path / ".git").mkdir()
         monkeypatch.setenv("PATH", str(tmp_path))
-        write([change], force=False)
+        written([change])
         assert change.path.read_bytes() == AFTER
 
     def test_a_git_that_hangs_is_refused_unless_forced(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +421,7 @@ class TestWithoutGit:
         monkeypatch.setattr(writing, "_GIT_TIMEOUT_S", 0.1)
         change = change_of(tmp_path / "a.py")
         assert "cannot be told: git did not answer within 0.1 s." in refused([change]).message
-        write([change], force=True)
+        written([change], force=True)
 
     def test_a_git_that_fails_without_a_word_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fake_git(tmp_path, monkeypatch, "exit 3")
@@ -393,7 +430,7 @@ class TestWithoutGit:
     def test_what_git_warns_of_first_is_not_its_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         words = "fatal: not a git repository (or any of the parent directories): .git"
         fake_git(tmp_path, monkeypatch, f"echo 'warning: hm' >&2; echo '{words}' >&2; exit 128")
-        write([change_of(tmp_path / "a.py")], force=False)
+        written([change_of(tmp_path / "a.py")])
 
     def test_a_git_that_may_not_be_started_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(*_: Any, **__: Any) -> None:
