@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.diagnosis.rule import Rule
+from graphdoctor.model.links import rule_url
 
 _MANY = 3
 
@@ -30,6 +31,9 @@ def render_rules(rules: Sequence[Rule], console: Console) -> None:
         console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))
         console.print(Markdown(rule.documentation()))
         console.print()
+        if url := rule_url(rule.code):
+            console.print(Text(url, "dim"), soft_wrap=True)
+            console.print()
 
 
 def render_rules_json(rules: Sequence[Rule]) -> str:
@@ -41,6 +45,7 @@ def render_rules_json(rules: Sequence[Rule]) -> str:
             "severity": rule.severity,
             "title": rule.title(),
             "sections": dict(rule.sections()),
+            "url": rule_url(rule.code),
         }
         for rule in rules
     ]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
+from graphdoctor.model import links
 from graphdoctor.model.check import BaselineEntry, CheckReport, Ignored, TargetCheck
 from graphdoctor.model.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.model.stack import StackEntry
@@ -67,7 +68,8 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
 
 
 def _driver(version: str, codes: Sequence[str]) -> _Json:
-    return {"name": "graphdoctor", "version": version, "rules": [_rule(code) for code in codes]}
+    driver: _Json = {"name": "graphdoctor", "version": version, "rules": [_rule(code) for code in codes]}
+    return driver | ({"informationUri": links.DOCS_URL} if links.DOCS_URL else {})
 
 
 def _rule(code: str) -> _Json:
@@ -75,6 +77,7 @@ def _rule(code: str) -> _Json:
     if rule is None:  # of another version, in a report that was read
         return {"id": code}
     documentation = rule.documentation()
+    url = links.rule_url(code)
     return {
         "id": code,
         "name": rule.name,
@@ -82,7 +85,7 @@ def _rule(code: str) -> _Json:
         "fullDescription": {"text": " ".join(rule.sections()["What it finds"].split())},
         "help": {"text": documentation, "markdown": documentation},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
-    }
+    } | ({"helpUri": url} if url else {})
 
 
 def _invocation(report: CheckReport, root: Path | None) -> _Json:
