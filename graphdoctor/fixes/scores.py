@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.fixes import Measures
+from graphdoctor.model.wording import counted
 
 Score = tuple[int, int, int, int, int, int]
 """Lower is better: functions over their limit, percent outside graphs, then the other counts."""
@@ -43,8 +44,3 @@ def told_worse(best: Seen, last: Seen) -> str:
         return f"another break takes its place, {sites} and {graphs} as before"
     verb = "is" if now.break_sites == 1 else "are"
     return f"there {verb} {sites} and {graphs}, {was.break_sites} and {was.graphs} without"
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 round``, ``2 rounds``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

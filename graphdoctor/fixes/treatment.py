@@ -19,12 +19,13 @@ from graphdoctor.fixes.codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Program, Replays
-from graphdoctor.fixes.scores import Score, counted, score, told_worse
+from graphdoctor.fixes.scores import Score, score, told_worse
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.wording import counted
 
 FOLDER = "fixes"
 FILE = "fixes.json"

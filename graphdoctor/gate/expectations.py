@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.model.wording import counted
 
 _LOST = "GD902"
 _NOTHING_COMPILED = "GD905"
@@ -55,19 +56,20 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
     """Every function that was compiled became one graph, and nothing of it runs eagerly."""
     summary, expected = diagnosis.summary, "one graph for each compile and nothing eager"
     parts = [
-        _counted(number, noun)
+        counted(number, noun)
         for number, noun in (
             (summary.break_sites, "graph break"),
             (summary.skipped_frames, "skipped frame"),
-            (summary.frames_over_limit, "function over the recompile limit"),
         )
         if number
     ]
+    if summary.frames_over_limit:
+        parts.append(f"{counted(summary.frames_over_limit, 'function')} over the recompile limit")
     eager = [frame for frame in diagnosis.frames if frame.state not in ("compiled", "empty")]
     if not parts and eager:
-        parts = [f"{_counted(len(eager), 'function')} {eager[0].state.replace('_', ' ')}"]
+        parts = [f"{counted(len(eager), 'function')} {eager[0].state.replace('_', ' ')}"]
     if not parts and summary.graphs != summary.compiles:
-        parts = [f"{_counted(summary.graphs, 'graph')} of {_counted(summary.compiles, 'compile')}"]
+        parts = [f"{counted(summary.graphs, 'graph')} of {counted(summary.compiles, 'compile')}"]
     if parts:
         over_limit = _recompiled(diagnosis) if summary.frames_over_limit else ()
         return Broken(expected, ", ".join(parts), (*_of_kind(diagnosis, "GD1"), *over_limit))
@@ -87,7 +89,7 @@ def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> B
     if summary.recompiles > limit or over:
         found = str(summary.recompiles)
         if over:
-            found += f", and {_counted(over, 'function')} over torch's recompile limit"
+            found += f", and {counted(over, 'function')} over torch's recompile limit"
         return Broken(expected, found, _recompiled(diagnosis))
     return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
 
@@ -142,10 +144,4 @@ def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> 
 
 
 def _at_most(limit: int, noun: str) -> str:
-    return f"no {noun}" if limit == 0 else f"at most {_counted(limit, noun)}"
-
-
-def _counted(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun.replace('function', 'functions')}" if "function " in noun else f"{number} {noun}s"
+    return f"no {noun}" if limit == 0 else f"at most {counted(limit, noun)}"

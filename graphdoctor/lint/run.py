@@ -24,6 +24,7 @@ from graphdoctor.lint.values import Values
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.lint import LintReport, UnreadableFile
 from graphdoctor.model.stack import relative
+from graphdoctor.model.wording import counted
 
 
 def python_files(path: Path) -> list[Path]:
@@ -163,7 +164,7 @@ def _silenced(findings: list[Finding], root: Path, known: frozenset[str]) -> tup
         else:
             held_back[name] = held_back.get(name, 0) + 1
     notes = tuple(
-        f"{count} finding{'' if count == 1 else 's'} left out: {where[name]} sets torch._dynamo.config.{name}."
+        f"{counted(count, 'finding')} left out: {where[name]} sets torch._dynamo.config.{name}."
         for name, count in sorted(held_back.items())
     )
     return kept, notes

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Finding, Severity
 from graphdoctor.model.lint import LintReport
+from graphdoctor.model.wording import counted
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 
@@ -38,10 +39,6 @@ def _lines(finding: Finding) -> Iterator[Text]:
 def _summary(report: LintReport) -> str:
     count = len(report.findings)
     what = f"{count} finding{'' if count == 1 else 's'}" if count else "No findings"
-    where = f" in {_counted(report.function_count, 'compiled function')} of {_counted(report.file_count, 'file')}"
+    where = f" in {counted(report.function_count, 'compiled function')} of {counted(report.file_count, 'file')}"
     ignored = f", {report.ignored_count} ignored" if report.ignored_count else ""
     return f"{what}{where}{ignored}."
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

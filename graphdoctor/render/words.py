@@ -15,6 +15,7 @@ from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphRepo
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import Measures
 from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
+from graphdoctor.model.wording import counted as counted  # noqa: PLC0414 - the views take it from here
 
 Tone = Literal["good", "warning", "bad"]
 """How a sentence is meant."""
@@ -24,11 +25,6 @@ UNKNOWN = "not known"
 
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 graph``, ``2 graphs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def times(number: int) -> str:
