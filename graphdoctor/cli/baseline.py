@@ -109,7 +109,7 @@ def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, tup
 
 def _say(update: Update) -> None:
     """What was added and dropped, on standard output."""
-    from graphdoctor.cli.terminal import plain
+    from graphdoctor.render.printable import printable
     from graphdoctor.render.words import counted
 
     lines = []
@@ -119,7 +119,7 @@ def _say(update: Update) -> None:
         lines += [f"  + {_entry_text(entry)}" for entry in added]
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
     lines += [f"{name}: dropped, it is no longer configured" for name in update.dropped_targets]
-    print(plain("\n".join(lines)))
+    print(printable("\n".join(lines)))
 
 
 def _entry_text(entry: BaselineEntry) -> str:

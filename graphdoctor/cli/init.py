@@ -144,11 +144,11 @@ def _append(path: Path, before: str, section: str) -> None:
 
 
 def _say(path: Path, found: Discovered) -> None:
-    from graphdoctor.cli.terminal import plain
+    from graphdoctor.render.printable import printable
 
-    print(plain(f"Wrote [tool.graphdoctor] to {path}"), file=sys.stderr)
+    print(printable(f"Wrote [tool.graphdoctor] to {path}"), file=sys.stderr)
     for candidate in found.ready:
-        print(plain(f"{candidate.target}  {candidate.why}"))
+        print(printable(f"{candidate.target}  {candidate.why}"))
     if found.ready:
         print("Next: graphdoctor check, then graphdoctor baseline to allow what is there now.", file=sys.stderr)
     else:

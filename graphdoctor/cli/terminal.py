@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import IO, TYPE_CHECKING
 
 from graphdoctor.cli.options import Colour
+from graphdoctor.render.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def complain(message: str, hint: str | None = None) -> None:
     """Say on standard error what is wrong and what to do, without characters that a terminal would obey."""
     for label, text in (("error", message), ("hint", hint)):
         if text:
-            print(f"{label}: {plain(text)}", file=sys.stderr)
-
-
-def plain(text: str) -> str:
-    """Outside text without characters that a terminal would obey."""
-    return _CONTROL.sub("�", text)
+            print(f"{label}: {printable(text)}", file=sys.stderr)
 
 
 def file_console(file: IO[str], colour: Colour, *, width: int) -> Console:

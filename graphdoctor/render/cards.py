@@ -6,7 +6,6 @@ that a path such as ``[red]/x.py`` is shown as it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -18,6 +17,7 @@ from rich.text import Text
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
 from graphdoctor.model.fixes import TriedFix, Verdict
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.render.printable import printable
 from graphdoctor.render.words import (
     base_name,
     caused_text,
@@ -32,7 +32,6 @@ _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
 _MAX_DIFF_LINES = 16
 _MAX_TRIED = 4
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
 
 
 def write(console: Console, renderable: RenderableType) -> None:
@@ -41,8 +40,8 @@ def write(console: Console, renderable: RenderableType) -> None:
 
 
 def clean(text: str, style: str = "") -> Text:
-    """Outside text without control characters, which a terminal would obey."""
-    return Text(_CONTROL.sub("�", text), style=style)
+    """Text from outside, safe for a terminal."""
+    return Text(printable(text), style=style)
 
 
 def title_line(diagnosis: Diagnosis) -> Text:
@@ -66,7 +65,7 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
     """
     first = cluster[0]
     for finding in cluster:
-        heading = Text().append(f"{finding.code} ", _STYLES[finding.severity])
+        heading = clean(f"{finding.code} ", _STYLES[finding.severity])
         yield heading.append_text(clean(finding.message, "bold"))
     yield from _source(first.location)
     rows: list[tuple[str, Text]] = []
@@ -94,7 +93,7 @@ def _source(location: Location) -> Iterator[RenderableType]:
         line.append(f":{location.column}")
     line.append(" in ").append_text(clean(location.function))
     if location.package:
-        line.append(f"  [{location.package}]", "magenta")
+        line.append_text(clean(f"  [{location.package}]", "magenta"))
     yield line
     if location.text is None:
         return
@@ -117,7 +116,7 @@ def _caused(finding: Finding) -> Text:
         shown = finding.compile_ids[:_MAX_COMPILE_IDS]
         more = len(finding.compile_ids) - len(shown)
         ids = " ".join(shown) + (f" and {more} more" if more else "")
-        text.append(f"  [{ids}]" if caused else ids, "dim")
+        text.append_text(clean(f"  [{ids}]" if caused else ids, "dim"))
     return text
 
 
@@ -134,7 +133,7 @@ def _call_path(finding: Finding) -> Text | None:
             if text:
                 text.append(" → ", "dim")
             text.append_text(clean(f"{entry.qualname or entry.function}"))
-            text.append(f" {_short_place(entry)}", "dim")
+            text.append_text(clean(f" {_short_place(entry)}", "dim"))
     folded = sum(entry.origin in ("torch", "stdlib") for entry in finding.user_stack)
     if folded:
         text.append(f"  ({counted(folded, 'line')} of torch and Python folded)", "dim")
@@ -223,7 +222,7 @@ def labelled_rows(rows: Iterable[tuple[str, Text]], *, style: str = "") -> Paddi
     grid.add_column(justify="right", no_wrap=True, style="blue", min_width=9)
     grid.add_column(overflow="fold", style=style)
     for label, text in rows:
-        grid.add_row(Text(label), text)
+        grid.add_row(clean(label), text)
     return Padding(grid, (0, 0, 0, 2))
 
 
@@ -254,4 +253,4 @@ def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Text]:
         yield Text(f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
     codes = sorted({finding.code for finding in diagnosis.findings if finding.code.startswith(prefix)})
     if codes:
-        yield Text(f"Read more: graphdoctor rule {codes[0]}", "dim")
+        yield clean(f"Read more: graphdoctor rule {codes[0]}", "dim")

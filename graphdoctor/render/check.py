@@ -65,7 +65,7 @@ def _in_short(target: TargetCheck) -> Text:
     ):
         if number:
             parts.append(f"{number} {what}")
-    text = Text(", ".join(parts))
+    text = clean(", ".join(parts))
     if target.diagnosis is not None:
         text.append(" · " if parts else "").append(_counts(target.diagnosis.summary), "dim")
     return text

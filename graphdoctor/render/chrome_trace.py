@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from graphdoctor.model.diagnosis import Diagnosis, FrameReport
 from graphdoctor.model.picture import Lane, Phase, Picture, Segment
+from graphdoctor.render.json import json_text
 
 _Event = dict[str, Any]
 
@@ -37,7 +36,7 @@ def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
             "target": diagnosis.target.text,
         },
     }
-    return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE).decode()
+    return json_text(document, is_indented=False)
 
 
 def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnosis) -> Iterator[_Event]:

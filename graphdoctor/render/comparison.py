@@ -120,7 +120,7 @@ def _cards(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[Rendera
 
 
 def _line(finding: Finding, place: str) -> Padding:
-    line = Text().append(f"{finding.code} ", "bold yellow").append_text(clean(place))
+    line = clean(f"{finding.code} ", "bold yellow").append_text(clean(place))
     return Padding(line.append_text(clean(f"  {finding.message}", "dim")), (0, 0, 0, 2))
 
 

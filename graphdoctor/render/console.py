@@ -120,7 +120,7 @@ def _graph_table(graphs: Sequence[GraphReport], *, is_verbose: bool) -> Table:
     table.add_column("ended by", overflow="fold")
     for graph in graphs if is_verbose else graphs[:_MAX_GRAPH_ROWS]:
         table.add_row(
-            Text(graph.compile_id),
+            clean(graph.compile_id),
             clean(graph.function),
             Text("?" if graph.op_count is None else str(graph.op_count)),
             clean(inputs_text(graph)),
@@ -130,7 +130,7 @@ def _graph_table(graphs: Sequence[GraphReport], *, is_verbose: bool) -> Table:
 
 
 def _graph_detail(graph: GraphReport) -> Iterator[RenderableType]:
-    yield Text(f"Graph {graph.compile_id} ", "bold").append_text(clean(graph.function, "bold"))
+    yield clean(f"Graph {graph.compile_id} {graph.function}", "bold")
     if graph.nodes is not None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in ("opcode", "name", "target", "args", "kwargs", "value", "line"):

@@ -124,7 +124,7 @@ def _gone(clusters: Sequence[Sequence[Finding]]) -> Iterator[RenderableType]:
     for cluster in clusters:
         for finding in cluster:
             place = f"{finding.location.shown_file}:{finding.location.line}"
-            line = Text("  ").append(f"{finding.code} ", "bold yellow").append_text(clean(place))
+            line = Text("  ").append_text(clean(f"{finding.code} ", "bold yellow")).append_text(clean(place))
             yield line.append_text(clean(f"  {finding.message}", "dim"))
 
 
@@ -140,7 +140,7 @@ def _later(treatment: Treatment, shown: set[str], *, is_verbose: bool) -> Iterat
     yield Text()
     yield Text("Uncovered by these", style="bold")
     for fix in later:
-        yield Text("  ").append(f"{fix.code} ", "bold yellow").append_text(clean(fix.place))
+        yield Text("  ").append_text(clean(f"{fix.code} ", "bold yellow")).append_text(clean(fix.place))
         yield labelled_rows([(verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose))])
 
 
@@ -160,14 +160,16 @@ def _together(treatment: Treatment) -> Iterator[RenderableType]:
         table.add_row(label, before, after, "")
     for times in treatment.times:
         spread = f"{times.ratio:.2f} ({times.ratio_low:.2f} to {times.ratio_high:.2f})"
-        table.add_row(f"steady call, {times.backend}", duration(times.before_us), duration(times.after_us), spread)
+        table.add_row(
+            clean(f"steady call, {times.backend}"), duration(times.before_us), duration(times.after_us), spread
+        )
     yield Padding(table, (0, 0, 0, 2))
     rows = [("set", clean(snippet, "cyan")) for snippet in treatment.settings]
     rows += [("call", clean(snippet, "cyan")) for snippet in treatment.calls]
     if rows:
         yield labelled_rows(rows)
     yield Text()
-    yield Text(_results(treatment), style="dim")
+    yield clean(_results(treatment), "dim")
 
 
 def _results(treatment: Treatment) -> str:
@@ -183,7 +185,8 @@ def _left(treatment: Treatment) -> Iterator[RenderableType]:
         yield Text()
         yield Text("Still there", style="bold")
         for left in treatment.left:
-            yield Text("  ").append(f"{left.code} ", "bold yellow").append_text(clean(f"{left.place}  {left.message}"))
+            code = clean(f"{left.code} ", "bold yellow")
+            yield Text("  ").append_text(code).append_text(clean(f"{left.place}  {left.message}"))
             yield labelled_rows([("because", clean(left.reason))])
     if treatment.notes:
         yield Text()

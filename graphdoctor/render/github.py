@@ -14,6 +14,7 @@ from typing import Literal
 from graphdoctor.model.check import CheckReport, TargetCheck
 from graphdoctor.model.diagnosis import Finding, Severity
 from graphdoctor.render.places import file_place, project_line
+from graphdoctor.render.printable import printable
 from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
 
 _SHOWN = 10
@@ -134,7 +135,7 @@ def _of_finding(finding: Finding, targets: Sequence[str], root: Path | None) -> 
 
 def _data(text: str) -> str:
     """A message as the runner decodes it (``actions/toolkit``, ``escapeData``)."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -120,7 +120,7 @@ def _us(value: float) -> str:
 def _compile(
     found: GuardSet, frame: FrameReport | None, torch_count: int | None, *, is_verbose: bool, is_narrow: bool
 ) -> Iterator[RenderableType]:
-    heading = Text().append(f"{found.compile_id} ", "bold cyan")
+    heading = clean(f"{found.compile_id} ", "bold cyan")
     if frame is not None:
         place = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
         heading.append_text(clean((frame.qualname or frame.function) + place, "bold"))

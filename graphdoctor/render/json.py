@@ -10,6 +10,7 @@ from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.model.lint import LintReport
+from graphdoctor.render.printable import escaped
 
 Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport
 """What is written as JSON."""
@@ -24,8 +25,13 @@ _KINDS: dict[type[Document], str] = {
 
 def render_json(document: Document) -> str:
     """A document as JSON, indented, with a newline at the end."""
-    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(document.model_dump(mode="json"), option=options).decode()
+    return json_text(document.model_dump(mode="json"))
+
+
+def json_text(value: object, *, is_indented: bool = True) -> str:
+    """A value as JSON, with a newline at the end; control characters are escaped, so it is safe on a terminal too."""
+    options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if is_indented else 0)
+    return escaped(orjson.dumps(value, option=options).decode())
 
 
 def json_schema(document: type[Document] = Diagnosis) -> dict[str, Any]:

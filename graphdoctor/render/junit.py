@@ -13,10 +13,11 @@ from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.model.check import CheckReport, TargetCheck
 from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.render.printable import printable
 from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
 
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no place for, escaped or not."""
+_FORBIDDEN = re.compile("[\ufffe\uffff]")
+"""What XML 1.0 has no place for, escaped or not, beside the control characters."""
 
 
 def render_junit(report: CheckReport) -> str:
@@ -47,14 +48,14 @@ def render_junit(report: CheckReport) -> str:
 
 def _suite(target: TargetCheck) -> Element:
     cases = list(_cases(target))
-    suite = Element("testsuite", name=_attribute(target.name), tests=str(len(cases)))
+    suite = Element("testsuite", name=_text(target.name), tests=str(len(cases)))
     for count, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(count, str(sum(case.find(kind) is not None for case in cases)))
     if (seconds := _seconds(target.diagnosis)) is not None:
         suite.set("time", f"{seconds:.3f}")
     properties = SubElement(suite, "properties")
     for name, value in _properties(target):
-        SubElement(properties, "property", name=name, value=_attribute(value))
+        SubElement(properties, "property", name=name, value=_text(value))
     suite.extend(cases)
     if notes := list(_target_notes(target)):
         SubElement(suite, "system-out").text = _text("\n".join(notes))
@@ -62,7 +63,7 @@ def _suite(target: TargetCheck) -> Element:
 
 
 def _skipped_suite(name: str) -> Element:
-    suite = Element("testsuite", name=_attribute(name), tests="1", failures="0", errors="0", skipped="1")
+    suite = Element("testsuite", name=_text(name), tests="1", failures="0", errors="0", skipped="1")
     case = _case(name, "runs")
     SubElement(case, "skipped", message="No given file is reached by it.")
     suite.append(case)
@@ -75,7 +76,7 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
         ran.set("time", f"{seconds:.3f}")
     if target.state == "crashed":
         error = target.error or "It could not be run to its end."
-        SubElement(ran, "error", type="crashed", message=_attribute(error)).text = _text(error)
+        SubElement(ran, "error", type="crashed", message=_text(error)).text = _text(error)
     yield ran
     named: Counter[str] = Counter()
     for finding in target.failing:
@@ -84,7 +85,7 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
         named[name] += 1
         # Two values that change at one line are two cases, which a report tells apart by their names alone.
         case = _case(target.name, name if named[name] == 1 else f"{name} ({named[name]})")
-        failure = SubElement(case, "failure", type=finding.code, message=_attribute(finding.message))
+        failure = SubElement(case, "failure", type=_text(finding.code), message=_text(finding.message))
         failure.text = _text("\n".join(_finding_lines(finding, place)))
         yield case
     if not target.failing and target.state != "crashed":
@@ -93,12 +94,12 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
         case = _case(target.name, budget.name)
         if not budget.is_kept:
             words = budget_text(budget)
-            SubElement(case, "failure", type="budget", message=_attribute(words)).text = _text(words)
+            SubElement(case, "failure", type="budget", message=_text(words)).text = _text(words)
         yield case
 
 
 def _case(target: str, name: str) -> Element:
-    return Element("testcase", classname=_attribute(target), name=_attribute(name))
+    return Element("testcase", classname=_text(target), name=_text(name))
 
 
 def _finding_lines(finding: Finding, place: str) -> Iterator[str]:
@@ -161,9 +162,5 @@ def _seconds(diagnosis: Diagnosis | None) -> float | None:
 
 
 def _text(text: str) -> str:
-    """An element's text: a reader turns each kind of line end into LF, so they are that already."""
-    return _FORBIDDEN.sub("�", text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _attribute(text: str) -> str:
-    return _FORBIDDEN.sub("�", text)
+    """Text as an element or an attribute can hold it."""
+    return _FORBIDDEN.sub("�", printable(text))

@@ -10,6 +10,7 @@ from rich.text import Text
 from graphdoctor.model.diagnosis import Finding, Severity
 from graphdoctor.model.lint import LintReport
 from graphdoctor.model.wording import counted
+from graphdoctor.render.cards import clean
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 
@@ -20,20 +21,22 @@ def render_lint(report: LintReport, console: Console) -> None:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)
     for note in report.notes:
-        console.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
+        console.print(clean(f"note: {note}"), soft_wrap=True)
     console.print(_summary(report), soft_wrap=True, highlight=False)
 
 
 def _lines(finding: Finding) -> Iterator[Text]:
     location = finding.location
     place = f"{location.file}:{location.line}:{location.column or 1}: "
-    yield Text.assemble((place, "bold"), (finding.code, _STYLES[finding.severity]), f" {finding.message}")
+    yield Text.assemble(
+        clean(place, "bold"), clean(finding.code, _STYLES[finding.severity]), clean(f" {finding.message}")
+    )
     if location.text:
-        yield Text.assemble(f"  {location.line} | ", location.text)
+        yield clean(f"  {location.line} | {location.text}")
     if finding.fixes:
         fix = finding.fixes[0]
         is_short = fix.snippet is not None and "\n" not in fix.snippet
-        yield Text.assemble(("  = help: ", "bold"), fix.title, f": {fix.snippet}" if is_short else "")
+        yield Text.assemble(("  = help: ", "bold"), clean(f"{fix.title}: {fix.snippet}" if is_short else fix.title))
 
 
 def _summary(report: LintReport) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from html import escape
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+from graphdoctor.render.printable import printable
+
 _ACTIVE = re.compile(r"[\\`*_\[\]~$!]")
 # GitHub makes links of names behind @, numbers behind # or GH-, and addresses, and pictures of :words:. Nothing of that
 # is switched off by an escape; an empty character between the two parts does.
@@ -18,7 +19,7 @@ _SPANS = re.compile(r"`([^`]+)`")
 
 def one_line(text: str, limit: int) -> str:
     """Text without line ends and control characters, cut at ``limit`` characters."""
-    line = _CONTROL.sub("�", " ".join(re.split(r"[ \t\r\n]+", text)).strip())
+    line = printable(" ".join(re.split(r"[ \t\r\n]+", text)).strip())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 

@@ -104,7 +104,7 @@ def _ids(report: RecompileReport) -> Text:
     if report.is_over_limit:
         return Text("over limit", "red")
     more = len(report.compile_ids) - _MAX_IDS
-    return Text(" ".join(report.compile_ids[:_MAX_IDS]) + (f" +{more}" if more > 0 else ""))
+    return clean(" ".join(report.compile_ids[:_MAX_IDS]) + (f" +{more}" if more > 0 else ""))
 
 
 def _function(report: RecompileReport) -> Text:
@@ -127,7 +127,7 @@ def _changes(report: RecompileReport, *, is_verbose: bool) -> Text:
     if hidden:
         text.append(f"\n{hidden} more", "dim")
     if report.nearest:
-        text.append(f"  [{report.nearest}]", "dim")
+        text.append_text(clean(f"  [{report.nearest}]", "dim"))
     return text or Text("torch named no guard", "dim")
 
 
@@ -139,7 +139,7 @@ def _change(change: GuardChange) -> Text:
         )
     place = change.guard_location
     if place is not None and place.origin in ("user", "third_party"):
-        text.append(f"  {base_name(place.file)}:{place.line}", "dim")
+        text.append_text(clean(f"  {base_name(place.file)}:{place.line}", "dim"))
     return text
 
 
@@ -147,7 +147,7 @@ def _site(report: RecompileReport) -> Text:
     site = report.call_site
     text = clean(f"{base_name(site.file)}:{site.line}") if site else Text()
     if report.loop_values:
-        text.append(" " + ", ".join(f"{name}={value}" for name, value in report.loop_values.items()), "dim")
+        text.append_text(clean(" " + ", ".join(f"{name}={value}" for name, value in report.loop_values.items()), "dim"))
     return text
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import orjson
 from rich import box
 from rich.console import Console
 from rich.markdown import Markdown
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.model.links import rule_url
+from graphdoctor.render.json import json_text
 
 _MANY = 3
 
@@ -49,4 +49,4 @@ def render_rules_json(rules: Sequence[Rule]) -> str:
         }
         for rule in rules
     ]
-    return orjson.dumps(described, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return json_text(described)

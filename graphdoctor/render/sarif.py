@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import orjson
-
 from graphdoctor.model import links
 from graphdoctor.model.check import BaselineEntry, CheckReport, Ignored, TargetCheck
 from graphdoctor.model.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.render.edits import Replacement, edits_of
+from graphdoctor.render.json import json_text
 from graphdoctor.render.places import Place, file_place, place_of
 from graphdoctor.render.words import worth_trying
 from graphdoctor.rules.catalog import ALL_RULES
@@ -61,7 +60,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
         "properties": _run_properties(report),
     }
     log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return orjson.dumps(log, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return json_text(log)
 
 
 # The tool and what became of it.

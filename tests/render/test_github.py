@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.diagnosis import Fix, Location
 from graphdoctor.render.github import render_github
+from graphdoctor.render.printable import printable
 from tests.render.check_reports import FIX, ROOT, failed_report, finding, placed, report, target
 
 CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
@@ -140,5 +141,5 @@ def test_whatever_is_in_them_is_read_back(message, name, file):
     # A line end of any other kind is none to the runner.
     assert re.fullmatch(r"::warning [^\r\n]*\n", output)
     ((_, properties, told),) = read(output)
-    assert properties["title"] == f"GD101 {name}"
-    assert told.startswith(message + "\n")
+    assert properties["title"] == printable(f"GD101 {name}")
+    assert told.startswith(printable(message) + "\n")

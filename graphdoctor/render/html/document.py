@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from graphdoctor.render import words
 from graphdoctor.render.html.diffs import diff_rows
+from graphdoctor.render.printable import printable
 
 _ASSETS = files("graphdoctor.render.html") / "assets"
 
@@ -60,6 +61,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_printable,
     )
     environment.filters |= {
         "counted": words.counted,
@@ -82,9 +84,14 @@ def _environment() -> Environment:
     return environment
 
 
+def _printable(value: object) -> object:
+    """What an expression of a template puts into the page; markup was made of printable text already."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _ticks(text: str) -> Markup:
     """Text in which what stands between backticks is code."""
-    parts = escape(text).split("`")
+    parts = escape(printable(text)).split("`")
     if len(parts) % 2 == 0:
         return Markup("`").join(parts)
     return Markup().join(

@@ -6,6 +6,8 @@ from markupsafe import Markup, escape
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Token
 
+from graphdoctor.render.printable import printable
+
 _CLASSES = {
     Token.Keyword: "k",
     Token.Operator.Word: "k",
@@ -27,7 +29,7 @@ def highlighted(text: str) -> list[Markup]:
         text: The whole file, so that strings over several lines are told.
     """
     lines = [Markup()]
-    for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
+    for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(printable(text)):
         name = _class(kind)
         for number, part in enumerate(value.split("\n")):
             if number:

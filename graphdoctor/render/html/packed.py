@@ -7,8 +7,11 @@ import gzip
 
 import orjson
 
+from graphdoctor.render.printable import printable
+
 
 def packed(value: object) -> str:
     """A value as base64 of gzip of JSON; the page reads it with ``DecompressionStream``."""
+    text = printable(orjson.dumps(value).decode())
     # A fixed time in the header: the same recording gives the same page.
-    return base64.b64encode(gzip.compress(orjson.dumps(value), compresslevel=9, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()

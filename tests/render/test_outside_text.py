@@ -1,0 +1,81 @@
+"""Text from outside, such as paths, source lines and torch's messages, never controls a terminal in any format."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.model.check import CheckReport
+from graphdoctor.model.comparison import DiagnosisComparison
+from graphdoctor.model.lint import LintReport
+from graphdoctor.render.printable import printable
+from tests.render.hostile import CODE_POINTS, EVIL, spoiled, spoiled_result
+from tests.render.html.test_page_safety import decoded
+from tests.render.test_formats import DOCUMENTS, EVERY_FORMAT, rendered
+
+SURROGATES = tuple(range(0xD800, 0xE000))
+SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
+FORBIDDEN = frozenset(map(chr, (*CODE_POINTS, *SURROGATES)))
+MODELS = {"COMPARISON": DiagnosisComparison, "CHECK": CheckReport, "LINT": LintReport}
+
+
+def hostile_content(name: str, variant: int) -> Any:
+    return spoiled(MODELS[name], variant) if name in MODELS else spoiled_result(variant)
+
+
+def name_of(document: object) -> str:
+    return next(name for name, found in DOCUMENTS.items() if found is document)
+
+
+# The rules' documentation is our own.
+FORMATS = [case for case in EVERY_FORMAT if name_of(case.values[0]) != "RULES"]
+
+
+@pytest.mark.parametrize("code_point", [*CODE_POINTS, 0xD800, 0xDC9D, 0xDFFF], ids=hex)
+def test_a_character_that_controls_is_replaced(code_point: int) -> None:
+    assert printable(f"a{chr(code_point)}b") == "a�b"
+
+
+def test_other_text_stays_as_it_is() -> None:
+    text = "tab\there, line\nend, naïve Größe 長い עברית العربية 🎉 a\u0301 \u00a0 \u200d"
+    assert printable(text) == text
+    assert printable("one\r\ntwo") == "one\ntwo"
+
+
+@given(st.text(st.characters() | st.sampled_from(sorted(FORBIDDEN))))
+def test_what_is_printable_can_be_printed(text: str) -> None:
+    safe = printable(text)
+    assert not FORBIDDEN & set(safe)
+    assert printable(safe) == safe
+    assert {unicodedata.category(character) for character in safe} & {"Cc", "Cs"} <= {"Cc"}
+    assert {character for character in safe if unicodedata.category(character) == "Cc"} <= {"\n", "\t"}
+    safe.encode()
+
+
+@pytest.mark.parametrize("variant", range(4))
+@pytest.mark.parametrize(("document", "each"), FORMATS)
+def test_no_format_lets_a_control_character_through(document: Any, each: Any, variant: int) -> None:
+    text = rendered(hostile_content(name_of(document), variant), each)
+    # A page's own scripts are ours.
+    found = FORBIDDEN & set(SCRIPT.sub("", decoded(text)))
+    assert not found, [(hex(ord(each)), text[max(text.index(each) - 60, 0) : text.index(each)]) for each in found][:3]
+    assert "�" in text or "\\u009d" in text
+
+
+@pytest.mark.parametrize(("document", "each"), [case for case in FORMATS if case.values[1].name == "json"])
+def test_json_keeps_every_character(document: Any, each: Any) -> None:
+    assert EVIL in strings(json.loads(rendered(hostile_content(name_of(document), 0), each)))
+
+
+def strings(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return {value for each in value.items() for value in strings(list(each))}
+    if isinstance(value, list):
+        return {found for each in value for found in strings(each)}
+    return {value} if isinstance(value, str) else set()
