@@ -10,7 +10,13 @@ from pathlib import Path
 
 from graphdoctor.diagnosis.costs import with_costs
 from graphdoctor.diagnosis.frames import described, frame_entry, frame_name
-from graphdoctor.diagnosis.recompiles import RecompileEvent, RecompileGroup, recompile_groups
+from graphdoctor.diagnosis.recompiles import (
+    RecompileEvent,
+    RecompileGroup,
+    distinct_values,
+    hidden_change_count,
+    recompile_groups,
+)
 from graphdoctor.diagnosis.rule import BreakSite, RecompileRule, RecordingView, Rule, RuleBook, RuleMatch
 from graphdoctor.diagnosis.sites import view_of
 from graphdoctor.diagnosis.verdicts import with_verdicts
@@ -147,6 +153,8 @@ def _recompile_findings(view: RecordingView, rules: Sequence[RecompileRule], roo
             fixes=rule.fixes(group),
             # A value that was carried over a break is named by the break's place: its line moves.
             subject=_LINE_NUMBER.sub("", group.first.expression),
+            changes=distinct_values(change for changes in group.changes for change in changes),
+            hidden_change_count=hidden_change_count(group.events),
         )
         yield _finding(rule, match, root)
 
@@ -248,6 +256,8 @@ def _finding(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         location=location,
         related=tuple(location_of(entry, root, note=note) for entry, note in match.related),
         count=match.count,
+        changes=match.changes,
+        hidden_change_count=match.hidden_change_count,
         torch_id=torch_id,
         torch_reason=match.torch_reason or (_reason_text(cause.gb_type, cause.explanation) if cause else None),
         hints=cause.hints if cause else (),

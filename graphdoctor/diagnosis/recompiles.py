@@ -216,6 +216,20 @@ def _factor(change: GuardChange) -> float | None:
     return new / old if old else None
 
 
+def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
+    """The first change of each value, in order: a value that changed in several calls is one."""
+    found: dict[tuple[str, str], GuardChange] = {}
+    for change in changes:
+        found.setdefault((change.kind, change.expression), change)
+    return tuple(found.values())
+
+
+def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
+    """The most changed values that one of the events has beyond those that were recorded."""
+    causes = (event.compiles[0].cause for event in events)
+    return max((cause.hidden_change_count for cause in causes if cause), default=0)
+
+
 def recompile_groups(
     events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange, RecompileEvent], str]
 ) -> Iterator[tuple[str, RecompileGroup]]:

@@ -151,6 +151,7 @@ class RuleMatch:
     """What a ``RecordingRule`` found, before it gets its fingerprint and its place in the order.
 
     ``subject`` is what tells it from another finding of the rule at the same line, such as the value that changed.
+    ``changes`` are the changed values that it is about, each once; ``hidden_change_count`` is how many more there were.
     """
 
     entry: StackEntry
@@ -166,6 +167,8 @@ class RuleMatch:
     fixes: tuple[Fix, ...] = ()
     severity: Severity | None = None
     subject: str = ""
+    changes: tuple[GuardChange, ...] = ()
+    hidden_change_count: int = 0
 
 
 class RecompileRule(Rule):

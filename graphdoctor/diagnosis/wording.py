@@ -7,6 +7,7 @@ import re
 
 from graphdoctor.diagnosis.rule import BreakSite
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.run import Setting
 
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _MAX_LENGTH = 60
@@ -104,20 +105,37 @@ def in_context(site: BreakSite, pattern: str) -> str | None:
     return match[1] if match else None
 
 
-def setting(name: str, title: str, *, value: str = "True", is_safe: bool = False, source: str | None = None) -> Fix:
-    """A torch config value as a fix.
+def setting(
+    name: str, title: str, *, value: bool | int = True, is_safe: bool = False, source: str | None = None
+) -> Fix:
+    """A value of ``torch._dynamo.config`` as a fix.
 
     Args:
-        name: Such as ``capture_scalar_outputs``, below ``torch._dynamo.config``.
+        name: Such as ``capture_scalar_outputs``.
         title: One imperative sentence.
-        value: What to set it to, as Python text.
-        is_safe: It keeps results as they are.
-        source: Where the remedy is recommended.
+        value: What to set it to.
+        is_safe: Whether it keeps results as they are.
+        source: Where the fix is recommended.
+    """
+    return from_setting(
+        Setting(name=f"torch._dynamo.config.{name}", value=value), title, is_safe=is_safe, source=source
+    )
+
+
+def from_setting(chosen: Setting, title: str, *, is_safe: bool = False, source: str | None = None) -> Fix:
+    """A torch setting as a fix.
+
+    Args:
+        chosen: The setting.
+        title: One imperative sentence.
+        is_safe: Whether it keeps results as they are.
+        source: Where the fix is recommended.
     """
     return Fix(
         title=title,
         kind="config",
-        snippet=f"torch._dynamo.config.{name} = {value}",
+        snippet=chosen.line,
+        setting=chosen,
         is_safe=is_safe,
         source=source or "torch/_dynamo/config.py, 2.13",
     )

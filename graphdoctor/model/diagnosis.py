@@ -139,7 +139,9 @@ class Finding(Fact):
     count: int
     """How often it happened: records of torch for a break, compiles for a recompile; 0 where source told it."""
     changes: tuple[GuardChange, ...] = ()
-    """The changed values that a finding on recompiles is about, all of them; empty for other findings."""
+    """All values that changed, for a finding about recompiles: the first change of each; empty for other findings."""
+    hidden_change_count: int = 0
+    """How many more values changed in one recompile than were recorded."""
     torch_id: str | None = None
     """The cause's registry id, where torch gives one."""
     torch_reason: str | None = None

@@ -13,14 +13,21 @@ class Setting(Fact):
     name: str
     """Dotted name, such as ``torch._dynamo.config.capture_scalar_outputs``."""
     value: bool | int | float | str | None = None
-    """What to set it to; None where ``member`` is added."""
+    """The value to assign; None if ``member`` is added."""
     member: str | None = None
     """A Python expression to add to the set, such as ``logging.Logger.info``; None for a plain value."""
+    imports: tuple[str, ...] = ()
+    """Modules that ``member`` needs, such as ``logging``."""
 
     @property
     def line(self) -> str:
-        """The line of Python that sets it."""
+        """The line of Python that applies the setting, without its imports."""
         return f"{self.name} = {self.value!r}" if self.member is None else f"{self.name}.add({self.member})"
+
+    @property
+    def code(self) -> str:
+        """The line with its imports above it."""
+        return "\n".join((*(f"import {module}" for module in self.imports), self.line))
 
 
 class ProbeExit(Fact):

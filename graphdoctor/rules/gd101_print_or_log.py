@@ -6,8 +6,9 @@ import re
 from typing import ClassVar
 
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import called_name, guard_while_compiling, in_context
+from graphdoctor.diagnosis.wording import called_name, from_setting, guard_while_compiling, in_context
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.run import Setting
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")
@@ -91,29 +92,19 @@ class PrintOrLog(BreakRule):
         if _is_print(site):
             return (*guard, _reorder("print") if _is_reorderable(site) else _ignore("print"))
         if _is_warning(site):
-            return (*guard, _reorder("warnings.warn"))
+            return (*guard, _reorder("warnings.warn", "warnings"))
         logger = _logger_method(site)
-        return (*guard, _ignore(logger)) if logger else guard
+        return (*guard, _ignore(logger, "logging")) if logger else guard
 
 
-def _reorder(function: str) -> Fix:
-    return Fix(
-        title=f"Let torch call `{function}` after the graph has run",
-        kind="config",
-        snippet=f"torch._dynamo.config.reorderable_logging_functions.add({function})",
-        is_safe=True,
-        source=_GUIDE,
-    )
+def _reorder(function: str, *imports: str) -> Fix:
+    chosen = Setting(name="torch._dynamo.config.reorderable_logging_functions", member=function, imports=imports)
+    return from_setting(chosen, f"Let torch call `{function}` after the graph has run", is_safe=True, source=_GUIDE)
 
 
-def _ignore(function: str) -> Fix:
-    return Fix(
-        title=f"Let torch drop `{function}` while compiling",
-        kind="config",
-        snippet=f"torch._dynamo.config.ignore_logging_functions.add({function})",
-        is_safe=True,
-        source=_GUIDE,
-    )
+def _ignore(function: str, *imports: str) -> Fix:
+    chosen = Setting(name="torch._dynamo.config.ignore_logging_functions", member=function, imports=imports)
+    return from_setting(chosen, f"Let torch drop `{function}` while compiling", is_safe=True, source=_GUIDE)
 
 
 def _logger_method(site: BreakSite) -> str | None:

@@ -12,6 +12,7 @@ from graphdoctor.diagnosis.wording import (
     in_context,
     is_bare_call,
     own_function,
+    setting,
     shortened,
 )
 from graphdoctor.model.diagnosis import Fix
@@ -83,7 +84,7 @@ class SkippedFunction(BreakRule):
         """By id, or by the name that other versions give it."""
         gb_type = site.cause.gb_type
         is_file = (in_context(site, r"^(builtin open) ") or in_context(site, _FILE_METHOD)) is not None
-        return super().matches(site) or "marked as skipped" in gb_type or gb_type == _CLOCK_TYPE or is_file
+        return super().matches(site) or _is_on_skip_list(site) or gb_type == _CLOCK_TYPE or is_file
 
     def message(self, site: BreakSite) -> str:
         """Which function, and through which call where it lies deeper."""
@@ -101,7 +102,7 @@ class SkippedFunction(BreakRule):
         """By what kind of function it is."""
         is_native = "likely a C extension or builtin" in (site.cause.context or "")
         if not site.is_own_code:
-            return () if is_native else _trace_it(_function(site))
+            return () if is_native or not _is_on_skip_list(site) else (_trace_it(_function(site)),)
         name = called_name(site) or _function(site)
         if "tqdm" in name:
             return (_fix(f"Loop over what `{name}` is given: keep the progress bar outside the compiled function"),)
@@ -122,15 +123,12 @@ def _fix(title: str, *, source: str = _GUIDE) -> Fix:
     return Fix(title=title, kind="code", source=source)
 
 
-def _trace_it(function: str) -> tuple[Fix, ...]:
-    return (
-        Fix(
-            title=f"Let torch trace `{function}` in spite of its skip list",
-            kind="config",
-            snippet=f"torch._dynamo.dont_skip_tracing({function})",
-            source="torch/_dynamo/decorators.py, 2.13",
-        ),
-    )
+def _is_on_skip_list(site: BreakSite) -> bool:
+    return "marked as skipped" in site.cause.gb_type
+
+
+def _trace_it(function: str) -> Fix:
+    return setting("dont_skip_tracing", f"Let torch trace `{function}` despite its skip list")
 
 
 def _is_standard(site: BreakSite) -> bool:

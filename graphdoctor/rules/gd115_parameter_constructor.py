@@ -69,7 +69,7 @@ class ParameterConstructor(BreakRule):
         trace = setting(
             "graph_break_on_nn_param_ctor",
             "Let torch trace the constructor",
-            value="False",
+            value=False,
             source="torch's hint for GB0264",
         )
         return (outside, trace) if site.is_own_code else (trace,)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described, frame_entry
 from graphdoctor.diagnosis.recompile_wording import GUIDE
-from graphdoctor.diagnosis.recompiles import RecompileEvent
+from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.wording import setting
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Compile, Frame
+from graphdoctor.model.recording import Compile
 
 _MAX_CAUSES = 4
 _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
@@ -95,15 +97,18 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
     since = "" if limit.call_index is None else f" since call {limit.call_index}"
     others = [described(item) for item in event.frames[1:]]
     with_it = f", and with it {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
-    filled = _filled_by(frame, view)
+    earlier = [item for item in view.events if item.frame.frame_id == frame.frame_id and not item.is_over_limit]
+    filled = _filled_by(earlier)
     by = f"; the cache was filled by {', '.join(filled)}" if filled else ""
-    setting = _setting(limit)
+    name = _limit_name(limit)
     compiled = "once" if len(versions) == 1 else f"{len(versions)} times"
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` runs eagerly{since}{with_it}: compiled {compiled}, it hit torch's {setting}{by}",
+        message=f"`{described(frame)}` runs eagerly{since}{with_it}: compiled {compiled}, it hit torch's {name}{by}",
         count=1,
         compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
+        changes=distinct_values(change for item in earlier for change in item.changes),
+        hidden_change_count=hidden_change_count(earlier),
         reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
         fixes=(
@@ -113,10 +118,10 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
                 kind="call",
                 source=GUIDE,
             ),
-            Fix(
-                title="Raise the limit if the number of variants is bounded",
-                kind="config",
-                snippet=f"torch._dynamo.config.{setting} = {_RAISED[setting]}",
+            setting(
+                name,
+                "Raise the limit if the number of variants is bounded",
+                value=_RAISED[name],
                 is_safe=True,
                 source=GUIDE,
             ),
@@ -124,18 +129,17 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
     )
 
 
-def _setting(limit: Compile) -> str:
+def _limit_name(limit: Compile) -> str:
     """Which of torch's two limits it was (``exceeds_recompile_limit``, ``torch/_dynamo/cache_size.py``, 2.13)."""
     words = limit.failure.message if limit.failure else ""
     return "accumulated_recompile_limit" if "accumulated_recompile_limit" in words else "recompile_limit"
 
 
-def _filled_by(frame: Frame, view: RecordingView) -> list[str]:
+def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
     """The values that made torch compile the function again before the limit, most frequent first."""
     counts: Counter[str] = Counter()
-    for event in view.events:
-        if event.frame.frame_id == frame.frame_id and not event.is_over_limit:
-            counts.update(dict.fromkeys((change.expression for change in event.changes), 1))
+    for event in earlier:
+        counts.update(dict.fromkeys((change.expression for change in event.changes), 1))
     return [
         f"{expression if ' ' in expression else f'`{expression}`'} ({count})"
         for expression, count in counts.most_common(_MAX_CAUSES)

@@ -73,6 +73,6 @@ class ParameterShape(RecompileRule):
         name = "force_parameter_static_shapes" if group.first.is_parameter else "force_nn_module_property_static_shapes"
         title = "Let torch make these sizes dynamic"
         return (
-            setting(name, title, value="False", is_safe=True, source=GUIDE),
+            setting(name, title, value=False, is_safe=True, source=GUIDE),
             Fix(title="Keep the size, and use a part of the tensor", kind="code", source=GUIDE),
         )

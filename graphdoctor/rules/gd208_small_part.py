@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described
 from graphdoctor.diagnosis.recompile_wording import GUIDE, quoted
-from graphdoctor.diagnosis.recompiles import RecompileEvent
+from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Graph
@@ -114,6 +114,7 @@ def _match(events: list[RecompileEvent], graphs: dict[str, Graph]) -> RuleMatch:
         message=f"`{described(first.frame)}` compiles all of its {counts[1]} operations again for {value}, which "
         f"{counts[0]} of them use here",
         count=len(events),
+        changes=distinct_values(first.changes[:1]),
         compile_ids=tuple(event.compiles[0].compile_id for event in events),
         fixes=(
             Fix(

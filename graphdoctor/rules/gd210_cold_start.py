@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry
 from graphdoctor.diagnosis.recompile_wording import names
-from graphdoctor.diagnosis.recompiles import RecompileEvent
+from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recompiles import GuardChange
@@ -70,19 +71,21 @@ class ColdStart(RecordingRule):
         learned = [event for event in view.events if _only_generalised(event, graphs)]
         if not learned:
             return ()
-        changes = [change for event in learned for change in event.changes]
+        changes = distinct_values(change for event in learned for change in event.changes)
         compile_ids = tuple(item.compile_id for event in learned for item in event.compiles)
         costs = [event.cost_s for event in learned if event.cost_s is not None]
         cost = f", {sum(costs):.2f} s" if costs else ""
-        values = names(tuple(dict.fromkeys(change.expression for change in changes)))
+        values = names(tuple(change.expression for change in changes))
         count = "1 compile" if len(compile_ids) == 1 else f"{len(compile_ids)} compiles"
         return (
             RuleMatch(
                 entry=frame_entry(learned[0].frame),
                 message=f"Each start of the program repeats {count}{cost}, to learn that {values} "
-                f"{'is' if len({change.expression for change in changes}) == 1 else 'are'} dynamic",
+                f"{'is' if len(changes) == 1 else 'are'} dynamic",
                 count=len(compile_ids),
                 compile_ids=compile_ids,
+                changes=changes,
+                hidden_change_count=hidden_change_count(learned),
                 fixes=_fixes(changes),
             ),
         )
@@ -103,7 +106,7 @@ def _dynamic_dims(graph: Graph | None) -> int | None:
     return sum(isinstance(size, str) for item in graph.inputs for size in item.shape or ())
 
 
-def _fixes(changes: list[GuardChange]) -> tuple[Fix, ...]:
+def _fixes(changes: Sequence[GuardChange]) -> tuple[Fix, ...]:
     sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", change.source) for change in changes if change.source)
     keep = Fix(
         title="Let torch keep from run to run what it learned",

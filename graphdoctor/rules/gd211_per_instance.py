@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described, frame_entry
 from graphdoctor.diagnosis.recompile_wording import GUIDE, names
-from graphdoctor.diagnosis.recompiles import RecompileEvent
+from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 
@@ -107,7 +107,8 @@ def _is_of_instance(event: RecompileEvent) -> bool:
 
 def _match(events: list[RecompileEvent]) -> RuleMatch:
     frame, site = events[0].frame, events[0].call_site
-    values = names(tuple(dict.fromkeys(change.expression for event in events for change in event.changes)))
+    changes = distinct_values(change for event in events for change in event.changes)
+    values = names(tuple(dict.fromkeys(change.expression for change in changes)))
     related = ((site, "called here, one instance after another"),) if site is not None else ()
     return RuleMatch(
         entry=frame_entry(frame),
@@ -115,6 +116,8 @@ def _match(events: list[RecompileEvent]) -> RuleMatch:
         count=len(events),
         compile_ids=tuple(event.compiles[0].compile_id for event in events),
         related=related,
+        changes=changes,
+        hidden_change_count=hidden_change_count(events),
         fixes=(
             Fix(title="Keep what differs between the instances in buffers", kind="code", source=GUIDE),
             Fix(

@@ -137,3 +137,32 @@ def test_a_recompile_without_any_reason_is_still_told() -> None:
     (finding,) = diagnosed(facts_of(bare)).findings
     assert finding.code == "GD200"
     assert "a guard that torch did not name" in finding.message
+
+
+def test_a_finding_about_five_numbers_has_five_changes() -> None:
+    numbers = [change("number", name, "1", "2", source=f"L['{name}']") for name in "abcde"]
+    (finding,) = diagnosed(facts_of(recompiled("0/1", *numbers))).findings
+    assert finding.code == "GD203"
+    assert finding.changes == tuple(numbers)
+
+
+def test_a_value_that_changed_in_several_calls_is_one_change_of_the_finding() -> None:
+    again = change(old="8", new="16")
+    (finding,) = diagnosed(facts_of(recompiled("0/1", BATCH), recompiled("0/2", again, call=3))).findings
+    assert finding.changes == (BATCH,)
+
+
+def test_a_finding_counts_the_changes_that_were_not_recorded() -> None:
+    compile_ = recompiled("0/1", BATCH)
+    assert compile_.cause is not None
+    hidden = compile_.model_copy(update={"cause": compile_.cause.model_copy(update={"hidden_change_count": 3})})
+    (finding,) = diagnosed(facts_of(hidden)).findings
+    assert finding.hidden_change_count == 3
+
+
+def test_a_function_over_its_limit_names_every_value_that_filled_the_cache() -> None:
+    numbers = [change("number", name, "1", "2", source=f"L['{name}']") for name in "abcdef"]
+    over = recompiled("0/2", numbers[0], call=3, outcome="limit")
+    findings = diagnosed(facts_of(recompiled("0/1", *numbers), over)).findings
+    (limit,) = [finding for finding in findings if finding.code == "GD201"]
+    assert limit.changes == tuple(numbers)

@@ -107,6 +107,43 @@ def test_a_fix_is_a_sentence_with_python_below(cause: dict[str, Any]) -> None:
             ast.parse(fix.snippet)
 
 
+@causes()
+@pytest.mark.parametrize("origin", ["user", "third_party"])
+def test_a_fix_by_torch_s_settings_carries_the_setting(cause: dict[str, Any], origin: Origin) -> None:
+    site = site_of(cause, origin)
+    for fix in rule_of(site).fixes(site):
+        is_setting = fix.kind == "config" and (fix.snippet or "").startswith("torch.")
+        assert is_setting == (fix.setting is not None)
+        if fix.setting is not None:
+            assert fix.snippet == fix.setting.line
+            ast.parse(fix.setting.code)
+
+
+@pytest.mark.parametrize(
+    ("name", "origin", "code"),
+    [
+        ("print", "user", "torch._dynamo.config.ignore_logging_functions.add(print)"),
+        (
+            "logger",
+            "user",
+            'import logging\ntorch._dynamo.config.ignore_logging_functions.add(logging.getLogger("a").info)',
+        ),
+        (
+            "warn",
+            "user",
+            "import warnings\ntorch._dynamo.config.reorderable_logging_functions.add(warnings.warn)",
+        ),
+        ("tqdm", "third_party", "torch._dynamo.config.dont_skip_tracing = True"),
+        ("bisect", "third_party", None),
+        ("open", "third_party", None),
+    ],
+)
+def test_a_setting_imports_what_it_names(name: str, origin: Origin, code: str | None) -> None:
+    site = site_of(next(cause for cause in CAUSES if cause["name"] == name), origin)
+    settings = [fix.setting.code for fix in rule_of(site).fixes(site) if fix.setting]
+    assert settings == ([] if code is None else [code])
+
+
 def test_every_setting_that_a_fix_names_exists() -> None:
     pytest.importorskip("torch")
     import torch._dynamo.config as settings
