@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphdoctor.model.recording import Recording
+from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 
 _DTYPES = {
     "f32": "float32",
@@ -80,7 +81,7 @@ def call_lines(recording: Recording, request: Mapping[str, Any]) -> Iterator[str
     origin = recording.target.inputs_from or ""
     is_own = _is_own_call(recording)
     yield ""
-    if not is_own and origin not in ("--input", "no arguments needed"):
+    if not is_own and origin not in (INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED):
         yield _CALLS
         yield ""
     if is_own:
@@ -138,9 +139,9 @@ def _rounds(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -
     origin = target.inputs_from or ""
     if is_own:
         return None, "[given]"
-    if origin == "--input":
+    if origin == INPUTS_FROM_OPTIONS:
         return f"[{_asked(request.get('inputs') or {})}]", "calls"
-    if origin == "no arguments needed":
+    if origin == INPUTS_NOT_NEEDED:
         return None, "[((), {})]"
     value = f"target.{origin}" if origin in ("example_input_array", "dummy_inputs") else origin
     rounds = request.get("calls") or 1

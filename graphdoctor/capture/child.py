@@ -1,4 +1,8 @@
-"""Starts the probe and watches it until it ends, whatever way it ends."""
+"""Starts the probe and watches it until it ends, however it ends.
+
+Comes in: a ``Request`` and an empty folder. Goes out: that folder as a recording, and a ``ProbeExit``. Models are
+imported after the child has ended, so that it starts soon.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
 from graphdoctor.capture.request import Request
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
+
+if TYPE_CHECKING:
+    from graphdoctor.capture.ends import StoppedFor
+    from graphdoctor.model.run import ProbeExit
 
 _POLL_S = 0.05
 _GRACE_S = 3.0
@@ -30,9 +39,6 @@ _QUIET_S = 1.0
 
 _PIPE_BYTES = 2**20
 """More than the pipe can hold when the probe ends: what comes later is of a process that it left behind."""
-
-_MAX_LINE = 500
-"""Longest line of a program's message that is repeated in ours; the whole of it stands in its traceback."""
 
 RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
 """Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
@@ -64,7 +70,7 @@ def record(
     watching: Watching,
     memory_bytes: int | None = None,
     descriptor: int | None = None,
-) -> dict[str, Any]:
+) -> ProbeExit:
     """Run the probe once.
 
     Args:
@@ -77,12 +83,12 @@ def record(
         descriptor: An open file that the probe inherits under the same number, or None.
 
     Returns:
-        The fields of ``ProbeExit``, also written to ``recording.json``.
+        How it ended, also written to ``recording.json``.
 
     Raises:
-        GraphDoctorError: The interpreter cannot be started.
+        GraphDoctorError: The interpreter can't be started.
     """
-    request_path = recording / "request.json"
+    request_path = recording / REQUEST_FILE
     # Not orjson: it refuses integers of more than 64 bits.
     request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
     write_meta(recording, request.described(), None)
@@ -92,19 +98,21 @@ def record(
         output = _Output(process.stdout, watching.on_output)
         stopped_for = _wait(process, recording, timeout_s, memory_bytes, watching)
     output.finish()
+    duration_s = time.monotonic() - started
     crash = _crash_report(recording) if process.returncode < 0 else None
     if crash is not None:
         watching.on_output(crash.encode())
-    ended = _describe_end(process.returncode, stopped_for, read_events(recording), python, timeout_s)
-    ended["duration_s"] = time.monotonic() - started
-    if crash is not None:
-        ended["traceback"] = crash
+    # Not earlier: models take longer to import than the child to start.
+    from graphdoctor.capture.ends import end_of_probe
+
+    ended = end_of_probe(process.returncode, stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
+    ended = ended.model_copy(update={"duration_s": duration_s, "traceback": crash or ended.traceback})
     write_meta(recording, request.described(), ended)
     return ended
 
 
 def _start(python: str, request_path: Path, recording: Path, descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"TORCH_TRACE": str(recording / "trace")}
+    environment = os.environ | {"TORCH_TRACE": str(recording / TRACE_FOLDER)}
     # We may have been started by a script that `graphdoctor run` runs: this recording is not a part of that one.
     environment.pop(RECORDING_VARIABLE, None)
     # -u: the program's prints appear while it runs; faulthandler: a segmentation fault says where.
@@ -122,8 +130,8 @@ def _start(python: str, request_path: Path, recording: Path, descriptors: tuple[
         )
     except OSError as error:
         raise GraphDoctorError(
-            f"The interpreter {python} cannot be started: {error.strerror}.",
-            hint="Give --python the path of an interpreter that has torch.",
+            f"The interpreter {python} can't be started: {error.strerror}.",
+            hint="Set --python to the path of an interpreter that has torch.",
         ) from error
 
 
@@ -167,10 +175,10 @@ def _wait(
     timeout_s: float | None,
     memory_bytes: int | None,
     watching: Watching,
-) -> str | None:
-    """Wait for the end; None, ``timeout``, ``memory`` or ``interrupted``."""
+) -> StoppedFor | None:
+    """Wait for the end; what the probe was stopped for, or None."""
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
-    following = _Following(recording / "probe.jsonl")
+    following = _Following(recording / EVENTS_FILE)
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -267,7 +275,7 @@ class _Following:
 def read_events(recording: Path) -> list[dict[str, Any]]:
     """What the child said in ``probe.jsonl``."""
     try:
-        return list(_parse((recording / "probe.jsonl").read_bytes()))
+        return list(_parse((recording / EVENTS_FILE).read_bytes()))
     except OSError:
         return []
 
@@ -280,114 +288,10 @@ def _parse(content: bytes) -> Iterator[dict[str, Any]]:
                 yield event
 
 
-def _describe_end(
-    status: int, stopped_for: str | None, events: list[dict[str, Any]], python: str, timeout_s: float | None
-) -> dict[str, Any]:
-    """The fields of ``ProbeExit``."""
-    phase = next((event["phase"] for event in reversed(events) if event.get("event") == "phase"), None)
-    last = {event.get("event"): event for event in events}
-    ended: dict[str, Any] = {"status": status, "phase": phase}
-    if last.get("finished", {}).get("is_complete"):
-        # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
-        peak = last["finished"].get("peak_memory_bytes")
-        return ended | {"reason": "finished", "message": None, "peak_memory_bytes": peak}
-    if stopped_for == "interrupted" or "interrupted" in last:
-        return ended | {"reason": "interrupted", "message": f"Interrupted{_during(phase)}."}
-    if "call_failed" in last:
-        return ended | describe_failed_call(last["call_failed"])
-    if stopped_for == "timeout":
-        return ended | {
-            "reason": "timeout",
-            "message": f"Stopped after {timeout_s:g} s{_during(phase)}.",
-            "hint": "Raise --timeout, or make the call smaller.",
-        }
-    if stopped_for == "memory":
-        return ended | {"reason": "killed", "message": f"Stopped{_during(phase)}: it took too much memory."}
-    if "exited" in last:
-        return ended | _describe_exit(last["exited"], phase)
-    if "error" in last:
-        return ended | _describe_error(last["error"], phase, python)
-    if not events:
-        return ended | {
-            "reason": "error",
-            "message": f"{python} could not run the probe: it ended with status {status}.",
-            "hint": "Give --python the path of a Python 3.11 or newer that has torch.",
-        }
-    return ended | _describe_death(status, _during(phase))
-
-
-def _during(phase: str | None) -> str:
-    if phase is None:
-        return " before it began"
-    return f" in {phase}" if phase.startswith(("call ", "variation ")) else f" while {phase}"
-
-
-def describe_failed_call(event: dict[str, Any]) -> dict[str, Any]:
-    """What an event ``call_failed`` means for the fields of ``ProbeExit``."""
-    call = f"call {event.get('index')}"
-    what = f"{event.get('type')}: {first_line(event.get('message'))}"
-    raised = f"torch.compile refused {call}" if event.get("from_compiler") else f"The program failed in {call}"
-    return {"phase": call, "reason": "error", "message": f"{raised}: {what}", "traceback": event.get("traceback")}
-
-
-def first_line(message: object) -> str:
-    """The first line of a program's message, cut where it is longer than a line should be."""
-    line = next((line.strip() for line in str(message).splitlines() if line.strip()), "")
-    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"
-
-
-def _describe_exit(event: dict[str, Any], phase: str | None) -> dict[str, Any]:
-    place = f" at {event['place']}" if event.get("place") else ""
-    is_import = phase == "importing the target"
-    return {
-        "reason": "exited",
-        "message": f"The program called sys.exit({event.get('status')}){_during(phase)}{place}.",
-        "hint": 'Put what it does as a script under if __name__ == "__main__":.' if is_import else None,
-        "traceback": event.get("traceback"),
-    }
-
-
-def _describe_error(event: dict[str, Any], phase: str | None, python: str) -> dict[str, Any]:
-    if event.get("type") is None:
-        message = str(event.get("message"))
-        message = message if message.endswith((".", "…")) else f"{message}."
-        return {"reason": "error", "message": message, "hint": event.get("hint")}
-    if phase == "importing torch":
-        return {
-            "reason": "error",
-            "message": f"{python} cannot import torch: {first_line(event.get('message'))}.",
-            "hint": "Install torch>=2.11 there, or give --python an interpreter that has it.",
-            "traceback": event.get("traceback"),
-        }
-    return {
-        "reason": "error",
-        "message": f"The program failed{_during(phase)}: {event['type']}: {first_line(event.get('message'))}",
-        "traceback": event.get("traceback"),
-    }
-
-
-def _describe_death(status: int, during: str) -> dict[str, Any]:
-    if status >= 0:
-        return {
-            "reason": "exited",
-            "message": f"The program ended the process{during}, with exit status {status}.",
-        }
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    hint = None
-    if name == "SIGKILL":
-        hint = "The system kills a process that uses up its memory: try smaller inputs."
-    elif name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"):
-        hint = "Its last Python lines stand above. Does the same call work without torch.compile?"
-    return {"reason": "killed", "message": f"The process was killed by {name}{during}.", "hint": hint}
-
-
 def _crash_report(recording: Path) -> str | None:
     """What Python's faulthandler wrote about a crash, without the probe's own lines."""
     try:
-        text = (recording / "crash.txt").read_text(encoding="utf-8", errors="replace")
+        text = (recording / CRASH_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     text = text.partition("\nExtension modules:")[0]
@@ -395,18 +299,18 @@ def _crash_report(recording: Path) -> str | None:
     return "".join(lines) or None
 
 
-def write_meta(recording: Path, target: dict[str, Any], ended: dict[str, Any] | None) -> None:
+def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None) -> None:
     """Write ``recording.json``.
 
     Args:
         recording: The recording's folder.
         target: Fields of ``TargetInfo``.
-        ended: The fields of ``ProbeExit``; None while the child runs.
+        ended: How the child ended; None while it runs.
     """
-    meta = {"format": 1, "target": target, "exit": ended}
-    temporary = recording / "recording.json.new"
+    meta = {"format": FORMAT, "target": target, "exit": None if ended is None else ended.model_dump(mode="json")}
+    temporary = recording / f"{META_FILE}.new"
     temporary.write_text(json.dumps(meta), encoding="utf-8")
-    temporary.replace(recording / "recording.json")
+    temporary.replace(recording / META_FILE)
 
 
 def interpreter(asked: str | None) -> str:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.capture.child import RECORDING_VARIABLE, first_line, read_events, write_meta
+from graphdoctor.capture.child import RECORDING_VARIABLE, read_events, write_meta
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import TRACE_FOLDER
 
 _STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
 _GRACE_S = 5.0
@@ -96,7 +97,7 @@ def run_script(
         Its exit status, 128 + n for signal n.
 
     Raises:
-        GraphDoctorError: The interpreter cannot be started.
+        GraphDoctorError: The interpreter can't be started.
     """
     write_meta(recording, script.described(), None)
     with _forwarding() as forward:
@@ -104,17 +105,19 @@ def run_script(
         forward.to(process)
         is_timeout = _wait(process, timeout_s)
     status = process.returncode
-    message = f"Stopped after {timeout_s:g} s." if is_timeout else None
-    # The script may have removed the recording; its exit status stands all the same, and the reader tells.
+    from graphdoctor.capture.ends import end_of_script
+
+    ended = end_of_script(status, timeout_s if is_timeout else None, read_events(recording))
+    # The script may have removed the recording; its exit status counts all the same, and the reader reports the loss.
     with contextlib.suppress(OSError):
-        write_meta(recording, script.described(), _describe_end(status, message, read_events(recording)))
+        write_meta(recording, script.described(), ended)
     return status if status >= 0 else 128 - status
 
 
 def _start(command: list[str], recording: Path, apart: Path | None) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
-        "TORCH_TRACE": str(recording / "trace"),
+        "TORCH_TRACE": str(recording / TRACE_FOLDER),
         "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
         RECORDING_VARIABLE: str(recording),
     }
@@ -126,8 +129,8 @@ def _start(command: list[str], recording: Path, apart: Path | None) -> subproces
         )
     except OSError as error:
         raise GraphDoctorError(
-            f"The interpreter {command[0]} cannot be started: {error.strerror}.",
-            hint="Give --python the path of an interpreter.",
+            f"The interpreter {command[0]} can't be started: {error.strerror}.",
+            hint="Set --python to the path of an interpreter.",
         ) from error
 
 
@@ -185,39 +188,3 @@ def _forwarding() -> Iterator[_Forwarding]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _describe_end(status: int, message: str | None, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fields of ``ProbeExit``."""
-    last = {event.get("event"): event for event in events}
-    ended: dict[str, Any] = {"status": status}
-    if message is not None:
-        return ended | {"reason": "timeout", "message": message, "hint": "Raise --timeout, or leave it out."}
-    error = last.get("ended", {}).get("error")
-    if status == -signal.SIGINT or (error and error["type"] == "KeyboardInterrupt"):
-        return ended | {"reason": "interrupted", "message": "Interrupted."}
-    if status < 0:
-        return ended | _describe_signal(-status)
-    # A traceback that the program printed and survived (an interactive loop) is no failure.
-    if error and status:
-        said = first_line(error["message"])
-        what = f"{error['type']}: {said}" if said else error["type"]
-        return ended | {
-            "reason": "error",
-            "message": f"The program failed: {what}",
-            "traceback": error["traceback"],
-        }
-    if "process" in last and "ended" not in last:
-        return ended | {
-            "reason": "exited",
-            "message": f"The program ended the process itself (os._exit), with exit status {status}.",
-        }
-    return ended | {"reason": "finished"}
-
-
-def _describe_signal(number: int) -> dict[str, Any]:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    return {"reason": "killed", "message": f"The program was killed by {name}."}

@@ -83,13 +83,12 @@ def baseline(
 
 def _trouble(ran: Ran) -> tuple[str, str | None] | None:
     """Why a target tells nothing to write down, and what to do about it."""
-    from graphdoctor.cli.gating import hint_for_gate
     from graphdoctor.gate.check import trouble_of
 
     if ran.diagnosis is None:
-        return ran.error or "It could not be run.", hint_for_gate(ran.hint)
+        return ran.error or "It could not be run.", ran.hint
     trouble = trouble_of(ran.diagnosis)
-    return None if trouble is None else (trouble, hint_for_gate(ran.diagnosis.exit.hint))
+    return None if trouble is None else (trouble, ran.diagnosis.exit.hint)
 
 
 def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, tuple[str, tuple[Finding, ...]]]:

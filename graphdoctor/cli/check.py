@@ -161,15 +161,13 @@ def _report(
 
 
 def _judged(ran: Ran, policy: Policy) -> TargetCheck:
-    from graphdoctor.cli.gating import hint_for_gate
     from graphdoctor.gate.check import check_target, crashed
 
     name, target = ran.target.name, ran.target.target
     if ran.diagnosis is None:
         error = ran.error or "It could not be run."
         return crashed(name=name, target=target, error=error, hint=ran.hint, diagnosis=None, policy=policy)
-    verdict = check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
-    return verdict.model_copy(update={"hint": hint_for_gate(verdict.hint)})
+    return check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
 
 
 def _unused(ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project) -> tuple[UnusedIgnore, ...]:

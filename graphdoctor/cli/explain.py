@@ -63,7 +63,7 @@ def explain(
     diagnosis = result.diagnosis
     if diagnosis.calls or diagnosis.compiles or output.format is not Format.text:
         output.write(result)
-    if ended.get("message"):
-        complain(ended["message"], ended.get("hint"))
+    if ended.message:
+        complain(ended.message, ended.hint)
     if code := exit_code(ended, diagnosis):
         raise typer.Exit(code)

@@ -91,8 +91,8 @@ def fix(
                 print(f"Wrote {change.path}", file=sys.stderr)
     elif is_applied and not written.quiet:
         print("There is nothing to write.", file=sys.stderr)
-    if ended.get("message"):
-        complain(ended["message"], ended.get("hint"))
+    if ended.message:
+        complain(ended.message, ended.hint)
     if code := exit_code(ended, result.diagnosis):
         raise typer.Exit(code)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -185,6 +184,7 @@ def _run(target: GateTarget, project: Project, *, python: str | None, timeout_s:
     from graphdoctor.cli.results import Shown, diagnose_recording
     from graphdoctor.cli.running import record_target
     from graphdoctor.gate.ignores import read_comments
+    from graphdoctor.model.hints import CONFIGURATION, worded_exit
 
     recording, ended = record_target(
         Request.of(target.spec, Measured(coverage=True)),
@@ -193,9 +193,10 @@ def _run(target: GateTarget, project: Project, *, python: str | None, timeout_s:
         timeout_s=timeout_s or target.timeout,
         is_quiet=is_quiet,
     )
-    if ended["reason"] == "interrupted":
+    if ended.reason == "interrupted":
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recording, Shown((), (), is_own_code_only=False), root=project.root).diagnosis
+    diagnosis = diagnosis.model_copy(update={"exit": worded_exit(diagnosis.exit, CONFIGURATION)})
     return Ran(target, diagnosis, read_comments(_texts(recording, diagnosis, project.root)))
 
 
@@ -313,12 +314,3 @@ def path_ignores(project: Project) -> tuple[PathIgnore, ...]:
     from graphdoctor.gate.ignores import PathIgnore
 
     return tuple(PathIgnore(pattern, code_prefixes(codes)) for pattern, codes in project.settings.per_path_ignores)
-
-
-def hint_for_gate(hint: str | None) -> str | None:
-    """A hint of the probe, which speaks of flags, in the words of the configuration."""
-    if hint is None:
-        return None
-    return re.sub(
-        r"Pass --input, such as --input '([^']*)'", r'Give the target inputs = ["\1"] in pyproject.toml', hint
-    )

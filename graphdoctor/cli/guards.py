@@ -52,7 +52,7 @@ def guards(
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
     result = diagnose_recording(recording, chosen, output, guards=True)
     output.write(result, render_guards)
-    if ended.get("message"):
-        complain(ended["message"], ended.get("hint"))
+    if ended.message:
+        complain(ended.message, ended.hint)
     if code := exit_code(ended, result.diagnosis):
         raise typer.Exit(code)

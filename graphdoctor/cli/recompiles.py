@@ -64,13 +64,13 @@ def recompiles(
         return
     request = request_of(target or "", asked, coverage=False, vary=settings if vary else None)
     recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
-    if what_if and ended["reason"] == "finished":
+    if what_if and ended.reason == "finished":
         replay_under_remedies(
             request, recording, settings, python=python, timeout_s=timeout, jobs=jobs, is_quiet=written.quiet
         )
     result = diagnose_recording(recording, chosen, output)
     output.write(result, render_variations if vary else render_recompiles)
-    if ended.get("message"):
-        complain(ended["message"], ended.get("hint"))
+    if ended.message:
+        complain(ended.message, ended.hint)
     if code := exit_code(ended, result.diagnosis):
         raise typer.Exit(code)

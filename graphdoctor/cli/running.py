@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import Treated
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.run import ProbeExit
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -88,7 +89,7 @@ def recording_named(text: str | None, settings: Settings) -> Path | None:
 
 def record_target(
     request: Request, settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool
-) -> tuple[Path, dict[str, Any]]:
+) -> tuple[Path, ProbeExit]:
     """Run the probe in a new recording, which becomes the last one.
 
     Args:
@@ -99,7 +100,7 @@ def record_target(
         is_quiet: Show no progress.
 
     Returns:
-        The recording's folder and the fields of ``ProbeExit``.
+        The recording's folder, and how the probe ended.
     """
     import threading
 
@@ -244,19 +245,19 @@ def record_script(
     return recording, run_script(script, recording, python=interpreter(python), timeout_s=timeout_s)
 
 
-def exit_code(ended: dict[str, Any], diagnosis: Diagnosis) -> int:
+def exit_code(ended: ProbeExit, diagnosis: Diagnosis) -> int:
     """The exit code of a command whose job is the diagnosis: 0 when it could be made.
 
     Args:
-        ended: How the probe ended, the fields of ``ProbeExit``.
+        ended: How the probe ended.
         diagnosis: What came of it.
     """
     from graphdoctor.gate.check import refused_call
 
-    if ended["reason"] == "interrupted":
+    if ended.reason == "interrupted":
         return EXIT_INTERRUPTED
     # torch.compile's own refusal of a call that works without it is what was asked for.
-    return 0 if ended["reason"] == "finished" or refused_call(diagnosis) is not None else EXIT_FAILED
+    return 0 if ended.reason == "finished" or refused_call(diagnosis) is not None else EXIT_FAILED
 
 
 def _import_report() -> None:

@@ -16,6 +16,7 @@ from graphdoctor.capture.child import Watching, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.fixes.remedies import Change
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.trace.reader import read_recording
 
 EAGER = "eager"
@@ -120,7 +121,7 @@ class Replays:
             request = request.with_spec(backend=backend, mode=None, options={})
         plan = {**self._plan(program, folder), "timing": descriptor}
         ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
-        return None if ended["reason"] == "finished" else str(ended.get("message"))
+        return None if ended.reason == "finished" else str(ended.message)
 
     def side_by_side(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
         """Run something for each item, several at once; an interrupt stops those under way.
@@ -169,7 +170,7 @@ class Replays:
             config={**spec.config, **dict(change.config)},
         )
 
-    def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> dict[str, object]:
+    def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> ProbeExit:
         # The program said what it has to say in the recorded run.
         watching = Watching(on_phase=_ignore, on_output=_ignore, is_cancelled=self._is_cancelled.is_set)
         ended = record(
@@ -181,7 +182,7 @@ class Replays:
             watching=watching,
             descriptor=descriptor,
         )
-        if ended["reason"] == "interrupted":
+        if ended.reason == "interrupted":
             # One Ctrl-C is meant for everything that is still to be tried.
             raise KeyboardInterrupt
         return ended

@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Collection
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from graphdoctor.capture.child import first_line, read_events, write_meta
+from graphdoctor.capture.child import read_events, write_meta
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.inprocess.busy import recording_alone
 from graphdoctor.inprocess.folder import RecordingFolder
@@ -61,22 +61,10 @@ class BlockRecording:
             return
         opened, self._open = self._open, None
         opened.__exit__(kind, error, traceback)
-        write_meta(self._folder.path, {"text": self._name, "kind": "block"}, self._ended())
+        from graphdoctor.capture.ends import end_of_block
 
-    def _ended(self) -> dict[str, Any]:
-        """The fields of ``ProbeExit``."""
-        ended: dict[str, Any] = {"status": None, "duration_s": time.monotonic() - self._started}
-        failed = next((event for event in read_events(self._folder.path) if event.get("event") == "ended"), None)
-        if failed is None:
-            return ended | {"reason": "finished"}
-        error = failed["error"]
-        said = first_line(error["message"])
-        what = f"{error['type']}: {said}" if said else error["type"]
-        return ended | {
-            "reason": "interrupted" if error["type"] == "KeyboardInterrupt" else "error",
-            "message": f"The block failed: {what}",
-            "traceback": error["traceback"],
-        }
+        ended = end_of_block(read_events(self._folder.path), duration_s=time.monotonic() - self._started)
+        write_meta(self._folder.path, {"text": self._name, "kind": "block"}, ended)
 
     @property
     def is_under_way(self) -> bool:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphdoctor.capture.child import describe_failed_call, read_events, write_meta
+from graphdoctor.capture.child import read_events, write_meta
 from graphdoctor.capture.request import Measured, Request, TargetText
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.inprocess.busy import recording_alone
 from graphdoctor.inprocess.folder import RecordingFolder
 from graphdoctor.inprocess.report import Report
+from graphdoctor.model.hints import PYTHON, words
 from graphdoctor.model.spec import RunSpec
 
 
@@ -68,7 +68,9 @@ class Explainer:
         Raises:
             GraphDoctorError: ``function`` or an option cannot be used, or something is recorded here already.
         """
-        from graphdoctor.probe.target.targets import TargetError
+        from graphdoctor.capture.ends import end_of_failed_call
+        from graphdoctor.model.run import ProbeExit
+        from graphdoctor.probe.target.errors import RequestError, TargetError
         from graphdoctor.probe.ways_in.inside import explain, live_target
 
         self._check()
@@ -80,14 +82,16 @@ class Explainer:
                 target = live_target(function)
                 request = self._request(target.name)
                 explain(request.for_probe(), target, (args, kwargs), folder.path, complain=complaints.append)
+            except RequestError as error:
+                message, hint = words(error.code, error.values, PYTHON)
+                raise GraphDoctorError(message, hint=hint) from None
             except TargetError as error:
-                # The probe's own words are those of the command line.
-                message, hint = (None if text is None else _as_arguments(text) for text in (str(error), error.hint))
-                raise GraphDoctorError(f"{message}.", hint=hint) from None
-        ended = {"reason": "finished", "status": None, "duration_s": time.monotonic() - started}
+                raise GraphDoctorError(f"{error}.", hint=error.hint) from None
+        duration_s = time.monotonic() - started
+        ended = ProbeExit(status=None, reason="finished", duration_s=duration_s)
         failed = next((event for event in read_events(folder.path) if event.get("event") == "call_failed"), None)
         if failed is not None:
-            ended |= describe_failed_call(failed)
+            ended = end_of_failed_call(failed, status=None, duration_s=duration_s)
             # Behind Dynamo's traceback that of the program without torch.compile, if there is one.
             print(complaints[-1], end="", file=sys.stderr)
         write_meta(folder.path, request.described(), ended)
@@ -135,8 +139,3 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Repor
         GraphDoctorError: ``function`` cannot be used, or something is recorded here already.
     """
     return Explainer().explain(function, *args, **kwargs)
-
-
-def _as_arguments(text: str) -> str:
-    """``--backward`` as ``backward``."""
-    return re.sub(r"--([a-z]+)", r"\1", text)

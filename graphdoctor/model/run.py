@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from graphdoctor.model.base import Fact
+from graphdoctor.probe.wire import HintCode, HintValue
 
 
 class Setting(Fact):
@@ -34,15 +37,20 @@ class ProbeExit(Fact):
     """How the child process ended."""
 
     status: int | None
-    """Exit status; negative for a signal; None when not known."""
+    """Exit status; negative for a signal; None when unknown."""
     phase: str | None = None
     """What it was doing last, such as ``call 2``."""
     reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted"] | None = None
     """``error``: the target failed; ``exited``: the program ended the process itself."""
     message: str | None = None
-    """One sentence for people."""
+    """One sentence for people, with options named as on the command line."""
     hint: str | None = None
-    """What to do next."""
+    """What to do next, with options named as on the command line."""
+    hint_code: HintCode | None = None
+    """What ``message`` and ``hint`` say, for another surface to word (``model/hints.py``); None where they are the same
+    on every surface."""
+    hint_values: dict[str, HintValue] = Field(default_factory=dict)
+    """Values that belong to ``hint_code``, such as the device that can't be used."""
     traceback: str | None = None
     """The program's own traceback, when it failed outside a call."""
     duration_s: float | None = None

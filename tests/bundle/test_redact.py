@@ -98,6 +98,7 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     shown_events = list(redacted_events([*marked, *known], shown()))
     meta = _marked(json.loads((recording / "recording.json").read_text()), mark)
     meta["exit"] = {"message": mark, "hint": mark, "phase": mark, "traceback": mark, "reason": mark}
+    meta["exit"] |= {"hint_code": mark, "hint_values": {"error": mark}}
     assert len(shown_events) > len(events)
     assert "qzsecret" not in json.dumps([shown_events, redacted_meta(meta, shown())]).lower()
 

@@ -11,6 +11,7 @@ from graphdoctor.bundle.reproduce import write_script
 from graphdoctor.model.picture import Picture, SourceText
 from graphdoctor.model.recording import Call, Environment, Recording, TargetInfo
 from graphdoctor.model.run import ProbeExit
+from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
 
 FILE = "/nowhere/model.py"
 TEXT = '''\
@@ -33,7 +34,7 @@ HELPER = "import math\n\n\ndef double(x):\n    return x * 2\n"
 
 
 def recording(files: dict[str, str | None], *, calls: int = 1, **target: Any) -> Recording:
-    info = {"name": "Net", "kind": "module class", "file": FILE, "inputs_from": "--input"} | target
+    info = {"name": "Net", "kind": "module class", "file": FILE, "inputs_from": INPUTS_FROM_OPTIONS} | target
     return Recording(
         environment=Environment(),
         target=TargetInfo(**info),

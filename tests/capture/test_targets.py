@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from graphdoctor.capture.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import RunSpec
+from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
 
 HEAD = """\
 import torch
@@ -266,7 +267,7 @@ def test_a_target_is_found(tmp_path, explain_json, case):
     (tmp_path / "file.py").write_text(text)
     document = explain_json(f"file.py{ending}", "--input", "f32[4]", "--no-coverage")
     assert (document["target"]["name"], document["target"]["kind"]) == (name, kind)
-    assert document["target"]["inputs_from"] == "--input"
+    assert document["target"]["inputs_from"] == INPUTS_FROM_OPTIONS
     assert document["summary"]["graphs"] == 1
 
 

@@ -349,7 +349,7 @@ def test_a_sitecustomize_that_fails_is_reported_by_python_and_the_script_runs(tm
         (("--report", "-", "script.py"), "Standard output belongs to the script"),
         (("--no-such", "script.py"), "No such option"),
         (("--select", "XX", "script.py"), "No rule's code begins with 'XX'"),
-        (("--python", "./nothing", "script.py"), "cannot be started"),
+        (("--python", "./nothing", "script.py"), "can't be started"),
         ((), "Missing argument"),
     ],
 )

@@ -8,11 +8,12 @@ from graphdoctor.bundle.redact import public
 from graphdoctor.bundle.redact.public import Public
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.model.recording import TargetInfo
+from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 
 _MODES = frozenset({"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})
 _ORIGINS = frozenset(
-    {"--input", "example_inputs()", "get_inputs()", "example_inputs", "get_inputs", "example_input_array"}
-    | {"dummy_inputs", "no arguments needed"}
+    {INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED, "example_inputs()", "get_inputs()", "example_inputs", "get_inputs"}
+    | {"example_input_array", "dummy_inputs"}
 )
 
 

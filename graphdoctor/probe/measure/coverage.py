@@ -20,7 +20,7 @@ RANGE_PREFIX = "graphdoctor_graph "
 """Profiler ranges of compiled graphs, each followed by the graph's index."""
 
 BACKWARD_RANGE = "graphdoctor_backward"
-"""Profiler range of what ``--backward`` adds to a call."""
+"""Profiler range of what backward adds to a call."""
 
 _CONVERSION_RANGE = "graphdoctor_conversion"
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"

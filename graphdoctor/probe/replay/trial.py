@@ -20,7 +20,8 @@ from typing import Any
 
 import torch
 
-from ..target.targets import Call, TargetError
+from ..target.errors import TargetError
+from ..target.targets import Call
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")

@@ -15,7 +15,8 @@ from ..events import EventFile
 from ..record.environment import describe_environment
 from ..record.streams import silence
 from ..record.tracebacks import described_error, message_of, traceback_text, type_name
-from ..target.targets import Call, TargetError
+from ..target.errors import TargetError
+from ..target.targets import Call
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config
 from .workload import Workload

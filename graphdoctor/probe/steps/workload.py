@@ -21,8 +21,9 @@ from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..replay.trial import Trial, parameter_names
 from ..target.asked import check_compile_arguments, first_line
+from ..target.errors import RequestError, TargetError
 from ..target.snapshot import seed_everything
-from ..target.targets import Call, Calls, Target, TargetError
+from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_trace
 
 
@@ -122,9 +123,7 @@ class Workload:
                 dynamic=request["dynamic"],
             )
         except (RuntimeError, ValueError, TypeError) as error:
-            raise TargetError(
-                f"torch.compile does not take these arguments: {error}", "See --backend, --mode and --option."
-            ) from error
+            raise RequestError("refused_compile_arguments", error=str(error)) from error
         is_watched = request["coverage"] or request["lanes"]
         return torch.compile(
             self._target.function,
@@ -174,7 +173,7 @@ class Workload:
         self._output = output
 
     def repeat(self, call: Call) -> None:
-        """Make a call once more, what ``--backward`` adds to it in a profiler range of its own."""
+        """Make a call once more, what backward adds to it in a profiler range of its own."""
         output = self._forward(self._compiled, call)
         if self._request["backward"]:
             with torch.profiler.record_function(coverage.BACKWARD_RANGE):
@@ -245,10 +244,7 @@ class Workload:
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point()
         ]
         if not leaves:
-            raise TargetError(
-                "--backward: no floating-point output requires a gradient",
-                "Leave --backward out, or let an input or a parameter require a gradient.",
-            )
+            raise RequestError("no_gradient")
         sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
         if self.trial is None:
             self._forget_gradients()

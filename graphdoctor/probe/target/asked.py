@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from ..torch_private import torch_api, torch_config
-from .targets import TargetError
+from ..wire import HintValue
+from .errors import RequestError, TargetError
 
 _DTYPES = {
     "f64": torch.float64,
@@ -32,10 +33,10 @@ _DTYPES = {
 
 
 def device_named(name: str | None) -> torch.device | None:
-    """The device of ``--device``, tried; None when none was asked for.
+    """The device that was asked for, tried; None when none was.
 
     Raises:
-        TargetError: It cannot be used here.
+        RequestError: It can't be used here.
     """
     if name is None:
         return None
@@ -43,7 +44,7 @@ def device_named(name: str | None) -> torch.device | None:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
-        raise TargetError(f"--device {name} cannot be used here: {first_line(error)}", "Try --device cpu.") from None
+        raise RequestError("unusable_device", device=name, error=first_line(error)) from None
     return device
 
 
@@ -59,7 +60,7 @@ def check_compile_arguments(backend: str, mode: str | None, options: dict[str, A
     if mode is not None and mode not in (names := torch_api.mode_names()):
         raise TargetError(f"torch.compile has no mode {mode!r}", _near(mode, names, "There are: " + ", ".join(names)))
     if mode is not None and options:
-        raise TargetError("torch.compile takes either --mode or --option", "Leave one of them out.")
+        raise RequestError("mode_and_options")
     if backend == "inductor":
         names = torch_api.option_names()
         for name in options:
@@ -75,7 +76,7 @@ def _near(name: str, names: Iterable[str], otherwise: str) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
-def set_config(name: str, value: object) -> None:
+def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON
     """Set one of torch's config values.
 
     Args:
@@ -83,7 +84,7 @@ def set_config(name: str, value: object) -> None:
         value: What to set it to.
 
     Raises:
-        TargetError: torch has no such value, or it takes another type.
+        RequestError: torch has no such value, or it takes another type.
     """
     if not name.startswith("torch."):
         raise _no_config(name)
@@ -94,27 +95,28 @@ def set_config(name: str, value: object) -> None:
     declared = torch_config.config_type(name)
     accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
     if declared is not None and (type(value) not in accepted[declared]) and value != before:
-        raise TargetError(
-            f"--config {name}={value!r}: it takes {declared.__name__}, and is {before!r} by default",
-            f"Write --config {name}={before!r}.",
+        raise RequestError(
+            "config_type", name=name, value=value, type=declared.__name__, default=cast("HintValue", before)
         )
     torch_config.set_config(name, value)
 
 
-def _no_config(name: str) -> TargetError:
+def _no_config(name: str) -> RequestError:
     names = torch_config.config_names()
     setting = name.rpartition(".")[2]
     # The last part alone too: people leave the module out.
     near = [known for known in names if setting and known.rpartition(".")[2] == setting]
     near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "Such as torch._dynamo.config.capture_scalar_outputs=True."
-    return TargetError(f"--config: torch has no {name!r}", hint)
+    return RequestError("unknown_config", name=name, near=near)
 
 
 def make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
-    """A value as ``--input`` describes it: floats are drawn from a normal distribution, integers from {0, 1}.
+    """A value as the request describes it: floats are drawn from a normal distribution, integers from {0, 1}.
 
     0 and 1 are valid as class, index and token alike.
+
+    Raises:
+        RequestError: torch can't make it.
     """
     if spec["kind"] == "value":
         return spec["value"]
@@ -124,7 +126,5 @@ def make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
             return torch.randn(shape, dtype=dtype)
         return torch.randint(0, 2, shape).to(dtype)
     except (RuntimeError, TypeError) as error:
-        raise TargetError(
-            f"--input {spec['dtype']}[{','.join(map(str, shape))}] cannot be made: {first_line(error)}",
-            "Make it smaller.",
-        ) from None
+        text = f"{spec['dtype']}[{','.join(map(str, shape))}]"
+        raise RequestError("unusable_input", input=text, error=first_line(error)) from None

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 
 from ..torch_private import torch_api
+from ..wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
+from .errors import RequestError, TargetError
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
@@ -29,19 +31,6 @@ _INPUT_FUNCTIONS = ("example_inputs", "get_inputs")
 _INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 _FACTORY = "build"
 _MODEL = "model"
-
-
-class TargetError(Exception):
-    """The target cannot be used as asked; says what to do about it.
-
-    Args:
-        message: What is wrong.
-        hint: What to do next.
-    """
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -190,18 +179,18 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
 def find_calls(target: Target, asked: Call | None) -> Calls:
     """The calls to make.
 
-    The first that exists of ``--input``, the factory's own, ``example_inputs()`` or ``get_inputs()`` beside the
+    The first that exists of those asked for, the factory's own, ``example_inputs()`` or ``get_inputs()`` beside the
     target, the model's ``example_input_array`` or ``dummy_inputs``.
 
     Args:
         target: What will be called.
-        asked: The arguments given on the command line, or None.
+        asked: The arguments that the request has, or None.
 
     Raises:
         TargetError: There are none, or they have no form that can be used.
     """
     if asked is not None:
-        return Calls(lambda: iter((asked,)), "--input")
+        return Calls(lambda: iter((asked,)), INPUTS_FROM_OPTIONS)
     if target.call is not None:
         call = target.call
         return Calls(lambda: iter((call,)), f"{target.name}()")
@@ -223,14 +212,11 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
             return Calls(partial(_calls_of, value, target, name), name)
     called = target.function.forward if isinstance(target.function, torch.nn.Module) else target.function
     if _can_be_called_without_arguments(called):
-        return Calls(lambda: iter((((), {}),)), "no arguments needed")
-    looked = ", ".join([*(f"{name}()" for name in _INPUT_FUNCTIONS), *_INPUT_ATTRIBUTES])
-    raise TargetError(
-        f"There are no inputs for {target.name}{_signature_text(called)}: no --input was given, and there is none of "
-        f"{looked}",
-        "Pass --input, such as --input 'f32[8,128]', or add two lines to the file:\n"
-        "    def example_inputs():\n"
-        "        return (torch.randn(8, 128),)",
+        return Calls(lambda: iter((((), {}),)), INPUTS_NOT_NEEDED)
+    raise RequestError(
+        "no_inputs",
+        callable=f"{target.name}{_signature_text(called)}",
+        looked_for=[*(f"{name}()" for name in _INPUT_FUNCTIONS), *_INPUT_ATTRIBUTES],
     )
 
 

@@ -21,8 +21,9 @@ from ..events import EventFile
 from ..steps import sequence as steps
 from ..steps.lanes import Lanes
 from ..steps.workload import Workload
+from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State
-from ..target.targets import Call, Calls, Target, TargetError, plain_function, refuse_unfinished
+from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinished
 from ..torch_private import torch_api
 from ..torch_private.torch_loan import borrowed, fresh_dynamo
 

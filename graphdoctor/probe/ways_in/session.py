@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..events import EventFile
 from ..record.streams import flush, silence
 from ..record.tracebacks import formatted, message_of, text_of, traceback_text, type_name, without_probe
+from ..target.errors import RequestError, TargetError
 
 if TYPE_CHECKING:
     from ..replay.trial import Trial
@@ -168,9 +169,11 @@ def _device_name(torch: Any) -> str | None:  # noqa: ANN401
 
 
 def _report_failure(error: BaseException, events: EventFile) -> None:
-    # Matched by name: importing targets imports torch, which may be what failed.
-    if type(error).__name__ == "TargetError":
-        events.write("error", type=None, message=message_of(error), hint=getattr(error, "hint", None), traceback=None)
+    if isinstance(error, RequestError):
+        events.write("error", code=error.code, values=error.values)
+        return
+    if isinstance(error, TargetError):
+        events.write("error", message=message_of(error), hint=error.hint)
         return
     text = traceback_text(error)
     _print_error(text)
@@ -178,7 +181,6 @@ def _report_failure(error: BaseException, events: EventFile) -> None:
         "error",
         type=type_name(error),
         message=message_of(error),
-        hint=None,
         traceback=text,
     )
 

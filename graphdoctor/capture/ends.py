@@ -1,0 +1,206 @@
+"""How a child ended, from its exit status and what it reported.
+
+Comes in: an exit status, the events of ``probe.jsonl``, and what the parent stopped the child for. Goes out: a
+``ProbeExit`` in the words of the command line. Imported once the child has ended, because of the models that it needs.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any, Literal
+
+from graphdoctor.model.hints import COMMAND_LINE, during, words
+from graphdoctor.model.run import ProbeExit
+from graphdoctor.probe.wire import HintCode, HintValue
+
+_MAX_LINE = 500
+"""Longest line of a program's message that is repeated in ours; its traceback has the whole message."""
+
+StoppedFor = Literal["timeout", "memory", "interrupted"]
+
+
+def end_of_probe(
+    status: int, stopped_for: StoppedFor | None, events: list[dict[str, Any]], *, python: str, timeout_s: float | None
+) -> ProbeExit:
+    """How a probe ended.
+
+    Args:
+        status: Its exit status; negative for a signal.
+        stopped_for: Why we stopped it; None when it ended by itself.
+        events: What it reported.
+        python: The interpreter that ran it.
+        timeout_s: Seconds after which it would be stopped, or None.
+    """
+    phase = next((event["phase"] for event in reversed(events) if event.get("event") == "phase"), None)
+    last = {event.get("event"): event for event in events}
+    if last.get("finished", {}).get("is_complete"):
+        # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
+        peak = last["finished"].get("peak_memory_bytes")
+        return ProbeExit(status=status, phase=phase, reason="finished", peak_memory_bytes=peak)
+    if stopped_for == "interrupted" or "interrupted" in last:
+        message = f"Interrupted{during(phase)}."
+        return ProbeExit(status=status, phase=phase, reason="interrupted", message=message)
+    if "call_failed" in last:
+        return end_of_failed_call(last["call_failed"], status=status)
+    if stopped_for == "timeout":
+        return _coded("timeout", {"timeout_s": timeout_s, "phase": phase}, status, phase, reason="timeout")
+    if stopped_for == "memory":
+        message = f"Stopped{during(phase)}: it used too much memory."
+        return ProbeExit(status=status, phase=phase, reason="killed", message=message)
+    if "exited" in last:
+        return _end_by_exit(last["exited"], status, phase)
+    if "error" in last:
+        return _end_by_error(last["error"], status, phase, python)
+    if not events:
+        return _coded("unusable_python", {"python": python, "status": status}, status, phase)
+    return _end_by_death(status, phase)
+
+
+def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[str, Any]]) -> ProbeExit:
+    """How a program ended that was run as it is.
+
+    Args:
+        status: Its exit status; negative for a signal.
+        stopped_after_s: Seconds after which we stopped it; None when it ended by itself.
+        events: What its main process reported.
+    """
+    last = {event.get("event"): event for event in events}
+    if stopped_after_s is not None:
+        return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, None, reason="timeout")
+    error = last.get("ended", {}).get("error")
+    if status == -signal.SIGINT or (error and error["type"] == "KeyboardInterrupt"):
+        return ProbeExit(status=status, reason="interrupted", message="Interrupted.")
+    if status < 0:
+        return ProbeExit(status=status, reason="killed", message=f"The program was killed by {_signal_name(-status)}.")
+    # A traceback that the program printed and survived (an interactive loop) is not a failure.
+    if error and status:
+        message = f"The program failed: {_what_was_raised(error)}"
+        return ProbeExit(status=status, reason="error", message=message, traceback=error["traceback"])
+    if "process" in last and "ended" not in last:
+        message = f"The program ended the process itself (os._exit), with exit status {status}."
+        return ProbeExit(status=status, reason="exited", message=message)
+    return ProbeExit(status=status, reason="finished")
+
+
+def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExit:
+    """How a block of a program ended that was recorded in its own process.
+
+    Args:
+        events: What was reported meanwhile.
+        duration_s: Seconds that it took.
+    """
+    error = next((event["error"] for event in events if event.get("event") == "ended"), None)
+    if error is None:
+        return ProbeExit(status=None, reason="finished", duration_s=duration_s)
+    return ProbeExit(
+        status=None,
+        reason="interrupted" if error["type"] == "KeyboardInterrupt" else "error",
+        message=f"The block failed: {_what_was_raised(error)}",
+        traceback=error["traceback"],
+        duration_s=duration_s,
+    )
+
+
+def end_of_failed_call(event: dict[str, Any], *, status: int | None, duration_s: float | None = None) -> ProbeExit:
+    """How a run ended whose call failed.
+
+    Args:
+        event: The event ``call_failed``.
+        status: The process's exit status; None for a call in our own process.
+        duration_s: Seconds that it took, or None.
+    """
+    call = f"call {event.get('index')}"
+    failed = f"torch.compile refused {call}" if event.get("from_compiler") else f"The program failed in {call}"
+    return ProbeExit(
+        status=status,
+        phase=call,
+        reason="error",
+        message=f"{failed}: {event.get('type')}: {_first_line(event.get('message'))}",
+        traceback=event.get("traceback"),
+        duration_s=duration_s,
+    )
+
+
+def _coded(
+    code: HintCode,
+    values: dict[str, HintValue],
+    status: int,
+    phase: str | None,
+    *,
+    reason: Literal["error", "timeout"] = "error",
+    traceback: str | None = None,
+) -> ProbeExit:
+    """An end whose words name options: in those of the command line, with the code for other surfaces."""
+    message, hint = words(code, values, COMMAND_LINE)
+    return ProbeExit(
+        status=status,
+        phase=phase,
+        reason=reason,
+        message=message,
+        hint=hint,
+        hint_code=code,
+        hint_values=values,
+        traceback=traceback,
+    )
+
+
+def _end_by_exit(event: dict[str, Any], status: int, phase: str | None) -> ProbeExit:
+    place = f" at {event['place']}" if event.get("place") else ""
+    is_import = phase == "importing the target"
+    return ProbeExit(
+        status=status,
+        phase=phase,
+        reason="exited",
+        message=f"The program called sys.exit({event.get('status')}){during(phase)}{place}.",
+        hint='Put the part that runs as a script under if __name__ == "__main__":.' if is_import else None,
+        traceback=event.get("traceback"),
+    )
+
+
+def _end_by_error(event: dict[str, Any], status: int, phase: str | None, python: str) -> ProbeExit:
+    if event.get("code") is not None:
+        return _coded(event["code"], event.get("values") or {}, status, phase)
+    message, traceback = event.get("message"), event.get("traceback")
+    if event.get("type") is None:
+        text = str(message)
+        text = text if text.endswith((".", "…")) else f"{text}."
+        return ProbeExit(status=status, phase=phase, reason="error", message=text, hint=event.get("hint"))
+    if phase == "importing torch":
+        values: dict[str, HintValue] = {"python": python, "error": _first_line(message)}
+        return _coded("no_torch", values, status, phase, traceback=traceback)
+    text = f"The program failed{during(phase)}: {event['type']}: {_first_line(message)}"
+    return ProbeExit(status=status, phase=phase, reason="error", message=text, traceback=traceback)
+
+
+def _end_by_death(status: int, phase: str | None) -> ProbeExit:
+    """The process ended without a last event: it was killed, or ended itself."""
+    when = during(phase)
+    if status >= 0:
+        message = f"The program ended the process{when}, with exit status {status}."
+        return ProbeExit(status=status, phase=phase, reason="exited", message=message)
+    name = _signal_name(-status)
+    hint = None
+    if name == "SIGKILL":
+        hint = "The system kills a process that uses up its memory: try smaller inputs."
+    elif name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"):
+        hint = "Its last Python lines are above. Does the same call work without torch.compile?"
+    message = f"The process was killed by {name}{when}."
+    return ProbeExit(status=status, phase=phase, reason="killed", message=message, hint=hint)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _what_was_raised(error: dict[str, Any]) -> str:
+    message = _first_line(error["message"])
+    return f"{error['type']}: {message}" if message else str(error["type"])
+
+
+def _first_line(message: object) -> str:
+    """The first line of a program's message, cut where it is longer than a line should be."""
+    line = next((line.strip() for line in str(message).splitlines() if line.strip()), "")
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"

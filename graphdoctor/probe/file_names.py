@@ -1,0 +1,15 @@
+"""Names of the files in a recording's folder.
+
+Imports nothing: a program that ``graphdoctor run`` records waits for this module at its start. Everybody else takes the
+names from ``wire``.
+"""
+
+from __future__ import annotations
+
+REQUEST_FILE = "request.json"
+META_FILE = "recording.json"
+EVENTS_FILE = "probe.jsonl"
+CRASH_FILE = "crash.txt"
+WHAT_IF_FILE = "what-if.json"
+FIXES_FILE = "fixes.json"
+TRACE_FOLDER = "trace"

@@ -1,0 +1,110 @@
+"""Each code that the probe may send has words on each surface, in the names that options have there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import graphdoctor.probe
+from graphdoctor.model.hints import COMMAND_LINE, CONFIGURATION, PYTHON, during, worded_exit, words
+from graphdoctor.model.run import ProbeExit
+from graphdoctor.probe.wire import HINT_VALUES, HintCode
+
+PROBE = Path(graphdoctor.probe.__file__).parent
+SURFACES = {"command line": COMMAND_LINE, "configuration": CONFIGURATION, "Python": PYTHON}
+VALUES = {
+    "looked_for": ["example_inputs()", "dummy_inputs"],
+    "near": [],
+    "timeout_s": 2.5,
+    "phase": "call 2",
+    "status": 1,
+}
+
+
+def values_of(code: str) -> dict:
+    return {name: VALUES.get(name, f"<{name}>") for name in HINT_VALUES[code]}
+
+
+def test_each_code_has_values():
+    assert set(HINT_VALUES) == set(get_args(HintCode))
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("code", HINT_VALUES)
+def test_each_code_has_words_on_each_surface(code, surface):
+    message, hint = words(code, values_of(code), SURFACES[surface])
+    assert message.endswith((".", "…"))
+    assert hint is not None
+    for name, value in values_of(code).items():
+        if name in ("callable", "device", "error", "input", "python", "type"):
+            assert str(value) in f"{message} {hint}"
+    if surface != "command line":
+        assert not re.search(r"--[a-z]", f"{message} {hint}")
+
+
+@pytest.mark.parametrize(
+    ("surface", "hint"),
+    [
+        ("command line", "Pass --input, such as --input 'f32[8,128]', or add"),
+        ("configuration", 'Give the target inputs = ["f32[8,128]"] in pyproject.toml, or add'),
+    ],
+)
+def test_inputs_are_asked_for_where_they_can_be_given(surface, hint):
+    assert words("no_inputs", values_of("no_inputs"), SURFACES[surface])[1].startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("surface", "message", "hint"),
+    [
+        ("command line", "--config torch.a=3: it takes bool", "Write --config torch.a=False."),
+        ("configuration", 'config = { "torch.a" = 3 }: it takes bool', 'Write config = { "torch.a" = false }.'),
+        ("Python", "torch.a = 3: it takes bool", "Write torch.a = False."),
+    ],
+)
+def test_a_setting_is_written_as_it_is_given_there(surface, message, hint):
+    said = words("config_type", {"name": "torch.a", "value": 3, "type": "bool", "default": False}, SURFACES[surface])
+    assert said == (f"{message}, and is False by default.", hint)
+
+
+def test_a_text_of_torch_gets_one_period():
+    assert words("unusable_device", {"device": "x", "error": "No."}, COMMAND_LINE)[0].endswith("here: No.")
+
+
+def test_near_names_are_offered():
+    assert words("unknown_config", {"name": "torch.a", "near": ["torch.b"]}, COMMAND_LINE)[1] == "Did you mean torch.b?"
+
+
+def test_an_end_is_worded_for_another_surface():
+    ended = ProbeExit(status=3, message="m", hint="h", hint_code="no_gradient")
+    assert worded_exit(ended, PYTHON).message == "backward: no floating-point output requires a gradient."
+    assert worded_exit(ended, COMMAND_LINE).hint.startswith("Leave --backward out")
+
+
+def test_an_end_without_a_code_stays():
+    ended = ProbeExit(status=3, message="m", hint="h")
+    assert worded_exit(ended, CONFIGURATION) is ended
+
+
+@pytest.mark.parametrize(
+    ("phase", "text"),
+    [
+        (None, " before it began"),
+        ("call 2", " in call 2"),
+        ("variation 1 of 2: x", " in variation 1 of 2: x"),
+        ("measuring coverage", " while measuring coverage"),
+    ],
+)
+def test_a_phase_follows_a_verb(phase, text):
+    assert during(phase) == text
+
+
+@pytest.mark.parametrize("file", sorted(PROBE.rglob("*.py")), ids=lambda file: file.relative_to(PROBE).as_posix())
+def test_the_probe_names_no_option_of_the_command_line(file):
+    texts = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
+    named = [text for text in texts if isinstance(text, str) and re.search(r"(?<!\w)--[a-z]", text)]
+    # How a probe of another interpreter is asked for says the docstring of the package.
+    assert not [text for text in named if file.parent != PROBE or file.name != "__init__.py"]
