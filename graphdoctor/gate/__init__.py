@@ -1,1 +1,1 @@
-"""Diagnoses set against each other. Imports models, rules and errors; never torch, a recording or a view."""
+"""Judges diagnoses against a baseline, budgets and expectations. Imports models, rules and errors; never a view."""

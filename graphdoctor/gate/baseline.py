@@ -1,7 +1,7 @@
-"""The baseline file: findings that a project knows of, target by target and torch by torch, reviewed like code.
+"""The baseline file: a project's known findings, by target and by torch release, reviewed like code.
 
-Comes in: the file's text, findings. Goes out: a ``Baseline`` and its text. There are no line numbers in it, and the
-entries have an order of their own, so that a change of the file is a change of the findings.
+Comes in: the file's text, findings. Goes out: a ``Baseline`` and its text. The file has no line numbers and sorts its
+entries, so it changes only when the findings do.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from graphdoctor.model.check import BaselineEntry
 from graphdoctor.model.diagnosis import Finding
 
 VERSION = "1.0"
-"""Version of the file's shape."""
+"""Version of the file's schema."""
 
 _KEY = "graphdoctor_baseline"
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
 _LINE = re.compile(r"(?<=\w):\d+\b")
-_ANEW = "Remove it and write it anew with graphdoctor baseline, or bring back an older one."
+_REWRITE = "Delete it and run graphdoctor baseline again, or restore an older version."
 
 Entries = tuple[BaselineEntry, ...]
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What is known.
+    """The known findings.
 
     Args:
-        targets: By target's name, then by torch's release, such as ``2.13.0``. No entries means that nothing was found.
+        targets: Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was found.
     """
 
     targets: Mapping[str, Mapping[str, Entries]] = field(default_factory=dict)
 
     def entries(self, target: str, torch: str) -> tuple[str, Entries] | None:
-        """What to compare a target with.
+        """The entries to compare a target with.
 
         Args:
             target: The target's name.
             torch: The release that ran.
 
         Returns:
-            The release and its entries: the one that ran, else the newest before it, else the oldest. None when the
-            target is not in the baseline.
+            A release and its entries: the release that ran if the baseline has it, otherwise the newest one before it,
+            otherwise the oldest. None if the target isn't in the baseline.
         """
         versions = self.targets.get(target)
         if not versions:
@@ -62,13 +62,13 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Update:
-    """A baseline after an update, and what became of the one before.
+    """An updated baseline, and how it differs from the one before.
 
     Args:
-        baseline: The new one.
-        added: By target's name, entries that are new for the release that ran.
-        dropped: Likewise, entries that are gone.
-        dropped_targets: Names that are no longer configured.
+        baseline: The new baseline.
+        added: By target name, entries that are new for the release that ran.
+        dropped: By target name, entries that are gone.
+        dropped_targets: Names of targets that are no longer configured.
     """
 
     baseline: Baseline
@@ -78,7 +78,7 @@ class Update:
 
 
 def release(version: str) -> str:
-    """The release without build tag and pre-release: ``2.13.0`` of ``2.13.0a0+cpu``."""
+    """A version without its build tag and pre-release: ``2.13.0`` for ``2.13.0a0+cpu``."""
     match = _RELEASE.match(version)
     return match[0] if match else version
 
@@ -88,7 +88,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def entries_of(findings: Iterable[Finding]) -> Entries:
-    """Findings as a baseline has them, in its order."""
+    """Findings as baseline entries, in the file's order."""
     entries = [
         BaselineEntry(
             fingerprint=finding.fingerprint,
@@ -112,12 +112,12 @@ def _place(entry: BaselineEntry) -> tuple[str, ...]:
 def updated(
     before: Baseline, found: Mapping[str, tuple[str, Sequence[Finding]]], *, configured: Iterable[str] | None
 ) -> Update:
-    """A baseline with what was found now in place of what it had of the same targets under the same torch.
+    """Replace a baseline's entries for the targets and the torch release that ran.
 
     Args:
-        before: The baseline as it was.
-        found: By target's name the release that ran and the findings to allow.
-        configured: Names of all targets that there are; others are dropped. None drops none.
+        before: The baseline so far.
+        found: By target name, the release that ran and the findings to allow.
+        configured: Names of all configured targets; other targets are dropped. None drops none.
     """
     targets = {name: dict(versions) for name, versions in before.targets.items()}
     dropped_targets = () if configured is None else tuple(sorted(set(targets) - {*configured, *found}))
@@ -136,12 +136,12 @@ def updated(
 
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
-    """The entry as it was, its count aside: a message may hold times, a line a comment, and neither is news."""
+    """The old entry with the new count: a message can hold times and a line a comment, and neither is a change."""
     return new if old is None else old.model_copy(update={"count": new.count})
 
 
 def write_baseline(baseline: Baseline) -> str:
-    """The file's text: sorted, indented, no value that says nothing."""
+    """The file's text: sorted, indented, without empty values."""
     targets = {
         name: {
             version: [entry.model_dump(mode="json", exclude_none=True) for entry in sorted(entries, key=_place)]
@@ -156,37 +156,37 @@ def read_baseline(content: bytes, name: str) -> Baseline:
     """Read the file.
 
     Args:
-        content: The file.
-        name: What to call it in an error.
+        content: The file's content.
+        name: What error messages call it.
 
     Raises:
-        GraphDoctorError: It has merge-conflict markers, is no JSON, no baseline, or of a newer schema.
+        GraphDoctorError: It has merge conflict markers, isn't JSON, isn't a baseline, or has a newer schema.
     """
     content = content.removeprefix(b"\xef\xbb\xbf")
     if marker := _CONFLICT.search(content.decode("utf-8", errors="replace")):
         line = content[: marker.start()].count(b"\n") + 1
         raise GraphDoctorError(
-            f"{name} has merge-conflict markers, the first in line {line}.",
-            hint="Take either side of each, then run graphdoctor baseline --update: it writes what holds now.",
+            f"{name} has merge conflict markers, the first on line {line}.",
+            hint="Keep either side of each, then run graphdoctor baseline --update to write the current findings.",
         )
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise GraphDoctorError(f"{name} is no whole JSON document: {error}.", hint=_ANEW) from error
+        raise GraphDoctorError(f"{name} isn't valid JSON: {error}.", hint=_REWRITE) from error
     if not isinstance(document, dict) or not isinstance(document.get(_KEY), str):
-        raise GraphDoctorError(f"{name} is JSON, but no baseline that graphdoctor wrote.", hint=_ANEW)
+        raise GraphDoctorError(f"{name} isn't a baseline written by graphdoctor.", hint=_REWRITE)
     version = document[_KEY]
     if version.partition(".")[0] != VERSION.partition(".")[0]:
         raise GraphDoctorError(
             f"{name} has schema version {version}; this graphdoctor reads {VERSION.partition('.')[0]}.x.",
-            hint="Install the graphdoctor that wrote it, or write it anew with this one: graphdoctor baseline.",
+            hint="Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline.",
         )
     try:
         return _targets(document["targets"])
     except (ValidationError, LookupError, TypeError, AttributeError) as error:
         what = f": {_first(error)}" if isinstance(error, ValidationError) else ""
         raise GraphDoctorError(
-            f"{name} does not read as a baseline of schema version {version}{what}.", hint=_ANEW
+            f"{name} isn't a valid baseline (schema version {version}){what}.", hint=_REWRITE
         ) from error
 
 
@@ -204,5 +204,5 @@ def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> 
 
 
 def _entry(value: Mapping[str, Any]) -> BaselineEntry:
-    """An entry; a file of the same major version may have more than this version knows."""
+    """An entry without unknown keys: a later minor version may have added them."""
     return BaselineEntry(**{key: item for key, item in value.items() if key in BaselineEntry.model_fields})

@@ -1,4 +1,7 @@
-"""Budgets: limits on what a run may count."""
+"""Budgets: limits on a run's counts. Comes in: limits and a summary. Goes out: a ``Budget`` for each limit.
+
+Values are kept exact; how many digits to show is up to whoever shows them.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from graphdoctor.model.check import Budget, BudgetName
 from graphdoctor.model.diagnosis import Summary
 
 Limits = Mapping[BudgetName, float]
-"""The limits that are set."""
+"""The configured limits."""
 
 
 def budgets(limits: Limits, summary: Summary) -> tuple[Budget, ...]:
-    """What was measured beside each limit.
+    """Compare each limit with what was measured.
 
-    Everything counts, findings that are ignored or in the baseline too: a budget is on what torch did.
+    Ignored findings and findings in the baseline count too: a budget limits what torch did.
 
     Args:
-        limits: The limits that are set.
-        summary: The counts. A coverage that is not known keeps no budget.
+        limits: The configured limits.
+        summary: The counts. Unknown coverage breaks its budget.
     """
     values: dict[BudgetName, float | None] = {
         "max-breaks": summary.break_sites,

@@ -1,4 +1,4 @@
-"""The gate's verdict on one target: a diagnosis set against the baseline, the ignores and the budgets."""
+"""Judges one target. Comes in: its diagnosis and a policy (baseline, ignores, budgets). Goes out: a ``TargetCheck``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.gate.baseline import Baseline, Entries, release
 from graphdoctor.gate.budgets import Limits, budgets
+from graphdoctor.gate.gaps import missing_records
 from graphdoctor.gate.ignores import Comments, PathIgnore, ignored_by
 from graphdoctor.model.check import FailOn, Ignored, TargetCheck
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.recording import Call
-
-_LOST = "GD902"
-"""The rule of gaps that say that records were lost: what they would have told is not known."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +20,11 @@ class Policy:
     """What a target is judged by.
 
     Args:
-        fail_on: The least severity of a new finding that fails it.
+        fail_on: The lowest severity of a new finding that fails the target.
         limits: Its budgets.
         selection: The findings that count.
         paths: ``per-path-ignores``.
-        baseline: What is known; None to allow nothing.
+        baseline: Known findings; None to allow none.
     """
 
     fail_on: FailOn = "warning"
@@ -38,11 +36,11 @@ class Policy:
 
 @dataclass(frozen=True)
 class Sorted:
-    """The findings of a diagnosis, those that count and those that do not.
+    """A diagnosis' findings, split into those that count and those that don't.
 
     Args:
         counting: Worst first.
-        ignored: With the reason of each.
+        ignored: Each with its reason.
     """
 
     counting: tuple[Finding, ...]
@@ -53,11 +51,11 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
     """Judge one target.
 
     Args:
-        diagnosis: Of its run, with all findings.
+        diagnosis: The diagnosis of its run, with all findings.
         name: Its name in the configuration, or its text.
         target: Its text.
-        comments: Ignore comments of the files that the run touched.
-        policy: What it is judged by.
+        comments: Ignore comments in the files that the run touched.
+        policy: What the target is judged by.
     """
     if (trouble := trouble_of(diagnosis)) is not None:
         return crashed(
@@ -92,7 +90,7 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
 def crashed(
     *, name: str, target: str, error: str, hint: str | None, diagnosis: Diagnosis | None, policy: Policy
 ) -> TargetCheck:
-    """The verdict on a target that could not be run to its end: none of its findings and counts is the whole truth."""
+    """The verdict on a target that didn't run to its end, so its findings and counts are incomplete."""
     return TargetCheck(
         name=name,
         target=target,
@@ -105,7 +103,7 @@ def crashed(
 
 
 def sort_findings(diagnosis: Diagnosis, comments: Comments, policy: Policy) -> Sorted:
-    """Tell the findings that count from those that are ignored."""
+    """Separate the findings that count from those that are ignored."""
     counting: list[Finding] = []
     ignored: list[Ignored] = []
     for finding in diagnosis.findings:
@@ -118,15 +116,15 @@ def sort_findings(diagnosis: Diagnosis, comments: Comments, policy: Policy) -> S
 
 
 def _fixed(entries: Entries, diagnosis: Diagnosis) -> Entries:
-    """Entries that the run has nothing of any more; one whose finding is ignored by now is still there."""
-    there = {finding.fingerprint for finding in diagnosis.findings}
-    return tuple(entry for entry in entries if entry.fingerprint not in there)
+    """Baseline entries without a finding in this run; an entry whose finding is now ignored isn't fixed."""
+    found = {finding.fingerprint for finding in diagnosis.findings}
+    return tuple(entry for entry in entries if entry.fingerprint not in found)
 
 
 def trouble_of(diagnosis: Diagnosis) -> str | None:
-    """Why a run tells nothing that a gate could rely on, or None when it does.
+    """Why the gate can't rely on a run, or None when it can.
 
-    A call that torch.compile itself refused (``fullgraph``, a backend) is an answer, where a finding says why.
+    A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a finding explains it.
     """
     refusal = refused_call(diagnosis)
     if refusal is not None:
@@ -136,18 +134,18 @@ def trouble_of(diagnosis: Diagnosis) -> str | None:
         return diagnosis.exit.message or "The run ended early."
     failed = next((call for call in diagnosis.calls if call.outcome != "ok"), None)
     if failed is not None:
-        return f"Call {failed.index} failed: {failed.error.type if failed.error else 'it did not end'}."
+        return f"Call {failed.index} failed: {failed.error.type if failed.error else 'it did not finish'}."
     if diagnosis.is_partial:
-        return "The recording is partial: its log is cut."
+        return "The recording is incomplete: its log is cut off."
     if not diagnosis.calls:
-        return "No call was made."
+        return "No calls were made."
     if diagnosis.environment.torch is None:
-        return "The recording does not say which torch ran."
-    return next((gap.message for gap in diagnosis.gaps if gap.code == _LOST), None)
+        return "The recording doesn't say which version of torch ran."
+    return missing_records(diagnosis)
 
 
 def refused_call(diagnosis: Diagnosis) -> Call | None:
-    """The call that torch.compile refused by itself, while it works without."""
+    """The call that torch.compile refused although it works in eager mode, or None."""
     return next(
         (
             call
@@ -160,4 +158,4 @@ def refused_call(diagnosis: Diagnosis) -> Call | None:
 
 def _refusal_text(call: Call) -> str:
     name = call.error.type.rpartition(".")[2] if call.error else ""
-    return f"torch.compile refused call {call.index} ({name}): it and the calls behind it were not made."
+    return f"torch.compile refused call {call.index} ({name}); later calls were not made."

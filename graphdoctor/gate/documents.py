@@ -1,4 +1,4 @@
-"""A JSON document that graphdoctor wrote, back to a ``Diagnosis``."""
+"""Reads a diagnosis back. Comes in: a JSON document that graphdoctor wrote. Goes out: a ``Diagnosis``."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _HOW = "graphdoctor report --format json writes a diagnosis."
 def read_diagnosis(content: bytes, name: str) -> Diagnosis:
     """Read a document.
 
-    Fields that this version does not know are passed over: a document of the same major version may have more.
+    Unknown fields are skipped: a later minor version of the schema may have added them.
 
     Args:
         content: The document.
-        name: What to call it in an error.
+        name: What error messages call it.
 
     Raises:
-        GraphDoctorError: It is no JSON, no diagnosis, or one of another major schema version.
+        GraphDoctorError: It isn't JSON, isn't a diagnosis, or has another major schema version.
     """
     try:
         document = orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        raise GraphDoctorError(f"{name} is no whole JSON document: {error}.", hint=_HOW) from error
+        raise GraphDoctorError(f"{name} isn't valid JSON: {error}.", hint=_HOW) from error
     _check_kind(document, name)
     try:
         return _validated(document)
@@ -37,25 +37,24 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise GraphDoctorError(
-            f"{name} does not read as a diagnosis of schema version {document['schema_version']}: {place}: "
-            f"{first['msg']}.",
-            hint="It was changed, or a later graphdoctor wrote it: write it again.",
+            f"{name} isn't a valid diagnosis (schema version {document['schema_version']}): {place}: {first['msg']}.",
+            hint="It was edited, or a newer graphdoctor wrote it. Write it again.",
         ) from error
 
 
 def _check_kind(document: object, name: str) -> None:
     if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
-        raise GraphDoctorError(f"{name} is JSON, but no diagnosis that graphdoctor wrote.", hint=_HOW)
+        raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
     version = document["schema_version"]
     if version.partition(".")[0] != _MAJOR:
         raise GraphDoctorError(
             f"{name} has schema version {version}; this graphdoctor reads {_MAJOR}.x.",
-            hint="Write it again with this graphdoctor, or read it with the one that wrote it.",
+            hint="Write it again with this graphdoctor, or read it with the version that wrote it.",
         )
     if "new" in document and "gone" in document:
         raise GraphDoctorError(f"{name} is a comparison, not a diagnosis.", hint=_HOW)
     if not {"findings", "summary"} <= document.keys():
-        raise GraphDoctorError(f"{name} is JSON, but no diagnosis that graphdoctor wrote.", hint=_HOW)
+        raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
 
 
 def _validated(document: dict[str, Any]) -> Diagnosis:

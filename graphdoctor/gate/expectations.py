@@ -1,30 +1,26 @@
-"""What a test expects of a diagnosis: each function here says how an expectation is broken, or None where it holds.
+"""What a test expects of a diagnosis. Each function returns how the expectation is broken, or None if it holds.
 
-A recording that lacks records, or in which nothing was compiled, holds no expectation that it could not have broken.
+An expectation doesn't hold if the recording has missing records or nothing was compiled: it can't have been tested.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphdoctor.gate.gaps import missing_records, nothing_compiled
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.wording import counted
-
-_LOST = "GD902"
-_NOTHING_COMPILED = "GD905"
-_UNRECORDED = "left a function to eager mode and wrote no record"
-"""From the gap's message of ``probe/ways_in/block.py``."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """An expectation that does not hold.
+    """An expectation that doesn't hold.
 
     Args:
-        expected: What was expected, as ``no graph break``.
-        found: What there is, as ``2``.
+        expected: What was expected, such as ``no graph break``.
+        found: What was found, such as ``2``.
         findings: The findings that break it, worst first.
-        hint: What to do where no finding says it.
+        hint: What to do, if no finding says it.
     """
 
     expected: str
@@ -34,15 +30,15 @@ class Broken:
 
 
 def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None:
-    """At most so many lines at which a graph breaks.
+    """At most ``limit`` lines break a graph.
 
     Args:
         diagnosis: What to judge.
         limit: How many are allowed.
-        own_code: Leave out lines of installed packages.
+        own_code: Don't count lines in installed packages.
     """
     found = _of_kind(diagnosis, "GD1", own_code=own_code)
-    # Skipped frames have findings of their own at the line of the break.
+    # A skipped frame has its own finding at the line of the break.
     sites = {(finding.location.file, finding.location.line) for finding in found if finding.break_effects}
     number = len(sites) if own_code else diagnosis.summary.break_sites
     where = " in your own code" if own_code else ""
@@ -53,7 +49,7 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None
 
 
 def fullgraph(diagnosis: Diagnosis) -> Broken | None:
-    """Every function that was compiled became one graph, and nothing of it runs eagerly."""
+    """Every compiled function became one graph, and none of it runs eagerly."""
     summary, expected = diagnosis.summary, "one graph for each compile and nothing eager"
     parts = [
         counted(number, noun)
@@ -69,7 +65,7 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
     if not parts and eager:
         parts = [f"{counted(len(eager), 'function')} {eager[0].state.replace('_', ' ')}"]
     if not parts and summary.graphs != summary.compiles:
-        parts = [f"{counted(summary.graphs, 'graph')} of {counted(summary.compiles, 'compile')}"]
+        parts = [f"{counted(summary.graphs, 'graph')} for {counted(summary.compiles, 'compile')}"]
     if parts:
         over_limit = _recompiled(diagnosis) if summary.frames_over_limit else ()
         return Broken(expected, ", ".join(parts), (*_of_kind(diagnosis, "GD1"), *over_limit))
@@ -77,12 +73,12 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
 
 
 def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> Broken | None:
-    """At most so many recompiles, and no function over torch's own limit.
+    """At most ``limit`` recompiles, and no function over torch's recompile limit.
 
     Args:
         diagnosis: What to judge.
         limit: How many are allowed.
-        is_empty_allowed: Nothing compiled holds it: that is what a warm program does.
+        is_empty_allowed: Holds if nothing was compiled, as in a warm program.
     """
     summary, expected = diagnosis.summary, _at_most(limit, "recompile")
     over = summary.frames_over_limit
@@ -95,23 +91,23 @@ def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> B
 
 
 def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
-    """At least this share of the tensor operations of a call runs in graphs.
+    """At least ``limit`` of a call's tensor operations run in graphs.
 
     Args:
-        diagnosis: Of a run that measured it.
-        limit: 0 to 1.
+        diagnosis: From a run that measured coverage.
+        limit: A share, 0 to 1.
     """
-    expected, value = f"coverage of at least {limit:g}", diagnosis.summary.coverage
+    expected, value = f"coverage of at least {limit:.15g}", diagnosis.summary.coverage
     if (unknown := _unknown(diagnosis, expected, is_empty_allowed=True)) is not None:
         return unknown
     detail = diagnosis.summary.coverage_detail
     if value is None or detail is None:
-        why = " ".join(gap.message for gap in diagnosis.gaps) or "The call has no tensor operation."
-        return Broken(expected, "none: it is not known", hint=why)
+        why = " ".join(gap.message for gap in diagnosis.gaps) or "The call has no tensor operations."
+        return Broken(expected, "unknown coverage", hint=why)
     if value >= limit:
         return None
     total = detail.graph_ops + detail.eager_ops
-    found = f"{value:.4g} ({detail.graph_ops} of {total} operations)"
+    found = f"{_below(value, limit)} ({detail.graph_ops} of {total} operations)"
     return Broken(expected, found, _of_kind(diagnosis, "GD1"))
 
 
@@ -124,23 +120,28 @@ def _of_kind(diagnosis: Diagnosis, prefix: str, *, own_code: bool = False) -> tu
 
 
 def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
-    """The findings that sum up recompiles; others of their kind say what they could have been spared."""
+    """The findings that summarize recompiles; other GD2 findings are about avoiding them."""
     names = {event.fingerprint for event in diagnosis.recompiles}
     return tuple(finding for finding in diagnosis.findings if finding.fingerprint in names)
 
 
 def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> Broken | None:
-    """The recording cannot tell that the expectation holds."""
+    """Why the recording can't show that the expectation holds, or None if it can."""
     if diagnosis.exit.reason != "finished":
         message = diagnosis.exit.message or "The recording ended early."
         return Broken(expected, "a recording that ended early", hint=message)
-    lost = next((g.message for g in diagnosis.gaps if g.code == _LOST or _UNRECORDED in g.message), None)
-    if lost is not None or diagnosis.is_partial:
-        return Broken(expected, "a recording that lacks records", hint=lost)
-    empty = next((gap.message for gap in diagnosis.gaps if gap.code == _NOTHING_COMPILED), None)
+    missing = missing_records(diagnosis)
+    if missing is not None or diagnosis.is_partial:
+        return Broken(expected, "a recording with missing records", hint=missing)
+    empty = nothing_compiled(diagnosis)
     if not is_empty_allowed and (empty is not None or not diagnosis.frames):
         return Broken(expected, "that nothing was compiled", hint=empty)
     return None
+
+
+def _below(value: float, limit: float) -> str:
+    """A share with four digits, or as many as it takes to show that it's below the limit."""
+    return next(text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") < limit)
 
 
 def _at_most(limit: int, noun: str) -> str:

@@ -1,9 +1,9 @@
-"""What a project ignores on purpose: comments on lines, and patterns of paths.
+"""What a project ignores on purpose: comments on lines, and path patterns.
 
-    y = x.item()  # graphdoctor: ignore[GD103] logged once an epoch
+    y = x.item()  # graphdoctor: ignore[GD103] logged once per epoch
 
-Comes in: the text of source files, findings. Goes out: which findings do not count and why, and which ignores match
-nothing. Comments are found by Python's tokenizer, so a string that looks like one is none.
+Comes in: the text of source files, findings. Goes out: which findings don't count and why, and which ignores match
+nothing. Python's tokenizer finds the comments, so a string that looks like a comment isn't taken for one.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _LINE_ENDS = (tokenize.NEWLINE, tokenize.NL)
 
 @dataclass(frozen=True)
 class IgnoreComment:
-    """One comment.
+    """One ignore comment.
 
     Args:
         line: 1-based.
-        first_line: The first line that it covers: above its own only where no comment can stand at the end of a line,
-            in a string over several lines and before a backslash's newline.
-        codes: Code prefixes; None for all.
-        reason: The words behind them.
-        why_void: Why it can match nothing at all, or None.
+        first_line: The first line it covers: above ``line`` only where the lines between can't end in a comment (a
+            multi-line string, a backslash before the newline).
+        codes: Code prefixes; None for all codes.
+        reason: The text after the brackets.
+        why_void: Why it can't match anything, or None.
     """
 
     line: int
@@ -45,7 +45,7 @@ class IgnoreComment:
     why_void: str | None = None
 
     def code_for(self, finding: Finding) -> str | None:
-        """Of its codes the one that a finding on its lines falls under, empty for all codes; None when none does."""
+        """The code prefix that covers a finding on the comment's lines; empty for a comment on all codes, or None."""
         if not self.first_line <= finding.location.line <= self.line or self.why_void:
             return None
         return "" if self.codes is None else _prefix_of(finding, self.codes)
@@ -56,8 +56,8 @@ class PathIgnore:
     """One entry of ``per-path-ignores``.
 
     Args:
-        pattern: A path pattern: ``*`` stays in a folder, ``**`` goes through folders, a pattern without a slash is a
-            file's name in any folder, one that ends in a slash is all below a folder.
+        pattern: A path pattern. ``*`` stays within a folder and ``**`` crosses folders. A pattern without a slash is a
+            file name in any folder; one that ends in a slash is everything below that folder.
         codes: Code prefixes.
     """
 
@@ -65,17 +65,17 @@ class PathIgnore:
     codes: tuple[str, ...]
 
     def covers(self, *paths: str) -> bool:
-        """One of a file's paths fits the pattern."""
+        """Whether one of a file's paths matches the pattern."""
         return any(_pattern(self.pattern).fullmatch(path.replace("\\", "/")) for path in paths)
 
     def code_for(self, finding: Finding) -> str | None:
-        """Of its codes the one that a finding in such a file falls under."""
+        """The code prefix that covers a finding in a matching file, or None."""
         location = finding.location
         return _prefix_of(finding, self.codes) if self.covers(location.file, location.shown_file) else None
 
 
 Comments = Mapping[str, tuple[IgnoreComment, ...]]
-"""By file as findings name it: the user's own files that the run touched, those without a comment too."""
+"""By the path that findings have: the user's own files that the run touched, including those without a comment."""
 
 
 def _prefix_of(finding: Finding, codes: Iterable[str]) -> str | None:
@@ -97,7 +97,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 def comments_in(text: str) -> tuple[IgnoreComment, ...]:
     """The ignore comments of a source file, in order.
 
-    A file that Python cannot take apart to its end gives those before the trouble.
+    If Python can't tokenize the whole file, those before the error are returned.
     """
     if "graphdoctor:" not in text.lower():
         return ()
@@ -110,12 +110,12 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
             elif token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
                 found.append((token.start[0], match))
     except (tokenize.TokenError, SyntaxError, ValueError):
-        pass  # a file in another Python's syntax: the run has shown that it is Python
+        pass  # the file ran, so it's valid in another version of Python
     return tuple(_comment(line, _first_line(line, ends), match["rest"].strip()) for line, match in found)
 
 
 def _first_line(line: int, ends: set[int]) -> int:
-    """The first of the lines above that cannot end in a comment of their own."""
+    """The first of the lines above a comment that can't end in a comment of their own."""
     while line > 1 and line - 1 not in ends:
         line -= 1
     return line
@@ -126,14 +126,14 @@ def _comment(line: int, first_line: int, rest: str) -> IgnoreComment:
         return IgnoreComment(line, first_line, None, _reason(rest))
     match = _CODES.fullmatch(rest)
     if match is None:
-        return IgnoreComment(line, first_line, (), why_void="its bracket is not closed")
+        return IgnoreComment(line, first_line, (), why_void="its bracket isn't closed")
     codes = tuple(dict.fromkeys(code.upper() for code in re.split(r"[,\s]+", match["codes"]) if code))
     unknown = [code for code in codes if not any(known.startswith(code) for known in ALL_RULES)]
     why = None
     if not codes:
         why = "its brackets are empty"
     elif len(unknown) == len(codes):
-        why = f"no rule's code begins with {' or '.join(unknown)}"
+        why = f"no rule code starts with {' or '.join(unknown)}"
     return IgnoreComment(line, first_line, codes, _reason(match["reason"]), why)
 
 
@@ -142,10 +142,10 @@ def _reason(text: str) -> str | None:
 
 
 def read_comments(texts: Mapping[str, str]) -> Comments:
-    """The comments of files.
+    """The ignore comments of several files.
 
     Args:
-        texts: By file as findings name it.
+        texts: Each file's text, by the path that findings have.
     """
     return {file: comments_in(text) for file, text in texts.items()}
 
@@ -153,11 +153,11 @@ def read_comments(texts: Mapping[str, str]) -> Comments:
 def ignored_by(
     finding: Finding, *, comments: Comments, paths: Sequence[PathIgnore], selection: Selection
 ) -> Ignored | None:
-    """Why a finding does not count, or None when it does.
+    """Why a finding doesn't count, or None when it does.
 
     Args:
         finding: The finding.
-        comments: Comments of the user's own files; those of packages speak for their authors.
+        comments: Comments in the user's own files; comments in a package are its authors' business.
         paths: ``per-path-ignores``.
         selection: ``select``, ``ignore`` and ``own-code``.
     """
@@ -172,30 +172,30 @@ def ignored_by(
 def unused_ignores(
     runs: Sequence[tuple[Comments, Sequence[Finding]]], paths: Sequence[PathIgnore], *, pyproject: str
 ) -> tuple[UnusedIgnore, ...]:
-    """Ignores that match no finding of any run, in the files that the runs touched.
+    """Ignores that match no finding in any run, in the files that the runs touched.
 
     Args:
-        runs: Of each target the comments and all findings; all targets that there are, since an ignore may be for one
-            of them alone.
-        paths: ``per-path-ignores``; one whose pattern fits none of these files is not judged.
-        pyproject: What to call the file that has them.
+        runs: The comments and all findings of each configured target. All of them, since an ignore may be there for
+            just one target.
+        paths: ``per-path-ignores``; a pattern that matches none of these files isn't judged.
+        pyproject: What to call the file that sets them.
     """
-    there: dict[tuple[str, int], IgnoreComment] = {}
+    known: dict[tuple[str, int], IgnoreComment] = {}
     used: dict[tuple[str, int], set[str]] = {}
     for comments, findings in runs:
         for file, found in comments.items():
             here = [finding for finding in findings if finding.location.file == file]
             for comment in found:
-                there[file, comment.line] = comment
+                known[file, comment.line] = comment
                 codes = {code for finding in here if (code := comment.code_for(finding)) is not None}
                 used.setdefault((file, comment.line), set()).update(codes)
-    return (*_unused_comments(there, used), *_unused_paths(runs, paths, pyproject))
+    return (*_unused_comments(known, used), *_unused_paths(runs, paths, pyproject))
 
 
 def _unused_comments(
-    there: Mapping[tuple[str, int], IgnoreComment], used: Mapping[tuple[str, int], set[str]]
+    known: Mapping[tuple[str, int], IgnoreComment], used: Mapping[tuple[str, int], set[str]]
 ) -> Iterator[UnusedIgnore]:
-    for (file, line), comment in sorted(there.items(), key=lambda item: item[0]):
+    for (file, line), comment in sorted(known.items(), key=lambda item: item[0]):
         matched = used[file, line]
         left = tuple(code for code in comment.codes or () if code not in matched)
         if left or not matched:
@@ -212,4 +212,4 @@ def _unused_paths(
         left = tuple(code for code in path.codes if code not in matched)
         is_touched = any(path.covers(file) for file in files) or matched != {None}
         if left and is_touched:
-            yield UnusedIgnore(file=pyproject, codes=left, why=f"{path.pattern!r} has no such finding")
+            yield UnusedIgnore(file=pyproject, codes=left, why=f"no such finding in {path.pattern!r}")

@@ -1,7 +1,7 @@
 """Which configured targets can reach given files through imports. Nothing is imported or run.
 
-Errs on the side of running: where it cannot be told what a target imports, the target reaches every file, and a file
-that is no Python reaches every target, because nobody knows who reads it.
+When in doubt, a target runs: if its imports can't be determined, it reaches every file, and every target reaches a
+file that isn't Python, because any of them could read it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AT_RUN_TIME = frozenset(
         "SourceFileLoader",
     )
 )  # fmt: skip
-"""Functions that load code whose name no import says."""
+"""Functions that load code without an import statement that names it."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Reach:
     """What a target can import.
 
     Args:
-        files: Python files that its imports lead to, absolute.
-        unresolved: Top-level names that it imports and that were found in none of the usual places.
-        is_open: It loads code in a way that cannot be followed, or could not be read: it reaches everything.
+        files: Python files that its imports lead to, as absolute paths.
+        unresolved: Top-level names that it imports and that weren't found in any of the usual places.
+        is_open: It loads code in a way that can't be followed, or couldn't be read, so it reaches everything.
     """
 
     files: frozenset[Path]
@@ -42,19 +42,19 @@ class Reach:
     is_open: bool = False
 
     def reaches(self, path: Path) -> bool:
-        """Whether a change of a file can matter to the target."""
+        """Whether a change to a file can affect the target."""
         if self.is_open or path.suffix != ".py" or path.resolve() in self.files:
             return True
-        # A package that is installed from somewhere in the repository is found by its folder's name.
+        # A package installed from somewhere in the repository is matched by its folder's name.
         return not self.unresolved.isdisjoint((*path.parts[:-1], path.stem))
 
 
 @dataclass(frozen=True)
 class Selected:
-    """Configured targets by what a set of files means to them, each by name and in order.
+    """Names of configured targets, in order, split by whether a set of files can affect them.
 
     Args:
-        to_run: Those that one of the files can matter to.
+        to_run: Targets that one of the files can affect.
         skipped: The others.
     """
 
@@ -66,10 +66,10 @@ def select_targets(targets: Mapping[str, Iterable[str]], files: Iterable[Path], 
     """Split targets into those to run and those to skip.
 
     Args:
-        targets: By name what each names: the target's text, and where its inputs come from another place that too;
-            ``file.py:name`` or ``package.module:name``.
+        targets: By name, the code that each target uses, as ``file.py:name`` or ``package.module:name``: the target
+            itself, and the source of its inputs if that's somewhere else.
         files: The files that changed.
-        root: The directory that the targets are named from.
+        root: The directory that these are relative to.
     """
     given = [root / path for path in files]
     to_run = [
@@ -81,16 +81,16 @@ def select_targets(targets: Mapping[str, Iterable[str]], files: Iterable[Path], 
 
 
 def reached_by(target: str, root: Path) -> Reach:
-    """What a target can import, however indirectly, under whatever condition.
+    """What a target can import, directly or not, whatever the condition.
 
     Args:
         target: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
-        root: The directory that it is named from.
+        root: The directory that it's relative to.
     """
     match = _FILE.fullmatch(target)
     if match:
         file = (root / match["file"]).resolve()
-        # As the probe has it: the file's folder, or the one that its outermost package lies in, is first on sys.path.
+        # As in the probe: the file's folder, or the folder of its outermost package, comes first on sys.path.
         folders = [file.parent, *(init.parent.parent for init in _packages_around(file))]
         return _Walk((*folders, root, root / "src")).run([file])
     module = target.partition(":")[0]
@@ -102,7 +102,7 @@ class _Walk:
     """Follows imports from file to file.
 
     Args:
-        places: Folders that modules are looked for in; all that have one count.
+        places: Folders to look for modules in; a module found in several of them counts in each.
     """
 
     def __init__(self, places: Iterable[Path]) -> None:
@@ -132,7 +132,7 @@ class _Walk:
         return Reach(frozenset(found), frozenset(unresolved))
 
     def files_of(self, module: str) -> Iterator[Path]:
-        """The files that importing a module runs: its packages' and its own; for ``a.*`` all modules of ``a``."""
+        """Files that run when a module is imported: its packages' and its own; for ``a.*``, all modules of ``a``."""
         for place in self._places:
             folder = place
             for part in module.split("."):
@@ -145,9 +145,9 @@ class _Imports:
     """What one file imports.
 
     Args:
-        absolute: Dotted names; the last part may be a name in the module before it.
+        absolute: Dotted names; the last part may be a name inside the module.
         relative: Files.
-        is_open: It loads more than can be told.
+        is_open: It also loads code that can't be determined.
     """
 
     absolute: frozenset[str]
@@ -156,7 +156,7 @@ class _Imports:
 
     @classmethod
     def read(cls, path: Path) -> _Imports | None:
-        """Read a file; None where it cannot be read or parsed."""
+        """Read a file; None if it can't be read or parsed."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -168,7 +168,7 @@ class _Imports:
 
 
 class _Reader:
-    """Goes through a file's syntax tree."""
+    """Reads imports from a file's syntax tree."""
 
     def __init__(self, path: Path, tree: ast.Module) -> None:
         self._path = path
@@ -176,7 +176,7 @@ class _Reader:
 
     @cached_property
     def absolute(self) -> set[str]:
-        """Names of absolute imports, literal ones of ``importlib`` among them."""
+        """Names of absolute imports, including literal ones through ``importlib``."""
         found: set[str] = set()
         for node in ast.walk(self._tree):
             match node:
@@ -210,7 +210,7 @@ class _Reader:
 
     @cached_property
     def is_open(self) -> bool:
-        """It imports by a name that is computed, or loads code by other ways."""
+        """Whether it imports a computed name, or loads code in other ways."""
         for node in ast.walk(self._tree):
             if not isinstance(node, ast.Call):
                 continue
@@ -222,7 +222,7 @@ class _Reader:
 
 
 def _packages_around(file: Path) -> Iterator[Path]:
-    """The ``__init__`` files above a file, innermost first: importing it by its full name runs them."""
+    """The ``__init__`` files above a file, innermost first: importing the file by its full name runs them."""
     folder = file.parent
     while (folder / "__init__.py").is_file():
         yield folder / "__init__.py"
@@ -235,7 +235,7 @@ def _called(node: ast.Call) -> str | None:
 
 
 def _module_files(folder: Path, name: str) -> Iterator[Path]:
-    """The files of one module in a folder; ``*`` is all of them."""
+    """The files of one module in a folder; ``*`` means every module."""
     if name == "*":
         yield from (path.resolve() for path in folder.glob("*.py"))
         yield from (path.resolve() for path in folder.glob("*/__init__.py"))

@@ -142,7 +142,11 @@ def _assemble(
 ) -> Recording:
     by_kind = {event["event"]: event for event in events}
     environment = Environment(**_fields(by_kind.get("environment")))
-    gaps = [CaptureGap(code="GD900", message=str(event.get("message"))) for event in events if event["event"] == "gap"]
+    gaps = [
+        CaptureGap(code="GD900", kind=event.get("kind"), message=str(event.get("message")))
+        for event in events
+        if event["event"] == "gap"
+    ]
     target = TargetInfo(**(meta.get("target") or {}) | _fields(by_kind.get("target")))
     exit_ = ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None)
     coverage = Coverage(**_fields(by_kind["coverage"])) if "coverage" in by_kind else None

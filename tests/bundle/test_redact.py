@@ -87,7 +87,7 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     events = [json.loads(line) for line in (recording / "probe.jsonl").read_text().splitlines()]
     known = [
         {"event": "config", "values": {"torch._dynamo.config.x": mark, mark: "True"}},
-        {"event": "gap", "message": mark},
+        {"event": "gap", "kind": mark, "message": mark},
         {"event": "call_failed", "index": 1, "type": mark, "message": mark, "traceback": mark, "eager": mark},
         {"event": "error", "type": mark, "message": mark, "hint": mark, "traceback": mark},
         {"event": "variation", "expression": mark},
@@ -101,6 +101,11 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     meta["exit"] |= {"hint_code": mark, "hint_values": {"error": mark}}
     assert len(shown_events) > len(events)
     assert "qzsecret" not in json.dumps([shown_events, redacted_meta(meta, shown())]).lower()
+
+
+def test_the_kind_of_a_gap_goes_through_and_its_words_stay_behind():
+    gap = {"event": "gap", "kind": "unrecorded_compile", "message": "qzsecret"}
+    assert list(redacted_events([gap], shown())) == [{**gap, "message": "…"}]
 
 
 def _read(content: bytes) -> Recording:

@@ -31,7 +31,7 @@ def folder(tmp_path):
         (["--baseline", "none.json"], "There is no baseline at none.json", "graphdoctor baseline --baseline none.json"),
         (["--baseline", "model.py", "--no-baseline"], "exclude each other", "Give one"),
         (["--select", "E5"], "No rule's code begins with 'E5'", "rule --all"),
-        (["--baseline", "model.py"], "is no whole JSON document", "anew"),
+        (["--baseline", "model.py"], "isn't valid JSON", "graphdoctor baseline again"),
     ],
 )
 def test_wrong_usage_is_named_before_anything_runs(folder, run_here, args, message, hint):
@@ -51,7 +51,7 @@ def test_a_share_that_is_none_is_refused(folder, run_here):
     ("content", "message"),
     [
         ('{"graphdoctor_baseline": "9.0", "targets": {}}', "has schema version 9.0"),
-        ("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> pr\n", "merge-conflict markers, the first in line 1"),
+        ("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> pr\n", "merge conflict markers, the first on line 1"),
     ],
 )
 @pytest.mark.parametrize("command", [["check"], ["baseline", "--update"]])

@@ -9,7 +9,7 @@ from graphdoctor.gate.baseline import Baseline, entries_of
 from graphdoctor.gate.check import Policy, check_target
 from graphdoctor.gate.ignores import read_comments
 from graphdoctor.model.check import CheckReport
-from graphdoctor.model.recording import Call, CallError, CaptureGap, Environment
+from graphdoctor.model.recording import Call, CallError, CaptureGap, Coverage, Environment
 from graphdoctor.model.run import ProbeExit
 from tests.gate.diagnoses import with_prints
 
@@ -21,6 +21,10 @@ def checked(diagnosis, *, comments=None, known=None, torch="2.13.0", **policy):
     baseline = None if known is None else Baseline({"m": {torch: entries_of(known.findings)}})
     judged_by = Policy(baseline=baseline, **policy)
     return check_target(diagnosis, name="m", target="model.py", comments=comments or {}, policy=judged_by)
+
+
+def covered(graph_ops):
+    return Coverage(graph_ops=graph_ops, eager_ops=10_000 - graph_ops, extra_calls=1, extra_compiles=0)
 
 
 def refusing(eager="ok", breaks=((5, "a"),)):
@@ -117,6 +121,13 @@ def test_budgets_are_on_what_was_measured_known_findings_included(name, limit, s
     assert (verdict.state, [(item.name, item.value) for item in verdict.budgets]) == (state, [(name, value)])
 
 
+def test_a_budget_keeps_the_exact_values_and_is_not_kept_by_a_hair():
+    (budget,) = checked(with_prints(coverage=covered(8996)), limits={"min-coverage": 0.9}).budgets
+    assert (budget.limit, budget.value, budget.is_kept) == (0.9, 0.8996, False)
+    (budget,) = checked(with_prints(coverage=covered(9000)), limits={"min-coverage": 0.9}).budgets
+    assert (budget.value, budget.is_kept) == (0.9, True)
+
+
 def test_a_coverage_that_is_not_known_keeps_no_budget():
     verdict = checked(with_prints(coverage=None), limits={"min-coverage": 0.0})
     assert (verdict.state, verdict.budgets[0].value, verdict.budgets[0].is_kept) == ("failed", None, False)
@@ -130,10 +141,10 @@ def test_a_coverage_that_is_not_known_keeps_no_budget():
             "Stopped",
         ),
         ({"exit": ProbeExit(status=-9, reason="killed", message=None)}, "ended early"),
-        ({"is_partial": True}, "partial"),
+        ({"is_partial": True}, "incomplete"),
         ({"calls": (Call(index=1),)}, "Call 1"),
         ({"calls": ()}, "No call"),
-        ({"environment": Environment()}, "which torch"),
+        ({"environment": Environment()}, "which version of torch"),
         ({"gaps": (CaptureGap(code="GD902", message="2 records could not be read."),)}, "2 records"),
     ],
 )

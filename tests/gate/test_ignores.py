@@ -38,9 +38,9 @@ def test_a_comment_is_read_as_people_write_it(comment, codes, reason):
 @pytest.mark.parametrize(
     ("comment", "why"),
     [
-        ("# graphdoctor: ignore[GD101 why", "not closed"),
+        ("# graphdoctor: ignore[GD101 why", "isn't closed"),
         ("# graphdoctor: ignore[] why", "empty"),
-        ("# graphdoctor: ignore[E501]", "no rule's code begins with E501"),
+        ("# graphdoctor: ignore[E501]", "no rule code starts with E501"),
     ],
 )
 def test_a_comment_that_can_match_nothing_ignores_nothing_and_says_why(comment, why):

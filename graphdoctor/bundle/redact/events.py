@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from graphdoctor.bundle.redact.shapes import Table, let_through, number, one_of,
 from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.model.recording import TargetInfo
+from graphdoctor.probe.wire import GapKind
 
 _REASONS = ("finished", "error", "exited", "timeout", "killed", "interrupted")
 
@@ -89,7 +90,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "device_name": text(public.device_name),
             "packages": _packages,
         },
-        "gap": {"message": lambda _message: LEFT_OUT},
+        "gap": {"kind": one_of(*get_args(GapKind)), "message": lambda _message: LEFT_OUT},
         "config": {"values": _config},
         "coverage": {
             "graph_ops": number,

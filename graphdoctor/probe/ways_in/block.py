@@ -120,4 +120,4 @@ class _BlockRecorder:
         steps.tell_failures(self._listener, self._recompiles, self._events)
         if said := torch_api.unrecorded_breaks(self._counted):
             message = f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(said)}"
-            self._events.write("gap", message=message)
+            self._events.write("gap", kind="unrecorded_compile", message=message)
