@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor.diagnosis.diagnose import Selection
-from graphdoctor.fixes.codes import BREAK, RECOMPILE, RECOMPILE_LIMIT
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, Change, candidates
 from graphdoctor.fixes.replays import Program
+from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding

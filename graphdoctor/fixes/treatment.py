@@ -14,12 +14,12 @@ from pathlib import Path
 
 from graphdoctor.capture.request import Request
 from graphdoctor.diagnosis.diagnose import Selection
-from graphdoctor.fixes.casebook import Casebook, diff_text
-from graphdoctor.fixes.codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Program, Replays
+from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.scores import Score, score, told_worse
+from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Seen
 from graphdoctor.model.diagnosis import Finding
@@ -122,7 +122,7 @@ class _Rounds:
     def __init__(self, trials: Trials, wanted: Wanted) -> None:
         self._trials = trials
         self._wanted = wanted
-        self._casebook = Casebook(trials, wanted.selection)
+        self._log = TrialLog(trials, wanted.selection)
         self._number = 0
         self._last: State | None = None
         self.so_far: Treated | None = None
@@ -194,8 +194,8 @@ class _Rounds:
         blamed = max(first, key=lambda proposal: self._score_alone(proposal, best))
         rest = [proposal for proposal, _ in last.applied[len(best.applied) :] if proposal is not blamed]
         reason = f"with it {told_worse(best.seen, last.seen)}, and nothing that was tried mends that"
-        self._casebook.take_back([blamed], reason, is_final=True)
-        self._casebook.take_back(rest, reason, is_final=False)
+        self._log.take_back([blamed], reason, is_final=True)
+        self._log.take_back(rest, reason, is_final=False)
 
     def _options_of(self, state: State) -> list[Options]:
         sources = Sources(state.program, self._trials.root, self._trials.originals)
@@ -207,7 +207,7 @@ class _Rounds:
         return [
             replace(options, proposals=proposals)
             for options in self._options_of(state)
-            if (proposals := self._casebook.open(options, state, self._number + 1, is_unsafe_tried=is_unsafe_tried))
+            if (proposals := self._log.open(options, state, self._number + 1, is_unsafe_tried=is_unsafe_tried))
         ]
 
     @property
@@ -216,7 +216,7 @@ class _Rounds:
 
     def _score_alone(self, proposal: Proposal, state: State) -> Score:
         """How good a state's program is with one fix more."""
-        measures = self._casebook.measures_with(proposal) or state.seen.measures
+        measures = self._log.measures_with(proposal) or state.seen.measures
         return score(measures, moves_out=state.moves_out or proposal.moves_out)
 
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
@@ -247,7 +247,7 @@ class _Rounds:
             for options in now:
                 at = next(i for i, found in enumerate(trials) if options.finding.fingerprint in found.targets)
                 judged = self._trials.judge(options.finding, trials[at], state, seen[at])
-                self._casebook.note(options.finding, trials[at], state, self._number, judged=judged, after=seen[at])
+                self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=seen[at])
                 if judged.verdict == "verified":
                     if not any(found is trials[at] for found, _ in chosen):
                         chosen.append((trials[at], seen[at]))
@@ -268,7 +268,7 @@ class _Rounds:
             # One alone holds for sure; the others are tried again beside it.
             together = proposals[:1]
             joined = state.joined(together, chosen[0][1])
-        self._casebook.apply(together, self._number)
+        self._log.apply(together, self._number)
         return joined
 
     def _time_each(self, best: State) -> None:
@@ -277,7 +277,7 @@ class _Rounds:
             return
         for number, (proposal, before) in enumerate(best.applied[:_MAX_TIMED], start=1):
             after = with_proposals(before, (proposal,))
-            self._casebook.add_times(proposal, self._trials.time(before, after, f"time-{number}"))
+            self._log.add_times(proposal, self._trials.time(before, after, f"time-{number}"))
         if len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed by themselves")
 
@@ -287,9 +287,9 @@ class _Rounds:
         """Note every proposal for the untouched program; the first edits for each finding together are the patch."""
         edits: list[Proposal] = []
         for options in self._options_of(base):
-            proposals = self._casebook.open(options, base, 1, is_unsafe_tried=self._wanted.is_unsafe_tried)
+            proposals = self._log.open(options, base, 1, is_unsafe_tried=self._wanted.is_unsafe_tried)
             for proposal in proposals:
-                self._casebook.note_untried(options.finding, proposal, base, 1, reason)
+                self._log.note_untried(options.finding, proposal, base, 1, reason)
             edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
         suggested = self._changes(with_proposals(base.program, edits))
         treatment = self._told(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
@@ -307,12 +307,12 @@ class _Rounds:
         applied = [proposal for proposal, _ in best.applied]
         times = self._trials.time(Program(), best.program, "time-all") if applied and is_timed else ()
         if len(applied) == 1:
-            self._casebook.add_times(applied[0], times)
+            self._log.add_times(applied[0], times)
         replay = best.seen.recording.replay
         settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
         calls = [proposal.snippet for proposal in applied if proposal.kind == "call" and proposal.snippet]
         treatment = Treatment(
-            tried=self._casebook.tried,
+            tried=self._log.tried,
             before=untouched.seen.measures,
             after=best.seen.measures if applied else None,
             diff=self._diff(changes),
@@ -321,7 +321,7 @@ class _Rounds:
             compared=replay.compared.get("eager") if replay and applied else None,
             times=times,
             gone=self._gone(untouched, best) if applied else (),
-            left=tuple(self._casebook.left(best)),
+            left=tuple(self._log.left(best)),
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )

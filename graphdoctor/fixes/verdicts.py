@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.fixes.codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.fixes.patch import LineMap
+from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import Measures, Verdict
 from graphdoctor.model.recording import Recording

@@ -252,7 +252,8 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     from graphdoctor.capture.request import Request
     from graphdoctor.diagnosis.diagnose import Selection
     from graphdoctor.fixes import proposals
-    from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
+    from graphdoctor.fixes.recipes.drop_item import DropItem
+    from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
     from graphdoctor.fixes.treatment import Wanted, treat
     from graphdoctor.model.spec import RunSpec
     from graphdoctor.trace.reader import read_recording

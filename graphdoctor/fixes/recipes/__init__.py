@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes.backward_out import BackwardOut
-from graphdoctor.fixes.recipes.check import Check
-from graphdoctor.fixes.recipes.clone import Clone
+from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
+from graphdoctor.fixes.recipes.branch_where import BranchWhere
+from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
+from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
+from graphdoctor.fixes.recipes.drop_item import DropItem
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
-from graphdoctor.fixes.recipes.hoist import Hoist
+from graphdoctor.fixes.recipes.hoist_read import HoistRead
 from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
-from graphdoctor.fixes.recipes.keep_tensor import DropItem, KeepTensor
-from graphdoctor.fixes.recipes.local_parameter import LocalParameter
-from graphdoctor.fixes.recipes.mask import Mask
-from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
+from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
+from graphdoctor.fixes.recipes.local_parameter_to_tensor import LocalParameterToTensor
+from graphdoctor.fixes.recipes.mask_without_indexing import MaskWithoutIndexing
+from graphdoctor.fixes.recipes.module_number_to_buffer import ModuleNumberToBuffer
 from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
-from graphdoctor.fixes.recipes.no_grad import NoGrad
+from graphdoctor.fixes.recipes.no_grad_for_inference_mode import NoGradForInferenceMode
 from graphdoctor.fixes.recipes.numpy_to_torch import NumpyToTorch
-from graphdoctor.fixes.recipes.one_hot import OneHot
+from graphdoctor.fixes.recipes.one_hot_classes import OneHotClasses
 from graphdoctor.fixes.recipes.own_function import OwnFunction
-from graphdoctor.fixes.recipes.remove_break import RemoveBreak
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
+from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
 from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
-from graphdoctor.fixes.recipes.where import Where
 
 RECIPES: tuple[Recipe, ...] = (
     GuardOutput(),
-    Where(),
-    Check(),
-    RemoveBreak(),
+    BranchWhere(),
+    CheckInsteadOfRaise(),
+    RemoveGraphBreak(),
     RemoveDisable(),
-    NoGrad(),
+    NoGradForInferenceMode(),
     KeepTensor(),
     DropItem(),
-    Mask(),
-    OneHot(),
-    Clone(),
+    MaskWithoutIndexing(),
+    OneHotClasses(),
+    CloneInsteadOfDeepcopy(),
     NumpyToTorch(),
-    Hoist(),
-    BackwardOut(),
+    HoistRead(),
+    BackwardOutOfRegion(),
     IterableToList(),
-    LocalParameter(),
-    ModuleBuffer(),
+    LocalParameterToTensor(),
+    ModuleNumberToBuffer(),
     NarrowLock(),
     OwnFunction(),
     SortInGraph(),

@@ -8,8 +8,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import called
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import walk
 
 _QUERY = re.compile(r"(is|has|get|set|add|remove)")

@@ -7,7 +7,9 @@ from typing import ClassVar
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 
 _MAKERS = {"set", "frozenset", "iter", "enumerate", "zip", "map", "filter", "reversed"}

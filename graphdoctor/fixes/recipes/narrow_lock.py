@@ -9,9 +9,11 @@ from typing import ClassVar
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.extraction import Run
 from graphdoctor.fixes.syntax.local_names import parsed
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
 
 _KINDS = r"(?:Lock|RLock|Condition|Semaphore|BoundedSemaphore)"

@@ -7,8 +7,10 @@ from typing import ClassVar
 import libcst as cst
 from libcst.helpers import parse_template_expression
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.syntax.bindings import dotted_name, has_comment, pointed
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.bindings import dotted_name, has_comment
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place, pointed
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _PARAMETERS = {
@@ -62,7 +64,7 @@ class NumpyToTorch(Recipe):
             DeclinedError: No translation is known for the function or for its arguments.
         """
         source = place.source
-        call = pointed(place, lambda node: bool(_function(source, node)), "call of a NumPy function")
+        call = pointed(place, lambda node: bool(_function(source, node)), "a call to a NumPy function")
         assert isinstance(call, cst.Call)  # _function says so
         name = _function(source, call)
         if name not in _PARAMETERS:

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.extraction import Run, call_of
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, Statement, walk
 
 _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With

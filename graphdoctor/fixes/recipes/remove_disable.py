@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import dotted
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _DISABLE = frozenset(

@@ -6,14 +6,12 @@ Nothing is run or imported: a name that could mean two things means nothing here
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import cast
 
 import libcst as cst
 from libcst.metadata import Assignment, BaseAssignment, MetadataWrapper, QualifiedNameSource, Scope, ScopeProvider
 
-from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.syntax.source import SourceFile, walk
 
 
@@ -231,43 +229,6 @@ def is_tensor(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> b
     return False
 
 
-def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what: str) -> cst.BaseExpression:
-    """The expression of a kind that torch points to, or where it tells the line alone the only such one of the line.
-
-    Args:
-        place: Where the finding is.
-        is_wanted: It is of that kind.
-        what: The kind for people, after "no": ``call of one_hot``.
-
-    Raises:
-        DeclinedError: There is none, or more than one.
-    """
-    if place.expression is not None:
-        found = [place.expression]
-        if place.finding.location.end_column is None:
-            # It ends on a line of its own, so it may be any of those that begin there.
-            start = _start(place.source, place.expression)
-            nodes = [node for node in walk(place.expression) if isinstance(node, cst.BaseExpression)]
-            found = [node for node in nodes if _start(place.source, node) == start]
-        found = [node for node in found if is_wanted(node)]
-        if len(found) != 1:
-            raise DeclinedError(f"torch points to no {what}")
-        return found[0]
-    line = place.finding.location.line
-    found = [
-        node
-        for node in walk(place.statement)
-        if isinstance(node, cst.BaseExpression) and _is_on(place.source, node, line) and is_wanted(node)
-    ]
-    if not found:
-        raise DeclinedError(f"the line has no {what}")
-    # Of expressions within each other the innermost is run first.
-    found = [node for node in found if not any(other is not node and other in walk(node) for other in found)]
-    if len(found) > 1:
-        raise DeclinedError("the line has several such expressions and torch does not say which one it means")
-    return found[0]
-
-
 def has_comment(node: cst.CSTNode) -> bool:
     """A comment stands somewhere within a node."""
     return any(isinstance(found, cst.Comment) for found in walk(node))
@@ -317,11 +278,6 @@ def _spans_lines(node: cst.CSTNode) -> bool:
             return True
         node = node.func if isinstance(node, cst.Call) else node.value
     return False
-
-
-def _is_on(source: SourceFile, node: cst.CSTNode, line: int) -> bool:
-    place = source.position(node)
-    return place.start.line <= line <= place.end.line
 
 
 def _start(source: SourceFile, node: cst.CSTNode) -> tuple[int, int]:

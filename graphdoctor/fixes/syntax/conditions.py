@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import Names, called, is_in_place
 from graphdoctor.fixes.syntax.source import walk
 

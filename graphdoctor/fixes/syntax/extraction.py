@@ -13,7 +13,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.local_names import (
     Flow,
     captured,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import called, dotted, is_in_place
 from graphdoctor.fixes.syntax.source import SourceFile, walk
 

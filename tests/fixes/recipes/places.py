@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphdoctor.fixes.recipe import Place
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.recompiles import GuardChange

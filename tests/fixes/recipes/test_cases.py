@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Recipe
+from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.conftest import clean_environment, run_command
 from tests.fixes.recipes.places import cases, place_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError
 from graphdoctor.fixes.recipes.own_function import OwnFunction
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 

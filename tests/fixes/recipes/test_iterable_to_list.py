@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 LOOP = "\n\ndef f(x):\n    for part in parts:\n        x = x + part\n    return x\n"

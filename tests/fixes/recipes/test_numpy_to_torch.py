@@ -6,8 +6,9 @@ import runpy
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes.numpy_to_torch import NumpyToTorch
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -56,7 +57,7 @@ def test_unknown_functions_and_arguments_are_left(call: str, reason: str) -> Non
 
 def test_what_is_no_call_of_numpy_is_left() -> None:
     text = "from mine import np\ndef f(v):\n    return np.interp(v, v, v)\n"
-    with pytest.raises(DeclinedError, match="torch points to no call of a NumPy function"):
+    with pytest.raises(DeclinedError, match="torch doesn't point to a call to a NumPy function"):
         NumpyToTorch().edit(place_in(text, "GD109", 3, (12, 30)))
 
 

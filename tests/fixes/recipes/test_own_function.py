@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError
 from graphdoctor.fixes.recipes.own_function import OwnFunction
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.model.diagnosis import Location
 from tests.fixes.recipes.places import place_in
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Place
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 from tests.fixes.recipes.places import finding, place_in
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit
+from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import libcst as cst
 from libcst.helpers import parse_template_expression
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.fixes.syntax.bindings import (
     as_operand,
     dotted_name,
@@ -18,13 +18,14 @@ from graphdoctor.fixes.syntax.bindings import (
     method_call,
     method_name,
     parameter,
-    pointed,
     reads,
     receiver,
     shortened,
     spans_lines,
     values,
 )
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place, pointed
 from graphdoctor.fixes.syntax.source import SourceFile
 
 _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", "min": "torch.inf", "amin": "torch.inf"}
@@ -56,7 +57,7 @@ class _Selection:
     index: cst.BaseExpression
 
 
-class Mask(Recipe):
+class MaskWithoutIndexing(Recipe):
     """``x[mask].sum()`` becomes ``torch.where(mask, x, 0).sum()``, ``x[mask] *= 2`` a ``torch.where`` as well.
 
     So does what ``torch.nonzero(mask)`` selects. Unsafe: the mask is taken to have the shape of the tensor, or one
@@ -76,7 +77,7 @@ class Mask(Recipe):
         found = pointed(
             place,
             lambda node: _is_nonzero(source, node) or _is_masked(_selection(source, node)),
-            "mask that picks values",
+            "a mask that selects values",
         )
         if _is_nonzero(source, found):
             return _without_places(source, found)

@@ -7,7 +7,9 @@ from typing import ClassVar
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 
 _FACTORIES = {
@@ -19,7 +21,7 @@ _FACTORIES = {
 _PARAMETER = matchers.Name("Parameter") | matchers.Attribute(attr=matchers.Name("Parameter"))
 
 
-class LocalParameter(Recipe):
+class LocalParameterToTensor(Recipe):
     """``scale = nn.Parameter(torch.ones(8))`` becomes ``scale = torch.ones(8)`` where only arithmetic uses it.
 
     No one else can have it: it is made anew at each call, so no optimizer knows it and its gradient is lost. Unsafe:

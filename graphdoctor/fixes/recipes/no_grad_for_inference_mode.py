@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import called, dotted
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
@@ -16,7 +18,7 @@ _CHECKS = frozenset({"is_inference", "is_inference_mode_enabled"})
 _TITLE = "Use `torch.no_grad()` in place of `torch.inference_mode()`"
 
 
-class NoGrad(Recipe):
+class NoGradForInferenceMode(Recipe):
     """``torch.inference_mode()`` becomes ``torch.no_grad()`` all over the file.
 
     Where torch was asked for inference mode, the question goes too, with what hangs on it: Dynamo breaks at

@@ -6,8 +6,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.syntax.bindings import dotted_name, is_in_reach, own_attributes, pointed
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.bindings import dotted_name, is_in_reach, own_attributes
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place, pointed
 from graphdoctor.fixes.syntax.source import SourceFile, walk
 
 _NAMES = frozenset(
@@ -17,7 +19,7 @@ _NAMES = frozenset(
 """What people call the number of classes."""
 
 
-class OneHot(Recipe):
+class OneHotClasses(Recipe):
     """``F.one_hot(labels)`` becomes ``F.one_hot(labels, num_classes=self.num_classes)``.
 
     Unsafe: without the number the result is as wide as the largest label of this call, with it always as wide as
@@ -34,7 +36,7 @@ class OneHot(Recipe):
             DeclinedError: No number of classes is in reach, or more than one.
         """
         source = place.source
-        call = pointed(place, lambda node: _is_one_hot(source, node), "call of `one_hot`")
+        call = pointed(place, lambda node: _is_one_hot(source, node), "a call to `one_hot`")
         assert isinstance(call, cst.Call)  # _is_one_hot says so
         if any(argument.star for argument in call.args):
             raise DeclinedError("its arguments are unpacked from something")

@@ -10,7 +10,9 @@ from typing import ClassVar
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power)
@@ -29,7 +31,7 @@ _COUNTING = frozenset(
 _Set = cst.Assign | cst.AnnAssign | cst.AugAssign
 
 
-class ModuleBuffer(Recipe):
+class ModuleNumberToBuffer(Recipe):
     """``self.step = 0`` in ``__init__`` becomes a buffer of no dims, and the file's writes write into it.
 
     Every place of the file that names the attribute must do arithmetic with it, or write it. Unsafe: whoever reads it

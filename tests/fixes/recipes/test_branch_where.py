@@ -8,8 +8,10 @@ from textwrap import dedent, indent
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place
-from graphdoctor.fixes.recipes.where import Where
+from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipes.branch_where import BranchWhere
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
@@ -20,12 +22,12 @@ def edit(text: str, part: str | None = None) -> Edit:
     lines = text.split("\n")
     if part is None:
         line = next(number for number, line in enumerate(lines) if "if " in line or "if(" in line or "while" in line)
-        return Where().edit(place_in(text, "GD102", line + 1))
+        return BranchWhere().edit(place_in(text, "GD102", line + 1))
     first = part.split("\n")[0]
     line = next(number for number, line in enumerate(lines) if first in line)
     column = lines[line].index(first)
     end = None if "\n" in part else column + len(part) + 1
-    return Where().edit(place_in(text, "GD102", line + 1, (column + 1, end)))
+    return BranchWhere().edit(place_in(text, "GD102", line + 1, (column + 1, end)))
 
 
 def written(text: str, part: str | None = None) -> str:
@@ -210,7 +212,7 @@ def test_one_line_with_several_statements() -> None:
 def test_of_two_expressions_in_a_line_the_one_pointed_to_is_edited() -> None:
     text = "return (x if x.sum() > 0 else y) + (y if y.sum() > 0 else x)"
     assert body(text, "y.sum() > 0") == "return (x if x.sum() > 0 else y) + torch.where(y.sum() > 0, y, x)"
-    with pytest.raises(DeclinedError, match="does not tell which condition"):
+    with pytest.raises(DeclinedError, match="doesn't say which condition"):
         body(text)
 
 
@@ -234,7 +236,7 @@ def test_expressions(before: str, after: str) -> None:
 def test_tabs_and_carriage_returns_stay() -> None:
     text = "import torch\r\ndef f(x):\r\n\tif x.sum() > 0:\r\n\t\t# why\r\n\t\tx = -x\r\n\treturn x\r\n"
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD102", 3))
-    assert Where().edit(place).content.decode() == (
+    assert BranchWhere().edit(place).content.decode() == (
         "import torch\r\ndef f(x):\r\n\t# why\r\n\tx = torch.where(x.sum() > 0, -x, x)\r\n\treturn x\r\n"
     )
 
@@ -254,7 +256,7 @@ def test_decorated_and_nested_functions() -> None:
 
 def test_torch_is_imported_where_it_was_not() -> None:
     text = "import torch.nn as nn\n\ndef f(x):\n    return x if x.sum() > 0 else -x\n"
-    content = Where().edit(place_in(text, "GD102", 4)).content.decode()
+    content = BranchWhere().edit(place_in(text, "GD102", 4)).content.decode()
     assert content.startswith("import torch.nn as nn\nimport torch\n")
 
 
@@ -349,10 +351,10 @@ def test_declined(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("text", "part", "reason"),
     [
-        ("while x.sum() > 0:\n    x = x - 1", "x.sum() > 0", "a loop goes on"),
+        ("while x.sum() > 0:\n    x = x - 1", "x.sum() > 0", "how long a loop runs"),
         ("z = [a for a in x if a > 0]", "a > 0", "which elements are kept"),
-        ("z = x.any() and y", "x.any() and y", "no condition"),
-        ("z = g(x.any())", "x.any()", "no condition"),
+        ("z = x.any() and y", "x.any() and y", "doesn't point to the condition"),
+        ("z = g(x.any())", "x.any()", "doesn't point to the condition"),
         ("assert x.any()", "x.any()", "an assertion"),
     ],
 )

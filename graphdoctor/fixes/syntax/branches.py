@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 RETURNED = "return"

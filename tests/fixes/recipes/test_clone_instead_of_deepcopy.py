@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit
-from graphdoctor.fixes.recipes.clone import Clone
+from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -16,7 +17,7 @@ def edit(text: str) -> Edit:
     """The edit of the line that calls ``deepcopy``."""
     text = HEAD + text
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "deepcopy(" in found)
-    return Clone().edit(place_in(text, "GD108", line))
+    return CloneInsteadOfDeepcopy().edit(place_in(text, "GD108", line))
 
 
 def in_class(init: str, copied: str = "self.state") -> str:
@@ -43,15 +44,15 @@ def in_class(init: str, copied: str = "self.state") -> str:
         (in_class("pass", "x * 2"), "what is copied may be no tensor"),
         (in_class("pass", "self.layer()"), "what is copied may be no tensor"),
         (in_class("pass", "[*x]"), "something is unpacked into the container"),
-        (in_class("pass", "x, memo"), "the line has no call of `copy.deepcopy`"),
-        (in_class("pass", "*x"), "the line has no call of `copy.deepcopy`"),
+        (in_class("pass", "x, memo"), "the line doesn't contain a call to `copy.deepcopy`"),
+        (in_class("pass", "*x"), "the line doesn't contain a call to `copy.deepcopy`"),
         ("def f(x: nn.Module):\n    return copy.deepcopy(x)\n", "`x` may be no tensor"),
         ("def f(x: dict[str, list]):\n    return copy.deepcopy(x)\n", "`x` may be no tensor"),
         ("def f(x: dict):\n    return copy.deepcopy(x)\n", "`x` may be no tensor"),
-        ("def f(x):\n    return x.deepcopy(x)\n", "the line has no call of `copy.deepcopy`"),
+        ("def f(x):\n    return x.deepcopy(x)\n", "the line doesn't contain a call to `copy.deepcopy`"),
         (
             "def f(x, y):\n    return copy.deepcopy(x) + copy.deepcopy(y)\n",
-            "the line has several such expressions and torch does not say which one it means",
+            "the line has several such expressions and torch doesn't say which one it means",
         ),
     ],
 )
@@ -64,7 +65,7 @@ def test_what_may_be_no_tensor_is_left(text: str, reason: str) -> None:
 def test_a_comment_within_the_call_is_not_lost() -> None:
     text = HEAD + "def f(x):\n    return copy.deepcopy(  # why\n        x\n    )\n"
     with pytest.raises(DeclinedError, match="a comment stands in the middle of it"):
-        Clone().edit(place_in(text, "GD108", 5, (12, None)))
+        CloneInsteadOfDeepcopy().edit(place_in(text, "GD108", 5, (12, None)))
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit
-from graphdoctor.fixes.recipes.local_parameter import LocalParameter
+from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipes.local_parameter_to_tensor import LocalParameterToTensor
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
 def edit(body: str, columns: tuple[int, int] | None = None) -> Edit:
     text = "import torch\ndef f(self, x):\n" + "".join(f"    {line}\n" for line in body.splitlines())
-    return LocalParameter().edit(place_in(text, "GD115", 3, columns))
+    return LocalParameterToTensor().edit(place_in(text, "GD115", 3, columns))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_it_declines(body: str, reason: str) -> None:
 
 def test_it_declines_outside_of_a_function() -> None:
     with pytest.raises(DeclinedError, match="kept beyond the function"):
-        LocalParameter().edit(place_in("p = Parameter(x)\n", "GD115", 1))
+        LocalParameterToTensor().edit(place_in("p = Parameter(x)\n", "GD115", 1))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,9 @@ def test_torchs_columns_tell_which_parameter_is_meant() -> None:
 
 def test_newlines_and_tabs_stay() -> None:
     place = place_in("import torch\r\ndef f(x):\r\n\treturn x * Parameter(x)\r\n", "GD115", 3)
-    assert LocalParameter().edit(place).content.decode() == ("import torch\r\ndef f(x):\r\n\treturn x * x.detach()\r\n")
+    assert LocalParameterToTensor().edit(place).content.decode() == (
+        "import torch\r\ndef f(x):\r\n\treturn x * x.detach()\r\n"
+    )
 
 
 def test_it_needs_judgement() -> None:

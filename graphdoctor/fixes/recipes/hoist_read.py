@@ -6,16 +6,17 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.fixes.syntax.bindings import (
     dotted_name,
     has_comment,
     is_local,
     is_target,
     method_name,
-    pointed,
     reads,
 )
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place, pointed
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _CLOCKS = frozenset(
@@ -35,7 +36,7 @@ _OUTPUT = frozenset({"debug", "info", "warning", "error", "log", "exception", "c
 """Methods of a logger that only speak."""
 
 
-class Hoist(Recipe):
+class HoistRead(Recipe):
     """Reads that only feed output are skipped while compiling, facts are read once when the module is imported.
 
     ``random.random()`` becomes ``random.uniform(0.0, 1.0)``, which torch traces and which draws the same number. All
@@ -52,7 +53,7 @@ class Hoist(Recipe):
             DeclinedError: What is read matters for what is computed.
         """
         source = place.source
-        call = pointed(place, lambda node: isinstance(node, cst.Call), "call")
+        call = pointed(place, lambda node: isinstance(node, cst.Call), "a call")
         assert isinstance(call, cst.Call)
         name, words = dotted_name(source, call.func), f"`{source.code(call.func)}()`"
         if name == "random.random" and not call.args:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit
-from graphdoctor.fixes.recipes.one_hot import OneHot
+from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipes.one_hot_classes import OneHotClasses
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -16,7 +17,7 @@ def edit(text: str) -> Edit:
     """The edit of the line that calls ``one_hot``."""
     text = HEAD + text
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "one_hot" in found)
-    return OneHot().edit(place_in(text, "GD104", line))
+    return OneHotClasses().edit(place_in(text, "GD104", line))
 
 
 def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self, labels") -> str:
@@ -61,10 +62,10 @@ def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self
             "no number of classes can be read there",
         ),
         ("def f(num_classes):\n    return F.one_hot(num_classes)\n", "no number of classes can be read there"),
-        ("def f(x, num_classes):\n    return x.one_hot(x)\n", "the line has no call of `one_hot`"),
+        ("def f(x, num_classes):\n    return x.one_hot(x)\n", "the line doesn't contain a call to `one_hot`"),
         (
             "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n",
-            "the line has several such expressions and torch does not say which one it means",
+            "the line has several such expressions and torch doesn't say which one it means",
         ),
     ],
 )
@@ -101,7 +102,7 @@ def test_the_only_number_of_classes_is_passed(text: str, call: str) -> None:
 
 def test_of_several_calls_on_a_line_the_one_that_torch_points_to_is_meant() -> None:
     text = HEAD + "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n"
-    edited = OneHot().edit(place_in(text, "GD104", 4, (27, 43))).content.decode()
+    edited = OneHotClasses().edit(place_in(text, "GD104", 4, (27, 43))).content.decode()
     assert "F.one_hot(x) + F.one_hot(x + 1, num_classes=num_classes)" in edited
 
 

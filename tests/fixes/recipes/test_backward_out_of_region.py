@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit
-from graphdoctor.fixes.recipes.backward_out import BackwardOut
+from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
 def edit(text: str) -> Edit:
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "backward" in line or "step" in line)
-    return BackwardOut().edit(place_in(text, "GD112", line))
+    return BackwardOutOfRegion().edit(place_in(text, "GD112", line))
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import called
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _CALLS = frozenset({"graph_break", "skip_frame", "step_unsupported"})
 
 
-class RemoveBreak(Recipe):
+class RemoveGraphBreak(Recipe):
     """``torch._dynamo.graph_break()`` goes.
 
     Unsafe though results stay the same: somebody put it there on purpose. A comment behind it goes with it, comments

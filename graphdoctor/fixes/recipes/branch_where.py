@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.branches import (
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.branches import (
     RETURNED,
     Comments,
     Step,
@@ -29,15 +29,17 @@ from graphdoctor.fixes.syntax.conditions import (
     torch_call,
     without_parentheses,
 )
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import Names, names_in
 from graphdoctor.fixes.syntax.operations import is_harmless, operands, refuse_unless_tensor
-from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
+from graphdoctor.fixes.syntax.place import Place, tested_at
+from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
 """What may hold an expression with no word before it that would need a space."""
 
 
-class Where(Recipe):
+class BranchWhere(Recipe):
     """``if c: x = f(x)`` becomes ``x = torch.where(c, f(x), x)``.
 
     Also ``if`` with ``elif`` and ``else``, ``return`` in every way, and ``a if c else b``. Safe where one number
@@ -65,45 +67,6 @@ class Where(Recipe):
         if isinstance(choice, cst.If):
             return _Choice.of(place.source, choice, names).edit()
         raise DeclinedError("an assertion chooses nothing")
-
-
-def tested_at(place: Place) -> cst.If | cst.IfExp | cst.Assert:
-    """What asks for the tensor's truth value at a place.
-
-    Raises:
-        DeclinedError: A loop, a filter, or nothing that can be told from the text.
-    """
-    child: cst.CSTNode | None = place.expression
-    if child is None:
-        return _tested_in(place.statement)
-    for parent in place.source.parents(child):
-        match parent:
-            case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if test is child:
-                return parent
-            case cst.While(test=test) if test is child:
-                raise DeclinedError("a loop goes on as long as a tensor says")
-            case cst.CompIf():
-                raise DeclinedError("the condition decides which elements are kept")
-            case cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
-                child = parent
-            case cst.Expr():
-                # For a bare name as the condition torch points to the whole statement.
-                return _tested_in(place.statement)
-            case _:
-                break
-    raise DeclinedError("torch points to no condition of an `if`")
-
-
-def _tested_in(statement: cst.CSTNode) -> cst.If | cst.IfExp | cst.Assert:
-    """Where torch tells the line alone: the only test of its statement."""
-    if isinstance(statement, cst.If):
-        return statement
-    found: list[cst.IfExp | cst.Assert] = []
-    if isinstance(statement, cst.SimpleStatementLine):
-        found = [node for node in walk(statement) if isinstance(node, cst.IfExp | cst.Assert)]
-    if len(found) != 1:
-        raise DeclinedError("the line does not tell which condition is meant")
-    return found[0]
 
 
 def _choose_expression(source: SourceFile, choice: cst.IfExp, names: Names) -> Edit:

@@ -7,8 +7,10 @@ from typing import ClassVar
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.extraction import Run
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
@@ -19,7 +21,7 @@ _IS_STEP = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Nam
 _IS_BACKWARD = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("backward"))))
 
 
-class BackwardOut(Recipe):
+class BackwardOutOfRegion(Recipe):
     """Moves what stands before ``loss.backward()`` into a function of its own and lets Dynamo skip the rest.
 
     Dynamo then compiles the new function and AOTAutograd its backward pass; ``backward()`` and the optimizer's steps

@@ -8,15 +8,16 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
-from graphdoctor.fixes.recipes.branches import Comments, comments_in, line_of, put_for, refuse_lost_comments
-from graphdoctor.fixes.recipes.where import tested_at
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.syntax.branches import Comments, comments_in, line_of, put_for, refuse_lost_comments
 from graphdoctor.fixes.syntax.conditions import as_tensor, negated, torch_call, without_parentheses
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import Names, dotted
+from graphdoctor.fixes.syntax.place import Place, tested_at
 from graphdoctor.fixes.syntax.source import SourceFile
 
 
-class Check(Recipe):
+class CheckInsteadOfRaise(Recipe):
     """``if bad: raise ValueError("why")`` becomes ``torch._assert_async(~bad, "why")``; so does ``assert``.
 
     Unsafe: the exception is another one (``RuntimeError``), and on a GPU it comes later, when nothing can be saved

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.fixes.syntax.bindings import (
     as_operand,
     attribute_values,
@@ -16,16 +16,17 @@ from graphdoctor.fixes.syntax.bindings import (
     method_call,
     method_name,
     parameter,
-    pointed,
     shortened,
     values,
 )
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place, pointed
 from graphdoctor.fixes.syntax.source import SourceFile
 
 _CONTAINERS = {"dict": "dict", "Dict": "dict", "list": "list", "List": "list", "tuple": "tuple", "Tuple": "tuple"}
 
 
-class Clone(Recipe):
+class CloneInsteadOfDeepcopy(Recipe):
     """``copy.deepcopy(t)`` becomes ``t.detach().clone()``; of a dict or list, a clone of each tensor in it.
 
     Safe for a tensor that is visibly detached: for others ``deepcopy`` of a leaf yields another leaf that requires
@@ -42,7 +43,7 @@ class Clone(Recipe):
             DeclinedError: What is copied may be no tensor and no flat container of tensors.
         """
         source = place.source
-        call = pointed(place, lambda node: _copied(source, node) is not None, "call of `copy.deepcopy`")
+        call = pointed(place, lambda node: _copied(source, node) is not None, "a call to `copy.deepcopy`")
         copied = _copied(source, call)
         assert copied is not None  # pointed() says so
         if has_comment(call) and not has_comment(copied):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.fixes.recipe import DeclinedError, Edit, Place
-from graphdoctor.fixes.recipes.module_buffer import ModuleBuffer
+from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipes.module_number_to_buffer import ModuleNumberToBuffer
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from tests.fixes.recipes.places import finding
@@ -30,7 +32,9 @@ def edit(
 ) -> Edit:
     text = head + "".join(f"        {line}\n" for line in body.splitlines())
     change = GuardChange(kind=kind, expression=expression, old="0", new=new)
-    return ModuleBuffer().edit(Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1), (change,)))
+    return ModuleNumberToBuffer().edit(
+        Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1), (change,))
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +124,7 @@ def test_tabs_newlines_and_neighbours_on_the_line_stay() -> None:
     text = head + "\t\tself.step = 1; x = x + self.step  # now\r\n\t\treturn x\r\n"
     change = GuardChange(kind="module_number", expression="self.step")
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1), (change,))
-    result = ModuleBuffer().edit(place).content.decode()
+    result = ModuleNumberToBuffer().edit(place).content.decode()
     assert "\t\tself.step.fill_(1); x = x + self.step  # now\r\n" in result
     assert '\t\tself.register_buffer("step", torch.tensor(0), persistent=False)\r\n' in result
 

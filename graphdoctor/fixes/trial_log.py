@@ -46,7 +46,7 @@ class _Case:
         return any(self.proposal is proposal for proposal in proposals)
 
 
-class Casebook:
+class TrialLog:
     """The notes of one treatment.
 
     Args:
