@@ -20,7 +20,7 @@ from graphdoctor.model.spec import RunSpec
 
 if TYPE_CHECKING:
     from graphdoctor.config import Project
-    from graphdoctor.diagnosis.diagnose import Selection
+    from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.gate.baseline import Baseline
     from graphdoctor.gate.check import Policy
     from graphdoctor.gate.ignores import Comments, PathIgnore

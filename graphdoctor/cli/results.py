@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.cli.options import OutputOptions, ShownOptions
     from graphdoctor.config import Settings
-    from graphdoctor.diagnosis.diagnose import Selection
+    from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.picture import Picture
 
@@ -259,7 +259,7 @@ class Shown:
 
     def selection(self) -> Selection:
         """As the rules take it."""
-        from graphdoctor.diagnosis.diagnose import Selection
+        from graphdoctor.diagnosis.selection import Selection
 
         return Selection(select=self.select, ignore=self.ignore, is_own_code_only=self.is_own_code_only)
 

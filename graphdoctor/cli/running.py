@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from graphdoctor.capture.script import Script
     from graphdoctor.cli.options import TargetOptions, TrialOptions
     from graphdoctor.config import Settings
-    from graphdoctor.diagnosis.diagnose import Selection
+    from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import Treated
     from graphdoctor.model.diagnosis import Diagnosis

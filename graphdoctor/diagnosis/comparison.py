@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 
-from graphdoctor.diagnosis.diagnose import Selection
 from graphdoctor.diagnosis.mismatches import is_foreign, mismatches
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.model.comparison import (
     Change,
     CountPair,

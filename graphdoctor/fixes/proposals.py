@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import Selection
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, Change, candidates

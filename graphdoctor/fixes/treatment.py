@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.capture.request import Request
-from graphdoctor.diagnosis.diagnose import Selection
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Program, Replays

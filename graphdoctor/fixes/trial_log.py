@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import Selection
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange, unified
 from graphdoctor.fixes.proposals import Options, Proposal, treated_findings
 from graphdoctor.fixes.trials import State, Trials

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.diagnosis.diagnose import Selection
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.gate.baseline import Baseline, Entries, release
 from graphdoctor.gate.budgets import Limits, budgets
 from graphdoctor.gate.gaps import missing_records

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from graphdoctor.diagnosis.diagnose import Selection
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.model.check import Ignored, UnusedIgnore
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.rules.catalog import ALL_RULES

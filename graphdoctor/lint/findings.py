@@ -7,10 +7,11 @@ import textwrap
 from pathlib import Path
 from typing import cast
 
-from graphdoctor.diagnosis.diagnose import fingerprint, location_of
+from graphdoctor.diagnosis.findings import location_of
+from graphdoctor.diagnosis.fingerprints import fingerprint
 from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite, Rule
-from graphdoctor.diagnosis.wording import setting
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.lint.checks import Site, Spot
 from graphdoctor.lint.flow import Place
 from graphdoctor.model.diagnosis import Effects, Finding, Fix, Severity

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import Selection, distinct
+from graphdoctor.diagnosis.fingerprints import with_distinct_fingerprints
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.gate.ignores import comments_in
 from graphdoctor.lint.checks import CHECKS, Site
 from graphdoctor.lint.findings import finding_of
@@ -120,7 +121,7 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
             # torch's records of one cause at one line are one site.
             findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
     comments = comments_in(text)
-    numbered = distinct(list(findings.values()))
+    numbered = with_distinct_fingerprints(list(findings.values()))
     kept = [one for one in numbered if all(comment.code_for(one) is None for comment in comments)]
     return _Linted(tuple(kept), len(found), len(numbered) - len(kept))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import called_name, in_context
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import called_name, from_setting, guard_while_compiling, in_context
+from graphdoctor.diagnosis.suggestions import from_setting, guard_while_compiling
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.run import Setting
 

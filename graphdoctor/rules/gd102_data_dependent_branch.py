@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from graphdoctor.diagnosis.lines import called_name, expression_node, is_pointed, shortened, statement_node
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import called_name, expression_node, is_pointed, shortened, statement_node
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import called_name, expression_node, shortened
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import called_name, expression_node, setting, shortened
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"

@@ -5,16 +5,9 @@ from __future__ import annotations
 import sys
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import bare_call, called_name, in_context, shortened
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import (
-    called_name,
-    guard_while_compiling,
-    in_context,
-    is_bare_call,
-    own_function,
-    setting,
-    shortened,
-)
+from graphdoctor.diagnosis.suggestions import guard_while_compiling, own_function, setting
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, skipped functions"
@@ -106,7 +99,7 @@ class SkippedFunction(BreakRule):
         name = called_name(site) or _function(site)
         if "tqdm" in name:
             return (_fix(f"Loop over what `{name}` is given: keep the progress bar outside the compiled function"),)
-        if is_bare_call(site):
+        if bare_call(site) is not None:
             move = _fix(f"Move `{shortened(site.statement)}` out of the compiled function")
             return (move, *guard_while_compiling(site), own_function("the call"))
         hoist = _fix(f"Call `{name}` before the compiled function and pass its result in")

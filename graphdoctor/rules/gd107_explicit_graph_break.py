@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import called_name
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import called_name
 from graphdoctor.model.diagnosis import Fix
 
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import bare_call, called_name, shortened
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import called_name, is_bare_call, own_function, shortened
+from graphdoctor.diagnosis.suggestions import own_function
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
@@ -94,7 +95,7 @@ class UnsupportedCall(BreakRule):
         name = called_name(site) or shortened(site.expression)
         if "numpy function" in site.cause.gb_type:
             title = f"Write `{name}` with torch operations"
-        elif is_bare_call(site):
+        elif bare_call(site) is not None:
             title = f"Move `{shortened(site.statement)}` out of the compiled function"
         elif _is_text(site):
             title = "Return the tensor and make the text outside the compiled function"

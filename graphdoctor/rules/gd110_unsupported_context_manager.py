@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import in_context, in_with_header, managers
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import in_context, in_with_header, managers, setting
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"

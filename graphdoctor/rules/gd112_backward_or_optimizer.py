@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import called_name, in_context
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import called_name, in_context, setting
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"

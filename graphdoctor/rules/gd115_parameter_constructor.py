@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import setting
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 
 

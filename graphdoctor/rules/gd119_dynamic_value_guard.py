@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import expression_node, shortened, statement_node
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import expression_node, shortened, statement_node
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, dynamic shapes"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import looped_over
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import looped_over
 from graphdoctor.model.diagnosis import Fix
 
 _TYPES = ("missing tp_iter", "Missing tp_iternext", "Unsupported next() call", "Unimplemented next() call")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from graphdoctor.diagnosis.lines import looped_over
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.wording import looped_over
 from graphdoctor.model.diagnosis import Fix
 
 

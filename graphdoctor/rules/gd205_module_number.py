@@ -7,7 +7,7 @@ from typing import ClassVar
 from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.diagnosis.wording import setting
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 
 

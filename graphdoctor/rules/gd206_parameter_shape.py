@@ -8,7 +8,7 @@ from typing import ClassVar
 from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileEvent, RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.diagnosis.wording import setting
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recompiles import GuardChange
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from graphdoctor.diagnosis.frames import described, frame_entry
 from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.wording import setting
+from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile, Frame
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry, frame_name
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.wording import guard_filter
+from graphdoctor.diagnosis.suggestions import guard_filter
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.guards import Guards, GuardSet
 

@@ -250,7 +250,7 @@ def example_inputs():
 
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
     from graphdoctor.capture.request import Request
-    from graphdoctor.diagnosis.diagnose import Selection
+    from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.fixes import proposals
     from graphdoctor.fixes.recipes.drop_item import DropItem
     from graphdoctor.fixes.recipes.keep_tensor import KeepTensor

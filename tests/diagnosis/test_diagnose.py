@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import Selection, diagnose
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.recording import BreakReason, Call, CallError, Enclosing, Recording
 from graphdoctor.rules.catalog import RULES

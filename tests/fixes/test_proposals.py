@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import Selection, diagnose
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
 from graphdoctor.fixes.remedies import Change
 from graphdoctor.fixes.replays import Program

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.capture.request import Request, TargetText
-from graphdoctor.diagnosis.diagnose import Selection
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import treatment as engine
 from graphdoctor.fixes.patch import FileChange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import Selection
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.gate.baseline import Baseline, entries_of
 from graphdoctor.gate.check import Policy, check_target
 from graphdoctor.gate.ignores import read_comments

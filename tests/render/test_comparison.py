@@ -10,7 +10,8 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.diagnosis.diagnose import Selection, diagnose
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.recording import Coverage, Recording, SteadyCall

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.diagnose import Selection, diagnose
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.model.recording import Coverage, Enclosing, Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.render.console import render_console

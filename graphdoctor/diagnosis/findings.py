@@ -1,0 +1,86 @@
+"""Turns what a rule matched into a ``Finding``, and puts findings in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphdoctor.diagnosis.fingerprints import fingerprint
+from graphdoctor.diagnosis.rule import Rule, RuleMatch
+from graphdoctor.model.diagnosis import Cost, Finding, Location, Severity
+from graphdoctor.model.recording import BreakReason
+from graphdoctor.model.stack import StackEntry, relative
+
+_SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+
+
+def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
+    """A rule's match as a finding.
+
+    Args:
+        rule: The rule that matched.
+        match: What it found.
+        root: Paths below it are shown relative to it.
+    """
+    cause = match.reasons[0] if match.reasons else None
+    torch_id = cause.torch_id if cause else None
+    subject = torch_id or (cause.gb_type if cause else match.subject)
+    return Finding(
+        code=rule.code,
+        rule=rule.name,
+        severity=match.severity or rule.severity,
+        message=match.message,
+        location=location_of(match.entry, root),
+        related=tuple(location_of(entry, root, note=note) for entry, note in match.related),
+        count=match.count,
+        changes=match.changes,
+        hidden_change_count=match.hidden_change_count,
+        torch_id=torch_id,
+        torch_reason=match.torch_reason or (_reason_text(cause) if cause else None),
+        hints=cause.hints if cause else (),
+        reasons=match.reasons,
+        break_effects=match.break_effects,
+        effects=match.effects,
+        compile_ids=match.compile_ids,
+        user_stack=match.user_stack,
+        fixes=match.fixes,
+        fingerprint=fingerprint(rule.code, match.entry, root, subject),
+    )
+
+
+def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
+    """A stack entry as a finding's location.
+
+    Args:
+        entry: The line.
+        root: Paths below it are shown relative to it.
+        note: What the line has to do with the finding, for a related location.
+    """
+    return Location(
+        file=relative(entry.file, root),
+        line=entry.line,
+        column=entry.column,
+        end_column=entry.end_column,
+        function=entry.qualname or entry.function,
+        package=entry.package,
+        origin=entry.origin,
+        text=entry.text,
+        indent=entry.indent,
+        note=note,
+    )
+
+
+def by_effect(finding: Finding) -> tuple[int, int, int, int]:
+    """Sort key: severity, then how much code runs eagerly, then how many graphs and how often."""
+    effects = finding.effects
+    eager_count = len(effects.skipped_frames) + len(effects.rest_eager_frames)
+    return (_SEVERITY_ORDER[finding.severity], -eager_count, -len(effects.graphs), -finding.count)
+
+
+def by_cost(finding: Finding) -> tuple[int, float, float]:
+    """Sort key: severity, then measured time. A stable sort keeps the order of findings that cost the same."""
+    cost = finding.cost or Cost()
+    return (_SEVERITY_ORDER[finding.severity], -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
+
+
+def _reason_text(cause: BreakReason) -> str:
+    return f"{cause.gb_type}: {cause.explanation}" if cause.explanation else cause.gb_type

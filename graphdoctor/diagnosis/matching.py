@@ -1,0 +1,121 @@
+"""Applies rules: a recording's break sites and recompile events in, what each rule found out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from graphdoctor.diagnosis.frames import frame_entry
+from graphdoctor.diagnosis.recompiles import (
+    RecompileEvent,
+    RecompileGroup,
+    distinct_values,
+    hidden_change_count,
+    recompile_groups,
+)
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite, RecompileRule, RecordingView, Rule, RuleBook, RuleMatch
+from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.stack import StackEntry
+
+_LINE_NUMBER = re.compile(r":\d+\b")
+
+Matched = tuple[Rule, RuleMatch]
+"""A rule and one of the things it found."""
+
+
+def matches(view: RecordingView, rules: RuleBook) -> Iterator[Matched]:
+    """What the rules find: break sites first, then recompiles, then the recording as a whole.
+
+    Args:
+        view: The recording with its break sites and recompile events.
+        rules: The rules to apply.
+    """
+    for site in view.sites:
+        rule = next(rule for rule in rules.breaks if rule.matches(site))
+        yield rule, _break_match(rule, site, view.recording)
+    yield from _recompile_matches(view, rules.recompiles)
+    for recording_rule in rules.recordings:
+        for match in recording_rule.findings(view):
+            yield recording_rule, match
+
+
+def _break_match(rule: BreakRule, site: BreakSite, recording: Recording) -> RuleMatch:
+    # A break that leaves a function to eager mode, or that raises, is an error whatever caused it.
+    is_resumed = set(site.break_effects) <= {"resumed"}
+    return RuleMatch(
+        entry=site.entry,
+        message=rule.message(site),
+        count=len(site.records),
+        compile_ids=tuple(dict.fromkeys(record.compile_id for record in site.records if record.compile_id)),
+        reasons=site.records[0].chain,
+        effects=site.effects,
+        break_effects=site.break_effects,
+        user_stack=_longest_path(site, recording),
+        fixes=rule.fixes(site),
+        severity=rule.severity if is_resumed else "error",
+    )
+
+
+def _longest_path(site: BreakSite, recording: Recording) -> tuple[StackEntry, ...]:
+    """The longest call path to the site: how its frame was reached, then how the break was reached from there."""
+    compiles = {compile_.compile_id: compile_ for compile_ in recording.compiles}
+    paths = []
+    for record in site.records:
+        compile_ = compiles.get(record.compile_id or "")
+        above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
+        paths.append((*above, *record.stack))
+    return max(paths, key=lambda path: sum(entry.origin in ("user", "third_party") for entry in path))
+
+
+def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> Iterator[Matched]:
+    by_code = {rule.code: rule for rule in rules}
+
+    def rule_of(change: GuardChange, event: RecompileEvent) -> str:
+        return next(rule.code for rule in rules if rule.matches(change, event))
+
+    for code, group in recompile_groups(view.events, rule_of):
+        # A group without a compile was over the recompile limit each time, which GD201 reports.
+        if group.compile_count:
+            yield by_code[code], _recompile_match(by_code[code], group)
+
+
+def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
+    return RuleMatch(
+        entry=_guarding_line(group),
+        message=rule.message(group),
+        count=group.compile_count,
+        compile_ids=group.compile_ids,
+        related=tuple(_call_sites(group)),
+        torch_reason="\n".join(dict.fromkeys(_torch_reasons(group))) or None,
+        user_stack=group.events[0].compiles[0].stack,
+        fixes=rule.fixes(group),
+        # A value carried over a break is named by the line of the break, and lines move.
+        subject=_LINE_NUMBER.sub("", group.first.expression),
+        changes=distinct_values(change for changes in group.changes for change in changes),
+        hidden_change_count=hidden_change_count(group.events),
+    )
+
+
+def _guarding_line(group: RecompileGroup) -> StackEntry:
+    """The line of user or package code that made torch guard on the value; the function itself if there is none."""
+    location = group.first.guard_location
+    return location if location is not None and location.origin in ("user", "third_party") else frame_entry(group.frame)
+
+
+def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:
+    """The user's lines that made the calls, each once, with the numbers of the calls."""
+    sites: dict[tuple[str, int], tuple[StackEntry, list[str]]] = {}
+    for event in group.events:
+        site = event.call_site
+        if site is not None:
+            number = [] if event.call_index is None else [str(event.call_index)]
+            sites.setdefault((site.file, site.line), (site, []))[1].extend(number)
+    for site, numbers in sites.values():
+        calls = f"in call {', '.join(dict.fromkeys(numbers))}" if numbers else ""
+        yield site, f"called here {calls}".rstrip()
+
+
+def _torch_reasons(group: RecompileGroup) -> Iterator[str]:
+    for event in group.events:
+        yield from event.compiles[0].recompile_reasons[:1]
