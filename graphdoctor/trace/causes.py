@@ -12,17 +12,12 @@ from typing import Any
 
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.trace.guards.reasons import (
-    ExpectedTensor,
-    changes_in,
-    dispatch_change,
-    expected_tensor,
-    expression,
-    state_changes,
-    state_of,
-    take_apart,
-    value_kind,
-)
+from graphdoctor.trace.breaks import PrintedEntry
+from graphdoctor.trace.guards.changes import changes_of, dispatch_change, expression, value_kind
+from graphdoctor.trace.guards.dtypes import short_dtype
+from graphdoctor.trace.guards.forms import Compared, GlobalState, ObjectIs, TensorMatch, read_form
+from graphdoctor.trace.guards.state import state_changes
+from graphdoctor.trace.guards.text import GuardText, take_apart
 
 PlaceReader = Callable[[str, int, str], StackEntry | None]
 """Makes a stack entry of a file (which can lack its first letters), a line and a function; None for an unknown file."""
@@ -61,12 +56,14 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
 
     The newest entry is taken for the nearest: torch compares with it first.
     """
-    words = take_apart(reasons[0])
-    line = next((place(*item) for item in reversed(words.stack)), None)
-    if line is None and words.place is not None:
-        line = place(*words.place)
-    changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_in(reasons[0]))
-    return RecompileCause(nearest=words.entry, entry_count=len(reasons), changes=changes, is_exact=False)
+    guard = take_apart(reasons[0])
+    line = _entry(guard.line, place) or _entry(guard.place, place)
+    changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_of(guard))
+    return RecompileCause(nearest=guard.compile_id, entry_count=len(reasons), changes=changes, is_exact=False)
+
+
+def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | None:
+    return None if printed is None else place(printed.file, printed.line, printed.function)
 
 
 def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> RecompileCause:
@@ -99,8 +96,7 @@ def _line(item: dict[str, Any], place: PlaceReader) -> StackEntry | None:
     entry = place(*kept) if kept else None
     if item["leaf"] == "RELATION" or entry is None:
         for text in item.get("text") or ():
-            printed = take_apart(text).place
-            found = place(*printed) if printed else None
+            found = _entry(take_apart(text).place, place)
             if found is not None and (found.origin in ("user", "third_party") or entry is None):
                 return found
     return entry
@@ -115,7 +111,8 @@ def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
     """
     kinds = {change.kind for change in changes}
     resized = {_tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")}
-    told = {change.source for change in changes if change.source and change.kind not in ("relation", "unknown")}
+    explained = {change.source for change in changes if change.source and change.kind not in ("relation", "unknown")}
+    replaced = {change.source for change in changes if change.source and change.kind == "value"}
     kept = [
         change
         for change in changes
@@ -124,9 +121,10 @@ def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
         and not (change.kind == "dispatch_keys" and change.old == change.new)
         and not (change.kind == "function_mode" and "default_device" in kinds)
         and not ("keys" in kinds and (change.source or "").startswith("list(dict.keys("))
-        # An enum's member is compared by identity too, a set's member besides the set.
+        # torch compares a set's member and the set, an enum's member by identity too.
+        and not (change.kind == "keys" and change.source in replaced)
         and not (
-            change.kind in ("relation", "unknown") and change.source in told and ".shape[" not in change.expression
+            change.kind in ("relation", "unknown") and change.source in explained and ".shape[" not in change.expression
         )
     ]
     return kept or changes
@@ -142,22 +140,26 @@ def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
     source, now = item.get("source") or "", item.get("now") or {}
     words = take_apart(texts[0]) if texts else None
     then = item.get("then") if isinstance(item.get("then"), dict) else {}
-    common: dict[str, Any] = {"guard": words.code if words else None, "hint": words.hint if words else None}
+    common: dict[str, Any] = {"guard": words.expression if words else None, "hint": words.hint if words else None}
     if source:
         common["source"] = source
     found: Iterable[GuardChange]
     if leaf == "GLOBAL_STATE" and words is not None:
-        old = state_of(texts[0])
-        found = state_changes(old, now) if old and now else changes_in(words.code)
+        form = read_form(words.expression)
+        old = form.state if isinstance(form, GlobalState) else None
+        found = state_changes(old, now) if old and now else changes_of(words)
         common["guard"] = None
     elif leaf == "RELATION" and words is not None:
-        found = [_relation(words.code, item)]
+        found = [_relation(words, item)]
     elif leaf == "TENSOR_MATCH" and words is not None:
-        expected = expected_tensor(words.code)
-        found = changes_in(words.code) if expected is None else _tensor_changes(source, expected, then or {}, now)
-        common["guard"] = words.code if expected is None else None
+        expected = read_form(words.expression)
+        if isinstance(expected, TensorMatch):
+            found = _tensor_changes(source, expected, then or {}, now)
+            common["guard"] = None
+        else:
+            found = changes_of(words)
     elif leaf in ("TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE") and words is not None:
-        found = [_object_change(leaf, source, words.code, then or {}, now)]
+        found = [_object_change(leaf, source, words, then or {}, now)]
         common["guard"] = None
     elif leaf == "DICT_KEYS":
         found = [_keys_change(source, then or {}, now)]
@@ -167,9 +169,9 @@ def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
         both = f"{expression(item.get('other') or '')} and {expression(source)}"
         found = [GuardChange(kind="aliasing", expression=both, old="two tensors", new="the same tensor")]
     elif leaf in _CONSTANT_GUARDS and words is not None:
-        found = [_constant(source, words.code, words.hint, now)]
+        found = [_constant(source, words, now)]
     elif words is not None:
-        found = [_with_new(change, now) for change in changes_in(texts[0])]
+        found = [_with_new(change, now) for change in changes_of(words)]
     else:
         found = [GuardChange(kind="unknown", expression=expression(source) or leaf)]
     for change in found:
@@ -179,7 +181,7 @@ def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
 
 
 def _tensor_changes(
-    source: str, expected: ExpectedTensor, then: dict[str, Any], now: dict[str, Any]
+    source: str, expected: TensorMatch, then: dict[str, Any], now: dict[str, Any]
 ) -> Iterator[GuardChange]:
     name = expression(source)
     if "dtype" not in now:
@@ -191,18 +193,20 @@ def _tensor_changes(
     if expected.type != now.get("type"):
         is_silent = False
         yield GuardChange(kind="tensor_class", expression=name, old=expected.type, new=now.get("type"))
-    if expected.dtype != now["dtype"]:
+    old_dtype, new_dtype = short_dtype(expected.dtype), short_dtype(now["dtype"])
+    if old_dtype != new_dtype:
         is_silent = False
-        yield GuardChange(kind="dtype", expression=f"{name}.dtype", old=expected.dtype, new=now["dtype"])
+        yield GuardChange(kind="dtype", expression=f"{name}.dtype", old=old_dtype, new=new_dtype)
     if then.get("device") and then["device"] != now["device"]:
         is_silent = False
         yield GuardChange(kind="device", expression=f"{name}.device", old=then["device"], new=now["device"])
     shape, stride = now["shape"], now.get("stride") or ()
-    if len(shape) != len(expected.size):
+    size = expected.size or ()
+    if len(shape) != len(size):
         is_silent = False
-        yield GuardChange(kind="rank", expression=f"{name}.ndim", old=str(len(expected.size)), new=str(len(shape)))
+        yield GuardChange(kind="rank", expression=f"{name}.ndim", old=str(len(size)), new=str(len(shape)))
     else:
-        for kind, olds, news in (("size", expected.size, shape), ("stride", expected.stride, stride)):
+        for kind, olds, news in (("size", size, shape), ("stride", expected.stride or (), stride)):
             for index, (old, new) in enumerate(zip(olds, news, strict=False)):
                 if old is not None and old != new:
                     is_silent = False
@@ -223,7 +227,7 @@ def _tensor_changes(
             new=str(now["requires_grad"]),
         )
     if is_silent:
-        before, after = then.get("keys") or expected.keys, now.get("keys") or ""
+        before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
         if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
             # torch takes a tensor to require a gradient only while the grad mode is on.
             yield GuardChange(kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False")
@@ -231,8 +235,8 @@ def _tensor_changes(
             yield dispatch_change(name, before, after)
 
 
-def _object_change(leaf: str, source: str, code: str, then: dict[str, Any], now: dict[str, Any]) -> GuardChange:
-    change = next(iter(changes_in(code)))
+def _object_change(leaf: str, source: str, guard: GuardText, then: dict[str, Any], now: dict[str, Any]) -> GuardChange:
+    change = next(changes_of(guard))
     source = source.removesuffix(".__code__")
     name = expression(source)
     if leaf == "TYPE_MATCH":
@@ -249,16 +253,17 @@ def _object_change(leaf: str, source: str, code: str, then: dict[str, Any], now:
     return GuardChange(
         kind="identity",
         expression=name,
-        old=old or _type_in(code),
+        old=old or _type_in(guard),
         new=new,
         old_place=then.get("place"),
         new_place=now.get("place"),
     )
 
 
-def _type_in(code: str) -> str | None:
-    match = re.search(r"type=<class '(.+?)'>", code)
-    return f"one `{match[1].rpartition('.')[2]}`" if match else None
+def _type_in(guard: GuardText) -> str | None:
+    form = read_form(guard.expression)
+    name = form.class_name if isinstance(form, ObjectIs) else None
+    return f"one `{name.rpartition('.')[2]}`" if name else None
 
 
 def _described(value: dict[str, Any]) -> str | None:
@@ -288,12 +293,12 @@ def _key_list(value: dict[str, Any]) -> str:
     return ", ".join(keys) + (f" and {more} more" if more > 0 else "") if keys else "none"
 
 
-def _constant(source: str, code: str, hint: str | None, now: dict[str, Any]) -> GuardChange:
-    change = next(iter(changes_in(code)))
+def _constant(source: str, guard: GuardText, now: dict[str, Any]) -> GuardChange:
+    change = next(changes_of(guard))
     old, new = change.old, _text(now)
-    if change.kind == "none" and "is not None" in code:
+    if change.kind == "none" and guard.expression.endswith(" is not None"):
         old, new = "something else", "None"
-    captured = _GUARD_NAMES.search(hint or "")
+    captured = _GUARD_NAMES.search(guard.hint or "")
     name = expression(source)
     if captured and (match := _CAPTURED.search(source)):
         name = f"{captured[1]} (captured by {expression(source[: match.start()])})"
@@ -303,13 +308,13 @@ def _constant(source: str, code: str, hint: str | None, now: dict[str, Any]) -> 
     return GuardChange(kind=kind, expression=name, old=old, new=new)
 
 
-def _relation(code: str, item: dict[str, Any]) -> GuardChange:
+def _relation(guard: GuardText, item: dict[str, Any]) -> GuardChange:
+    code = guard.expression
     then = item.get("then") or {}
     sizes = item.get("sizes") or {}
-    if " is " in code and not sizes:
-        return next(iter(changes_in(code)))
-    if re.fullmatch(r"[LG]\['.*\] is [LG]\['.*\]", code):
-        return next(iter(changes_in(code)))
+    form = read_form(code)
+    if isinstance(form, Compared) and form.operator == "is":
+        return next(changes_of(guard))
     return GuardChange(
         kind="relation",
         source=next(iter(sizes), None),

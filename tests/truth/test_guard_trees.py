@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.trace.guards.text import parse_guard
+from graphdoctor.trace.guards.meaning import meaning_of
+from graphdoctor.trace.guards.text import take_apart
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment
 
@@ -51,14 +52,14 @@ def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: P
     assert set(live) <= set(sets)
     for compile_id, guards in live.items():
         found = sets[compile_id]
-        parsed = [parse_guard(text) for text, _ in guards]
+        parsed = [take_apart(text) for text, _ in guards]
         # In one order or another: the tree of a dict is printed by its keys' positions.
         assert Counter((node.kind, node.guard) for node in found.nodes) == Counter(
-            (item.kind, item.guard) for item in parsed
+            (meaning_of(item).kind, item.expression) for item in parsed
         )
         assert found.guard_count == len(guards)
         assert Counter(node.source for node in found.nodes) == Counter(
-            item.source or source for item, (_, source) in zip(parsed, guards, strict=True)
+            meaning_of(item).source or source for item, (_, source) in zip(parsed, guards, strict=True)
         )
         assert found.unread_lines == ()
 

@@ -1,253 +1,174 @@
-"""What a guard's expression checks: its kind by its form, the value's source, the expected value in words.
+"""What a guard expects, for people: its kind by its form, the value's source, the expected value in words.
 
-Comes in: the expression of one guard without its comments. Goes out: kind, source, expected. Pure; what has another
-form gives None. Forms as seen in ``torch/_dynamo/guards.py``, 2.13 and 2.15 (``GuardBuilder``).
+Comes in: the form of one guard's expression. Goes out: a ``Meaning``. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from dataclasses import dataclass
 
-import orjson
+from graphdoctor.trace.guards import forms
+from graphdoctor.trace.guards.dtypes import short_dtype
+from graphdoctor.trace.guards.forms import Dims, Form, read_form
+from graphdoctor.trace.guards.state import state_words
+from graphdoctor.trace.guards.text import GuardText
+from graphdoctor.trace.guards.tokens import is_source, read_comparison
 
-_CLASS = re.compile(r"<(?:class|enum) '([^']+)'>")
-_COMPARISON = re.compile(r" (==|is not|is|!=|<=|>=|<|>) ")
 _NUMBER = re.compile(r"-?\d+$")
-_SOURCE_START = re.compile(r"[A-Za-z_]\w*(?:[.\[(]|$)")
-_NO_MARKING = re.compile(r"_dynamo_\w*indices|_dynamo_dynamic_range|_dynamo_shape_ids")
-_MISMATCH = re.compile(
-    r"tensor '(?P<source>.+?)' (?P<property>\w+) mismatch(?: at index (?P<index>\d+))?\. "
-    r"expected (?:\w+=)?(?P<expected>[^,]+), actual "
-)
-"""How a failing ``TENSOR_MATCH`` puts it (``torch/csrc/dynamo/guards.cpp``, ``TensorCheck::check_verbose``)."""
+_BACKENDS = ("CUDA", "XPU", "MPS", "Meta", "HPU")
+"""Dispatch keys that name a device to show; a tensor on the CPU is the usual case."""
 
-DTYPES = {
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "bool": "b8",
-    "complex64": "c64",
-    "complex128": "c128",
+_SAME_OBJECT = {
+    "code": "the same code object",
+    "type": "the same class",
+    "NoneType": "None",
+    "ellipsis": "...",
+    "bool": "the same bool",
 }
-"""torch's dtypes in its own short notation."""
-
-_SCALAR_TYPES = {5: "f16", 6: "f32", 7: "f64", 15: "bf16"}
-"""``c10/core/ScalarType.h``: what ``default_dtype`` of the global state can be."""
-
-_SAME_OBJECT = {"code": "the same code object", "type": "the same class", "NoneType": "None", "ellipsis": "..."}
 _WORD_OF = {"builtin_function_or_method": "function"}
+_MAX_EXPECTED = 120
+_MARKING = "DIMENSION_DYNAMIC_MARKING_GUARD"
+_NO_MARKING = "no dynamic marking"
+_SAME_MARKING = "the same dynamic marking"
+_SAME_STATE = "the same process-wide state"
+_SAME_TYPE = "a value of the same type"
 
 
-def outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Positions and characters outside string literals; an unclosed quote is a plain character."""
-    at = 0
-    while at < len(text):
-        character = text[at]
-        if character in "'\"":
-            end = _string_end(text, at)
-            if end is not None:
-                at = end
-                continue
-        yield at, character
-        at += 1
-
-
-def _string_end(text: str, start: int) -> int | None:
-    quote, at = text[start], start + 1
-    while at < len(text):
-        if text[at] == "\\":
-            at += 2
-            continue
-        if text[at] == quote:
-            return at + 1
-        at += 1
-    return None
-
-
-def _arguments(text: str) -> tuple[list[str], str] | None:
-    """The arguments of a call and what follows it.
+@dataclass(frozen=True)
+class Meaning:
+    """What one guard expects.
 
     Args:
-        text: What stands behind the opening parenthesis.
+        kind: torch's name by the form, such as ``TENSOR_MATCH``; None for an unknown form.
+        source: torch's source of the value, such as ``L['x']`` (in recompile reasons without the ``L[…]``); None for
+            process-wide state and for an unknown form.
+        expected: What the value must be, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None when unknown.
     """
-    found: list[str] = []
-    depth, start = 0, 0
-    for at, character in outside_strings(text):
-        if character in "([{":
-            depth += 1
-        elif character in ")]}":
-            if depth == 0:
-                return [*found, text[start:at].strip()], text[at + 1 :]
-            depth -= 1
-        elif character == "," and depth == 0:
-            found.append(text[start:at].strip())
-            start = at + 1
-    return None
+
+    kind: str | None = None
+    source: str | None = None
+    expected: str | None = None
 
 
-def _call(text: str, *names: str) -> tuple[list[str], str] | None:
-    """Arguments and rest when the text begins with a call of one of the names."""
-    for name in names:
-        if text.startswith(f"{name}("):
-            return _arguments(text[len(name) + 1 :])
-    return None
+def meaning_of(guard: GuardText) -> Meaning:
+    """What a guard expects; the kind that torch printed goes before the one of its form."""
+    found = _meaning(read_form(guard.expression))
+    expected = found.expected
+    if expected is not None and len(expected) > _MAX_EXPECTED:
+        expected = f"{expected[: _MAX_EXPECTED - 1]}…"
+    return Meaning(guard.kind or found.kind, found.source, expected)
 
 
-def _compared(text: str) -> tuple[str, str, str] | None:
-    """Both sides of the one comparison that the text is, and its operator."""
-    depth, places = 0, []
-    for at, character in outside_strings(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth == 0 and character == " " and (found := _COMPARISON.match(text, at)):
-            places.append(found)
-    if not places:
-        return None
-    first = places[0]
-    return text[: first.start()].strip(), first[1], text[first.end() :].strip()
+def _meaning(form: Form) -> Meaning:
+    match form:
+        case forms.TensorMatch():
+            return _tensor(form)
+        case forms.TensorMismatch():
+            return _tensor_mismatch(form)
+        case forms.NotATensor(source):
+            return Meaning("TENSOR_MATCH", source, "a tensor")
+        case forms.TypeMismatch(source):
+            return Meaning("TYPE_MATCH", source, _SAME_TYPE)
+        case forms.MissingMember(source):
+            return Meaning("HASATTR", source, "the same attributes")
+        case forms.MarkingMismatch(is_marked_now):
+            return Meaning(_MARKING, None, _NO_MARKING if is_marked_now else _SAME_MARKING)
+        case forms.DynamicMarking(source, is_absent):
+            return Meaning(_MARKING, source, _NO_MARKING if is_absent else _SAME_MARKING)
+        case forms.GlobalState(state):
+            return Meaning("GLOBAL_STATE", None, state_words(state or {}) or _SAME_STATE)
+        case forms.GlobalStateChanged():
+            return Meaning("GLOBAL_STATE", None, _SAME_STATE)
+        case forms.ModeStack():
+            return Meaning("TORCH_FUNCTION_MODE_STACK", None, "the same torch function modes")
+        case forms.DefaultDevice(device):
+            words = "no default device" if device == "None" else f"default device {device}"
+            return Meaning("DEFAULT_DEVICE", None, words)
+        case forms.SavedTensorHooks(ids):
+            words = "no saved-tensor hooks" if ids == "None" else "the same saved-tensor hooks"
+            return Meaning("LAMBDA_GUARD", None, words)
+        case forms.ForwardLevel(level):
+            return Meaning("DUAL_LEVEL", None, f"forward-mode level {level}")
+        case forms.FunctorchState():
+            return Meaning("LAMBDA_GUARD", None, "the same functorch transforms")
+        case forms.TypeIs(source, class_name):
+            return Meaning("TYPE_MATCH", source, _article(class_name) if class_name else _SAME_TYPE)
+        case forms.ObjectIs():
+            return Meaning("ID_MATCH", form.source, _object(form))
+        case forms.NoAliasing(sources):
+            return Meaning("NO_TENSOR_ALIASING", None, f"{len(sources)} tensors that are all different objects")
+        case forms.SameTensor():
+            return Meaning("NO_TENSOR_ALIASING", None, "tensors that are all different objects")
+        case forms.Contains(source, key, is_dict, is_absent):
+            if is_dict:
+                return Meaning("DICT_CONTAINS", source, f"{'no ' if is_absent else ''}key {key}")
+            return Meaning("SET_CONTAINS", source, f"{'does not hold' if is_absent else 'holds'} {key}")
+        case forms.DictVersion(source):
+            return Meaning("DICT_VERSION", source, "the same contents")
+        case forms.HasAttribute(source, name, is_absent):
+            return Meaning("HASATTR", source, f"{'no ' if is_absent else ''}attribute {name}")
+        case forms.Length(source, length, is_iterator):
+            return Meaning("TUPLE_ITERATOR_LEN" if is_iterator else "LENGTH_CHECK", source, f"length {length}")
+        case forms.Empty(source):
+            return Meaning("LENGTH_CHECK", source, "empty")
+        case forms.Keys(source, keys):
+            return Meaning("DICT_KEYS_MATCH", source, f"the keys {keys}")
+        case forms.KeyAt(_, key_source, key):
+            return Meaning("EQUALS_MATCH", key_source, key)
+        case forms.IsNan(source, is_nan):
+            return Meaning("EQUALS_MATCH" if is_nan else "LAMBDA_GUARD", source, "NaN" if is_nan else "not NaN")
+        case forms.Compared():
+            return _compared(form)
+        case forms.Backend() | forms.EntryGone() | forms.Other():
+            return Meaning()
 
 
-def meaning(guard: str) -> tuple[str | None, str | None, str | None]:
-    """Kind by its form, source, and expected value in words."""
-    for reader in (_tensor, _process_state, _identity, _membership, _attribute, _relation):
-        found = reader(guard)
-        if found is not None:
-            return found
-    return None, None, None
-
-
-_Meaning = tuple[str | None, str | None, str | None] | None
-
-
-def _tensor(guard: str) -> _Meaning:
-    if mismatch := _MISMATCH.match(guard):
-        place = "" if mismatch["index"] is None else f" in dim {mismatch['index']}"
-        return "TENSOR_MATCH", mismatch["source"], f"{mismatch['property']} {mismatch['expected']}{place}"
-    call = _call(guard, "check_tensor")
-    if call is None or len(call[0]) < 4:
-        return None
-    arguments = call[0]
-    named = dict(part.partition("=")[::2] for part in arguments if "=" in part.partition("[")[0])
-    keys = arguments[2]
-    dtype = arguments[3].removeprefix("torch.")
-    sizes = _list(named.get("size", ""))
-    words = DTYPES.get(dtype, dtype) + (
-        "" if sizes is None else f"[{', '.join('any' if s == 'None' else s for s in sizes)}]"
-    )
-    device = named.get("device", "None")
-    backend = next((name for name in ("CUDA", "XPU", "MPS", "Meta", "HPU") if re.search(rf"\b{name}\b", keys)), None)
+def _tensor(form: forms.TensorMatch) -> Meaning:
+    words = short_dtype(form.dtype)
+    if form.size is not None:
+        words += _dims_words(form.size)
+    keys = {key.strip() for key in form.dispatch_keys.split(",")}
+    backend = next((name for name in _BACKENDS if name in keys), None)
     if backend is not None:
-        words += f" {backend.lower()}" + ("" if device == "None" else f":{device}")
-    strides = _list(named.get("stride", ""))
-    if sizes and strides and not _is_contiguous(sizes, strides):
-        words += f", strides [{', '.join('any' if s == 'None' else s for s in strides)}]"
-    if named.get("requires_grad") == "True":
+        words += f" {backend.lower()}" + ("" if form.device is None else f":{form.device}")
+    if form.size and form.stride and not _is_contiguous(form.size, form.stride):
+        words += f", strides {_dims_words(form.stride)}"
+    if form.requires_grad:
         words += ", requires grad"
-    return "TENSOR_MATCH", arguments[0], words
+    return Meaning("TENSOR_MATCH", form.source, words)
 
 
-def _list(text: str) -> list[str] | None:
-    if not (text.startswith("[") and text.endswith("]")):
-        return None
-    return [part.strip() for part in text[1:-1].split(",") if part.strip()]
+def _dims_words(dims: Dims) -> str:
+    return f"[{', '.join('any' if dim is None else str(dim) for dim in dims)}]"
 
 
-def _is_contiguous(sizes: list[str], strides: list[str]) -> bool:
+def _is_contiguous(size: Dims, stride: Dims) -> bool:
     """The strides are those of a contiguous tensor, as far as both are numbers."""
-    if len(sizes) != len(strides):
+    if len(size) != len(stride):
         return True
     expected = 1
-    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        if not (_NUMBER.match(size) and _NUMBER.match(stride)):
+    for dim, step in zip(reversed(size), reversed(stride), strict=True):
+        if dim is None or step is None:
             return True
-        if int(size) != 1 and int(stride) != expected:
+        if dim != 1 and step != expected:
             return False
-        expected *= max(int(size), 1)
+        expected *= max(dim, 1)
     return True
 
 
-def _process_state(guard: str) -> _Meaning:
-    if guard.startswith("___check_global_state()"):
-        return "GLOBAL_STATE", None, _global_state(guard.partition(" against ")[2])
-    if guard.startswith("___check_torch_function_mode_stack()"):
-        return "TORCH_FUNCTION_MODE_STACK", None, "the same torch function modes"
-    if guard.startswith("utils_device.CURRENT_DEVICE == "):
-        device = guard.partition(" == ")[2]
-        return "DEFAULT_DEVICE", None, "no default device" if device == "None" else f"default device {device}"
-    if "top_saved_tensors_hooks" in guard:
-        hooks = guard.rpartition(" == ")[2]
-        return "LAMBDA_GUARD", None, "no saved-tensor hooks" if hooks == "None" else "the same saved-tensor hooks"
-    if guard.startswith("torch.autograd.forward_ad._current_level == "):
-        return "DUAL_LEVEL", None, f"forward-mode level {guard.rpartition(' == ')[2]}"
-    if "compare_functorch_state(" in guard:
-        return "LAMBDA_GUARD", None, "the same functorch transforms"
-    return None
+def _tensor_mismatch(form: forms.TensorMismatch) -> Meaning:
+    place = "" if form.dim is None else f" in dim {form.dim}"
+    expected = form.expected.rpartition("=")[2] if form.property == "requires_grad" else form.expected
+    return Meaning("TENSOR_MATCH", form.source, f"{form.property.replace('_keys', ' keys')} {expected}{place}")
 
 
-def _global_state(text: str) -> str:
-    """The global state (``GlobalStateGuard::to_json``, 2.13) in words; what differs from torch's defaults shows."""
-    try:
-        state = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        state = None
-    if not isinstance(state, dict):
-        return "the same process-wide state"
-    words = []
-    if isinstance(grad := state.get("grad_mode"), bool):
-        words.append(f"grad mode {_on(grad)}")
-    autocast = state.get("autocast_state")
-    if isinstance(autocast, dict) and isinstance(enabled := autocast.get("enabled"), list):
-        words.append(f"autocast {_on(any(enabled))}")
-    default = state.get("default_dtype")
-    if isinstance(default, int):
-        words.append(f"default dtype {_SCALAR_TYPES.get(default, default)}")
-    if isinstance(deterministic := state.get("deterministic_algorithms"), bool):
-        words.append(f"deterministic algorithms {_on(deterministic)}")
-    if isinstance(threads := state.get("num_threads"), int):
-        words.append(f"{threads} thread{'' if threads == 1 else 's'}")
-    if state.get("allow_tf32") is True:
-        words.append("tf32 on")
-    if state.get("torch_function") is False or state.get("torch_function_all_disabled") is True:
-        words.append("torch functions off")
-    return ", ".join(words) or "the same process-wide state"
-
-
-def _on(is_on: bool) -> str:
-    return "on" if is_on else "off"
-
-
-def _identity(guard: str) -> _Meaning:
-    """Type and identity: the numbers are addresses, which say nothing to anyone."""
-    call = _call(guard, "___check_type_id", "___check_fake_script_type")
-    if call is not None:
-        return "TYPE_MATCH", call[0][0], _article(_class_name(call[1]) or "value of the same type")
-    call = _call(guard, "___check_obj_id")
-    if call is not None:
-        name = _class_name(call[1])
-        if name == "bool":
-            return "ID_MATCH", call[0][0], "the same bool"
-        if name is None:
-            return "ID_MATCH", call[0][0], "the same object"
-        short = name.rpartition(".")[2]
-        return "ID_MATCH", call[0][0], _SAME_OBJECT.get(name, f"the same {_WORD_OF.get(short, short)}")
-    call = _call(guard, "check_no_aliasing")
-    if call is not None:
-        return "NO_TENSOR_ALIASING", None, f"{len(call[0])} tensors that are all different objects"
-    return None
-
-
-def _class_name(text: str) -> str | None:
-    found = _CLASS.search(text)
-    if found:
-        return found[1]
-    name = text.rpartition("type=")[2].strip()
-    return name or None
+def _object(form: forms.ObjectIs) -> str:
+    """The number in the guard is an address, which says nothing to anyone."""
+    if form.class_name is None:
+        return "the same object"
+    short = form.class_name.rpartition(".")[2]
+    return _SAME_OBJECT.get(form.class_name, f"the same {_WORD_OF.get(short, short)}")
 
 
 def _article(name: str) -> str:
@@ -257,97 +178,29 @@ def _article(name: str) -> str:
     return f"{'an' if short[:1].lower() in 'aeio' else 'a'} {short}"
 
 
-def _membership(guard: str) -> _Meaning:
-    is_absent = guard.startswith("not ")
-    call = _call(guard.removeprefix("not "), "___dict_contains")
-    if call is not None and len(call[0]) == 2:
-        return "DICT_CONTAINS", call[0][1], f"{'no ' if is_absent else ''}key {call[0][0]}"
-    call = _call(guard.removeprefix("not "), "set.__contains__")
-    if call is not None and len(call[0]) == 2:
-        return "SET_CONTAINS", call[0][0], f"{'does not hold' if is_absent else 'holds'} {call[0][1]}"
-    call = _call(guard, "___dict_version")
-    if call is not None:
-        return "DICT_VERSION", call[0][0], "the same contents"
-    return None
+_BOUNDS = {"<=": "at least ", "<": "more than ", "==": ""}
 
 
-def _attribute(guard: str) -> _Meaning:
-    if _NO_MARKING.search(guard) and (call := _call(guard.lstrip("("), "hasattr", "getattr")):
-        has_none = guard.startswith("hasattr(") and guard.endswith("== False")
-        words = "no dynamic marking" if has_none else "the same dynamic marking"
-        return "DIMENSION_DYNAMIC_MARKING_GUARD", call[0][0], words
-    is_absent = guard.startswith("not ")
-    call = _call(guard.removeprefix("not "), "hasattr")
-    if call is not None and len(call[0]) == 2:
-        if call[1].strip() == "== False":
-            is_absent = True
-        return "HASATTR", call[0][0], f"{'no ' if is_absent else ''}attribute {call[0][1].strip(chr(39))}"
-    return None
-
-
-_LENGTHS = {
-    "len": "LENGTH_CHECK",
-    "set.__len__": "LENGTH_CHECK",
-    "frozenset.__len__": "LENGTH_CHECK",
-    "___tuple_iterator_len": "TUPLE_ITERATOR_LEN",
-    "___list_reverseiterator_len": "LENGTH_CHECK",
-}
-
-
-def _relation(guard: str) -> _Meaning:
-    compared = _compared(guard)
-    if compared is None:
-        if guard.startswith("not math.isnan("):
-            return "LAMBDA_GUARD", guard[len("not math.isnan(") : -1], "not NaN"
-        if guard.startswith("not ") and _is_source(guard[4:]):
-            return "LENGTH_CHECK", guard[4:], "empty"
-        return None
-    left, operator, right = compared
-    for name, kind in _LENGTHS.items():
-        if (call := _call(left, name)) is not None and operator == "==" and not call[1]:
-            return kind, call[0][0], f"length {right}"
-    if (call := _call(left, "list")) is not None and operator == "==":
-        keys_of = call[0][0]
-        inner = _call(keys_of, "dict.keys")
-        source = inner[0][0] if inner else keys_of.removesuffix(".keys()")
-        if not call[1]:
-            return "DICT_KEYS_MATCH", source, f"the keys {right}"
-    return _comparison(left, operator, right)
-
-
-def _comparison(left: str, operator: str, right: str) -> _Meaning:
-    if _NUMBER.match(left) and operator in ("<=", "<", "==") and (found := _compared(f"{left} {operator} {right}")):
+def _compared(form: forms.Compared) -> Meaning:
+    left, operator, right = form.left, form.operator, form.right
+    if _NUMBER.match(left) and operator in _BOUNDS and read_comparison(right) is None and is_source(right):
         # A relation on sizes, such as ``2 <= L['x'].size()[0]``.
-        source = found[2]
-        if _compared(source) is None and _is_source(source):
-            words = {"<=": "at least", "<": "more than", "==": ""}[operator]
-            return "LAMBDA_GUARD", source, f"{words} {left}".strip()
-    if not _is_source(left):
-        return None
+        return Meaning("LAMBDA_GUARD", right, f"{_BOUNDS[operator]}{left}")
+    if not is_source(left):
+        return Meaning()
     match operator:
-        case "==" if _is_source(right) and "[" in right:
-            return "LAMBDA_GUARD", left, f"equal to {right}"
+        case "==" if is_source(right) and "[" in right:
+            return Meaning("LAMBDA_GUARD", left, f"equal to {right}")
         case "==":
-            return "EQUALS_MATCH", left, right
+            return Meaning("EQUALS_MATCH", left, right)
         case "is" if right == "None":
-            return "NONE_MATCH", left, right
+            return Meaning("NONE_MATCH", left, right)
         case "is" if right in ("True", "False"):
-            return "ID_MATCH", left, right
-        case "is" if _is_source(right):
-            return "OBJECT_ALIASING", left, f"the same object as {right}"
+            return Meaning("ID_MATCH", left, right)
+        case "is" if is_source(right):
+            return Meaning("OBJECT_ALIASING", left, f"the same object as {right}")
         case "is not" if right == "None":
-            return "NOT_NONE_MATCH", left, "not None"
+            return Meaning("NOT_NONE_MATCH", left, "not None")
         case "<=" | "<" | ">=" | ">" | "!=":
-            return "LAMBDA_GUARD", left, f"{operator} {right}"
-        case _:
-            return None
-
-
-def _is_source(text: str) -> bool:
-    """One value's source: no operator outside its brackets."""
-    depth = 0
-    for _, character in outside_strings(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth == 0 and character in " ,+*<>=":
-            return False
-    return bool(_SOURCE_START.match(text))
+            return Meaning("LAMBDA_GUARD", left, f"{operator} {right}")
+    return Meaning()

@@ -11,7 +11,7 @@ from graphdoctor.model.expressions import expression
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.model.recording import Frame, Recording
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.trace.guards.text import GuardText
+from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.tree import GuardTree, TreeGuard
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
@@ -167,20 +167,20 @@ class _Words:
 
     def node(self, guard: TreeGuard) -> GuardNode:
         """One guard."""
-        text = guard.text
-        source = text.source or guard.manager_source
+        text, meaning = guard.text, guard.meaning
+        source = meaning.source or guard.manager_source
         owner = _VALUE.search(guard.manager_source or source or "")
         return GuardNode(
-            kind=text.kind,
+            kind=meaning.kind,
             source=source,
             expression=_STATE if source is None else self._value(source),
-            expected=None if text.expected is None else _in_words(text.expected, self._resumes_at),
+            expected=None if meaning.expected is None else _in_words(meaning.expected, self._resumes_at),
             path=None if owner is None else self._path(owner[0]),
             is_module_internal=source is not None and self._is_module_internal(source),
             depth=guard.depth,
-            location=self._places.entry(text),
-            hint=text.hint,
-            guard=text.guard,
+            location=self._places.entry(text.line),
+            hint=text.hint or text.note,
+            guard=text.expression,
         )
 
     def cost(self, part: dict[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
@@ -240,19 +240,19 @@ class _Places:
         self._known = sorted(set(files), key=len)
         self._found: dict[str, str] = {}
 
-    def entry(self, text: GuardText) -> StackEntry | None:
+    def entry(self, printed: PrintedEntry | None) -> StackEntry | None:
         """The line that a guard names."""
-        if text.file is None or text.line is None:
+        if printed is None:
             return None
-        file = self._resolve(text.file)
+        file = self._resolve(printed.file)
         origin, package = self._origins.of(file)
-        if file == text.file and file.partition("/")[0] in _TORCH_PARTS:
+        if file == printed.file and file.partition("/")[0] in _TORCH_PARTS:
             origin, package = "torch", "torch"
         return StackEntry(
             file=file,
-            line=text.line,
-            function=text.function or "<unknown>",
-            text=text.code,
+            line=printed.line,
+            function=printed.function,
+            text=printed.text,
             origin=origin,
             package=package,
         )

@@ -1,9 +1,15 @@
-"""One printed guard to what it checks: the value's source, what is expected of it in words, the line that caused it.
+"""One printed guard to its pieces: compile id, kind, expression, the line that caused it, hint, user stack.
 
 Comes in: a guard as torch prints it, in the tree of ``dynamo_cpp_guards_str`` or as the reason of a recompile. Goes
-out: a ``GuardText``. Pure; text of a form that is not known keeps its words and never raises.
+out: a ``GuardText``. Pure; a text of another form keeps its words and never raises.
 
-Forms as seen in ``torch/_dynamo/guards.py``, 2.13 and 2.15 (``GuardBuilder``, ``get_verbose_code_part``).
+Layout as seen in ``torch/_dynamo/guards.py``, 2.13 and 2.15 (``get_verbose_code_part``,
+``get_guard_fail_reason_helper``)::
+
+    0/1: EQUALS_MATCH: L['f'] == 1.5    # y = x * f  # model.py:14 in forward (HINT: …)
+    User stack trace:
+      File "/p/model.py", line 14, in forward
+        y = x * f
 """
 
 from __future__ import annotations
@@ -11,108 +17,94 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from graphdoctor.trace.guards.meaning import meaning, outside_strings
+from graphdoctor.trace.breaks import PrintedEntry, parse_stack
+from graphdoctor.trace.guards.tokens import tokenize
 
-_KIND = re.compile(r"^([A-Z][A-Z_]{3,})(?:: |$)")
-_COMPILE_ID = re.compile(r"^(?:!\d+/)?\d+/\d+(?:_\d+)?: ")
-_PLACE = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+) in (?P<function>[^\s()]+)(?: \((?P<note>.*)\))?\s*$", re.DOTALL)
-_HINT = re.compile(r" \(HINT: (?P<hint>.*)\)\s*$", re.DOTALL)
-_STACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
-
-_MAX_EXPECTED = 120
+_COMPILE_ID = re.compile(r"((?:(?:p|rank|reset)\d+:)*\[?(?:!\d+(?:/\d+/\d+)?|\d+/\d+)(?:_\d+)?\]?): ")
+"""``CompileId.__str__`` and ``TraceId.__str__`` (``torch/_guards.py``, 2.13) with our own prefixes (``merge.py``)."""
+_KIND = re.compile(r"([A-Z][A-Z_]{3,})(?:: |$)")
+_PLACE = re.compile(r":(?P<line>\d{1,9}) in (?P<function>[^\s()]+)")
+_PRINTED_STACK = "\nUser stack trace:"
+_HINT = "(HINT: "
+_SEPARATOR = "  # "
+_UNKNOWN_PLACE = "<unknown>"
 
 
 @dataclass(frozen=True)
 class GuardText:
-    """What one printed guard says.
+    """The pieces of one printed guard.
 
     Args:
-        kind: torch's name, such as ``TENSOR_MATCH``; where the text has none, the one that its form belongs to, else
-            None.
-        source: torch's source of the value, such as ``L['x']`` (in the reasons of a recompile without the ``L[…]``);
-            None for process-wide state and for what is not known.
-        expected: What the value must be, in words, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None when not known.
-        code: The line of code that made torch guard on it, as torch printed it; None without one.
-        file: That line's file as printed, which can lack its first letters; None without one.
-        line: 1-based; None without one.
-        function: The code object's name; None without one.
-        hint: torch's hint or note.
-        guard: The guard's own expression as printed; never lost.
+        compile_id: The cache entry's, in a recompile reason; None without one.
+        kind: torch's name, such as ``TENSOR_MATCH``, in a tree; None without one.
+        expression: What is checked, as printed, or torch's message about what failed; never lost.
+        place: The line of code that made torch guard on the value; its file can lack its first letters.
+        hint: torch's hint.
+        note: What else torch says in the comment.
+        stack: The printed user stack, outermost first.
     """
 
+    compile_id: str | None
     kind: str | None
-    source: str | None
-    expected: str | None
-    code: str | None
-    file: str | None
-    line: int | None
-    function: str | None
-    hint: str | None
-    guard: str
+    expression: str
+    place: PrintedEntry | None = None
+    hint: str | None = None
+    note: str | None = None
+    stack: tuple[PrintedEntry, ...] = ()
+
+    @property
+    def line(self) -> PrintedEntry | None:
+        """The user's line, with its whole path where torch prints a stack."""
+        if not self.stack:
+            return self.place
+        last = self.stack[-1]
+        text = last.text or (self.place.text if self.place else None)
+        return PrintedEntry(last.file, last.line, last.function, text)
 
 
-def parse_guard(text: str) -> GuardText:
-    """Read one guard.
-
-    Args:
-        text: Such as ``EQUALS_MATCH: L['f'] == 1.5  # x * f  # model.py:14 in forward``; the kind, the comment and a
-            compile id before it may be missing, a printed user stack may follow.
-
-    Returns:
-        What it says; for text of another form only ``guard`` is set.
-    """
-    text = _COMPILE_ID.sub("", text.strip())
-    text, _, stack = text.partition("\nUser stack trace:")
-    named = _KIND.match(text)
-    kind = named[1] if named else None
-    rest = text[named.end() :] if named else text
-    hint = None
-    if found := _HINT.search(rest):
-        hint, rest = found["hint"], rest[: found.start()]
-    guard, *comments = _split_comments(rest)
-    code, file, line, function, note = _place(comments)
-    printed = list(_STACK_LINE.finditer(stack))
-    if printed:
-        file, line, function = printed[-1]["file"], int(printed[-1]["line"]), printed[-1]["function"]
-        code = stack[printed[-1].end() :].strip().split("\n", maxsplit=1)[0].strip() or code
-    inferred, source, expected = meaning(guard)
+def take_apart(text: str) -> GuardText:
+    """Split a printed guard or recompile reason into its pieces."""
+    body, _, stack = text.strip().partition(_PRINTED_STACK)
+    compile_id = _COMPILE_ID.match(body)
+    start = compile_id.end() if compile_id else 0
+    kind = _KIND.match(body, start)
+    expression, comment, hint = _split(body[kind.end() if kind else start :])
+    place, note = _place(comment)
     return GuardText(
-        kind=kind or inferred,
-        source=source,
-        expected=None if expected is None else _shortened(expected),
-        code=code,
-        file=file,
-        line=line,
-        function=function,
-        hint=hint or note,
-        guard=guard,
+        compile_id=compile_id[1] if compile_id else None,
+        kind=kind[1] if kind else None,
+        expression=expression,
+        place=place,
+        hint=hint,
+        note=note,
+        stack=parse_stack(stack) if stack else (),
     )
 
 
-def _split_comments(text: str) -> list[str]:
-    """The expression and its comments; a ``#`` inside a string of the expression is no comment."""
-    end = next(
-        (at for at, _ in outside_strings(text) if text.startswith("# ", at) and text[at - 1 : at] in ("", " ")), None
-    )
-    if end is None:
-        return [text.strip()]
-    comment = text[end + 2 :]
-    code, separator, place = comment.rpartition("  # ")
-    parts = [code, place] if separator else [place]
-    return [text[:end].strip(), *parts]
+def _split(body: str) -> tuple[str, str, str | None]:
+    """Expression, comment and hint; ``#`` and ``(HINT: `` in a string of the expression are part of it."""
+    end = len(body)
+    for token in tokenize(body):
+        if token.kind == "comment" or (token.text == "(" and body.startswith(_HINT, token.start)):
+            end = token.start
+            break
+    comment, hint = _without_hint(body[end:].rstrip())
+    return body[:end].strip(), comment[len("# ") :].rstrip(), hint
 
 
-def _place(comments: list[str]) -> tuple[str | None, str | None, int | None, str | None, str | None]:
-    """Code, file, line, function and note of a guard's comments."""
-    if not comments:
-        return None, None, None, None, None
-    place = _PLACE.match(comments[-1])
-    if place is None:
-        note = "  # ".join(comments).strip()
-        return None, None, None, None, None if note == "<unknown>" else note or None
-    code = comments[0].strip() if len(comments) > 1 else None
-    return code or None, place["file"], int(place["line"]), place["function"], place["note"]
+def _without_hint(rest: str) -> tuple[str, str | None]:
+    start = rest.rfind(_HINT)
+    if start < 0 or not rest.endswith(")"):
+        return rest, None
+    return rest[:start], " ".join(rest[start + len(_HINT) : -1].split())
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_EXPECTED else text[: _MAX_EXPECTED - 1] + "…"
+def _place(comment: str) -> tuple[PrintedEntry | None, str | None]:
+    """The place at the end of a comment, and what else the comment says."""
+    code, separator, last = comment.rpartition(_SEPARATOR)
+    for match in _PLACE.finditer(last):
+        file, note = last[: match.start()], last[match.end() :]
+        if file and (not note or (note.startswith(" (") and note.endswith(")"))):
+            text = code.strip() if separator else ""
+            return PrintedEntry(file, int(match["line"]), match["function"], text or None), note[2:-1] or None
+    return None, None if comment == _UNKNOWN_PLACE else comment or None

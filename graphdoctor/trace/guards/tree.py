@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphdoctor.trace.guards.text import GuardText, parse_guard
+from graphdoctor.trace.guards.meaning import Meaning, meaning_of
+from graphdoctor.trace.guards.text import GuardText, take_apart
 
 _LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)
 _MANAGER = re.compile(
@@ -30,12 +31,14 @@ class TreeGuard:
     Args:
         depth: Its depth; the root's own guards are at 1.
         manager_source: torch's source of the value that its manager guards; None at the root.
-        text: What its line says.
+        text: Its pieces.
+        meaning: What it expects.
     """
 
     depth: int
     manager_source: str | None
     text: GuardText
+    meaning: Meaning
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def parse_tree(payload: str) -> GuardTree:
         elif _PAIR.match(text):
             path.append((depth, above))
         else:
-            guards.append(TreeGuard(depth, above, parse_guard(text)))
+            guard = take_apart(text)
+            guards.append(TreeGuard(depth, above, guard, meaning_of(guard)))
     return GuardTree(tuple(guards), manager_count, latency_us, tuple(unread))
 
 

@@ -1,4 +1,4 @@
-"""One guard's text to what it checks, and nothing that raises."""
+"""One guard's text to its pieces and to what it expects, and nothing that raises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.trace.guards.text import parse_guard
+from graphdoctor.trace.breaks import PrintedEntry
+from graphdoctor.trace.guards.changes import changes_of
+from graphdoctor.trace.guards.meaning import Meaning, meaning_of
+from graphdoctor.trace.guards.text import take_apart
 
 GLOBAL = (
     '___check_global_state() against {"allow_bf16_reduce":0,"allow_tf32":false,"autocast_state":{"cached_enabled":true,'
@@ -108,56 +111,91 @@ W = "L['self']._modules['h']._modules['0']._parameters['w']"
     ],
 )
 def test_a_guard_is_read(text: str, kind: str, source: str | None, expected: str) -> None:
-    found = parse_guard(text)
-    assert (found.kind, found.source, found.expected) == (kind, source, expected)
+    assert meaning_of(take_apart(text)) == Meaning(kind, source, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "compile_id", "expression"),
+    [
+        ("0/1: x == 3", "0/1", "x == 3"),
+        ("0/0_1: x == 3", "0/0_1", "x == 3"),
+        ("!0/1/0: L['f'] == 1.5", "!0/1/0", "L['f'] == 1.5"),
+        ("!3/1/0_2: x == 3", "!3/1/0_2", "x == 3"),
+        ("!0: x == 3", "!0", "x == 3"),
+        ("[1/2]: x == 3", "[1/2]", "x == 3"),
+        ("rank1:reset2:0/1: x == 3", "rank1:reset2:0/1", "x == 3"),
+        ("x: 0/1: y", None, "x: 0/1: y"),
+    ],
+)
+def test_a_compile_id_of_any_form_is_read(text: str, compile_id: str | None, expression: str) -> None:
+    found = take_apart(text)
+    assert (found.compile_id, found.expression) == (compile_id, expression)
 
 
 def test_the_line_that_made_the_guard() -> None:
-    found = parse_guard(
+    found = take_apart(
         "TYPE_MATCH: ___check_type_id(L['d'], 14), type=<class 'dict'>  # if 'z' not in d:  # why  # p/my net.py:16 in "
         "forward (HINT: type dict)"
     )
-    assert (found.code, found.file, found.line, found.function) == (
-        "if 'z' not in d:  # why",
-        "p/my net.py",
-        16,
-        "forward",
-    )
-    assert found.hint == "type dict"
-    assert found.guard == "___check_type_id(L['d'], 14), type=<class 'dict'>"
+    assert found.place == PrintedEntry("p/my net.py", 16, "forward", "if 'z' not in d:  # why")
+    assert (found.hint, found.kind) == ("type dict", "TYPE_MATCH")
+    assert found.expression == "___check_type_id(L['d'], 14), type=<class 'dict'>"
 
 
-def test_a_note_behind_the_place_is_the_hint() -> None:
-    found = parse_guard("2 <= L['x'].size()[0]  # y = f(x)  # nn/linear.py:134 in <lambda> (user code shown (here))")
-    assert (found.file, found.line, found.function, found.hint) == (
-        "nn/linear.py",
-        134,
-        "<lambda>",
-        "user code shown (here)",
-    )
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "L['name'] == 'a # b'",
+        "L['name'] == 'a  # b.py:3 in f'",
+        "L['name'] == \"it's # 1\"",
+        "L['name'] == 'it\\'s # 1'",
+        "L['names'] == ['a # b', {'c  # d': (1, 2)}]",
+        "L['name'] == 'x (HINT: y)'",
+        "L['m'] == <Mode.A: '#  # '>",
+    ],
+)
+@pytest.mark.parametrize("tail", ["", "  # f('# ')  # a.py:3 in f", "  # a.py:3 in f (HINT: why)", " (HINT: why)"])
+def test_a_string_of_the_guard_is_no_comment(expression: str, tail: str) -> None:
+    found = take_apart(expression + tail)
+    assert found.expression == expression
+    assert (found.place is not None) == ("a.py" in tail)
+    assert found.hint == ("why" if "HINT" in tail else None)
 
 
-def test_a_comment_without_a_place_is_a_hint() -> None:
-    found = parse_guard("not math.isnan(L['f'])  # implicit guard for float input")
-    assert (found.code, found.line, found.hint) == (None, None, "implicit guard for float input")
+def test_a_note_after_the_place() -> None:
+    found = take_apart("2 <= L['x'].size()[0]  # y = f(x)  # nn/linear.py:134 in <lambda> (user code shown (here))")
+    assert found.place == PrintedEntry("nn/linear.py", 134, "<lambda>", "y = f(x)")
+    assert (found.note, found.hint) == ("user code shown (here)", None)
+
+
+def test_a_comment_without_a_place_is_a_note() -> None:
+    found = take_apart("not math.isnan(L['f'])  # implicit guard for float input")
+    assert (found.place, found.note) == (None, "implicit guard for float input")
+
+
+def test_a_line_that_python_has_no_text_of() -> None:
+    found = take_apart("NONE_MATCH: L['x'].attentions is None          #   # <string>:6 in __init__")
+    assert found.place == PrintedEntry("<string>", 6, "__init__", None)
 
 
 def test_a_recompile_reason_with_its_stack() -> None:
-    found = parse_guard(
+    found = take_apart(
         "0/1: self.scale == 3  # x * s  # l.py:9 in forward\nUser stack trace:\n"
         '  File "/p/model.py", line 9, in forward\n    return x * self.scale\n'
     )
-    assert (found.source, found.expected, found.file, found.line) == ("self.scale", "3", "/p/model.py", 9)
-    assert found.code == "return x * self.scale"
+    assert found.line == PrintedEntry("/p/model.py", 9, "forward", "return x * self.scale")
+    assert found.place == PrintedEntry("l.py", 9, "forward", "x * s")
+    assert meaning_of(found) == Meaning("EQUALS_MATCH", "self.scale", "3")
 
 
 def test_an_address_is_never_shown() -> None:
-    assert "1397" not in str(parse_guard("___check_obj_id(L['m'], 1397123), type=<class 'a.B'>").expected)
+    assert "1397" not in str(meaning_of(take_apart("___check_obj_id(L['m'], 1397123), type=<class 'a.B'>")).expected)
 
 
 def test_other_text_is_kept() -> None:
-    found = parse_guard("SOMETHING_NEW: it is as it was")
-    assert (found.kind, found.guard, found.expected) == ("SOMETHING_NEW", "it is as it was", None)
+    found = take_apart("SOMETHING_NEW: it is as it was")
+    assert (found.kind, found.expression) == ("SOMETHING_NEW", "it is as it was")
+    assert meaning_of(found) == Meaning("SOMETHING_NEW", None, None)
 
 
 _PIECES = st.sampled_from(
@@ -191,6 +229,8 @@ _PIECES = st.sampled_from(
 
 @given(st.one_of(st.text(), st.lists(_PIECES | st.text(max_size=3)).map("".join)))
 def test_no_text_raises_and_none_is_lost(text: str) -> None:
-    found = parse_guard(text)
-    assert isinstance(found.guard, str)
-    assert found.expected is None or len(found.expected) <= 120
+    found = take_apart(text)
+    assert found.expression in text
+    expected = meaning_of(found).expected
+    assert expected is None or len(expected) <= 120
+    assert all(change.expression is not None for change in changes_of(found))

@@ -29,7 +29,7 @@ Guard latency = 12.34 us
 
 def test_every_guard_hangs_on_its_value() -> None:
     tree = parse_tree(TREE)
-    assert [(guard.text.kind, guard.manager_source, guard.depth) for guard in tree.guards] == [
+    assert [(guard.meaning.kind, guard.manager_source, guard.depth) for guard in tree.guards] == [
         ("DEFAULT_DEVICE", None, 1),
         ("TYPE_MATCH", "L['d']", 2),
         ("EQUALS_MATCH", "list(dict.keys(L['d']['k']))[0]", 5),
@@ -43,7 +43,9 @@ def test_every_guard_hangs_on_its_value() -> None:
 def test_a_value_that_prints_in_several_lines_stays_one_guard() -> None:
     tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['v'] == Long(\n    a=1,\n  )  # f(v)  # n.py:1 in f\n")
     (guard,) = tree.guards
-    assert (guard.text.source, guard.text.expected, guard.text.line) == ("L['v']", "Long(\n    a=1,\n  )", 1)
+    assert (guard.meaning.source, guard.meaning.expected) == ("L['v']", "Long(\n    a=1,\n  )")
+    assert guard.text.place is not None
+    assert guard.text.place.line == 1
 
 
 def test_lines_of_another_layout_are_kept() -> None:

@@ -1,0 +1,115 @@
+"""torch's process-wide state, which every compiled function has one guard on.
+
+Comes in: the JSON of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13) as a guard prints it or as the probe
+read it, or the names in ``GLOBAL_STATE changed: …``. Goes out: the state in words, and what changed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import orjson
+
+from graphdoctor.model.recompiles import ChangeKind, GuardChange
+from graphdoctor.trace.guards.dtypes import short_dtype
+
+_AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", "privateuseone", "mps")
+"""Order of the autocast lists (``at::autocast::_AUTOCAST_SUPPORTED_DEVICES``, 2.13)."""
+
+_KINDS: dict[str, tuple[ChangeKind, str]] = {
+    "grad_mode": ("grad_mode", "grad mode"),
+    "default_dtype": ("default_dtype", "the default dtype"),
+    "num_threads": ("threads", "the number of threads"),
+    "deterministic_algorithms": ("determinism", "deterministic algorithms"),
+    "deterministic_algorithms_warn_only": ("determinism", "deterministic algorithms: warn only"),
+    "torch_function": ("global_state", "torch function dispatch"),
+    "torch_function_all_disabled": ("global_state", "torch function dispatch, all disabled"),
+    "allow_tf32": ("global_state", "TF32 allowed"),
+    "allow_fp16_reduce": ("global_state", "reduced precision of fp16 sums"),
+    "allow_bf16_reduce": ("global_state", "reduced precision of bf16 sums"),
+}
+_AUTOCAST = "autocast"
+
+
+def read_state(text: str) -> dict[str, object] | None:
+    """The state as a guard prints it, or None where it isn't JSON."""
+    try:
+        state = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return state if isinstance(state, dict) else None
+
+
+def state_words(state: Mapping[str, object]) -> str:
+    """The state in words: what programs change most, and what else differs from torch's defaults."""
+    words = []
+    if isinstance(grad := state.get("grad_mode"), bool):
+        words.append(f"grad mode {_on(is_on=grad)}")
+    autocast = state.get("autocast_state")
+    if isinstance(autocast, dict) and isinstance(enabled := autocast.get("enabled"), list):
+        words.append(f"autocast {_on(is_on=any(enabled))}")
+    default = state.get("default_dtype")
+    if isinstance(default, int):
+        words.append(f"default dtype {short_dtype(default)}")
+    if isinstance(deterministic := state.get("deterministic_algorithms"), bool):
+        words.append(f"deterministic algorithms {_on(is_on=deterministic)}")
+    if isinstance(threads := state.get("num_threads"), int):
+        words.append(f"{threads} thread{'' if threads == 1 else 's'}")
+    if state.get("allow_tf32") is True:
+        words.append("TF32 on")
+    if state.get("torch_function") is False or state.get("torch_function_all_disabled") is True:
+        words.append("torch function dispatch off")
+    return ", ".join(words)
+
+
+def state_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[GuardChange]:
+    """What differs between two states."""
+    for name, before in old.items():
+        after = new.get(name)
+        if before == after:
+            continue
+        if name == "autocast_state":
+            words_before, words_after = _autocast(before), _autocast(after)
+            if words_before != words_after:
+                yield GuardChange(kind="autocast", expression=_AUTOCAST, old=words_before, new=words_after)
+            continue
+        kind, words = _kind(name)
+        yield GuardChange(kind=kind, expression=words, old=_value(name, before), new=_value(name, after))
+
+
+def named_changes(names: Iterable[str]) -> Iterator[GuardChange]:
+    """What changed, where torch gives the names of the settings and no values."""
+    for name in names:
+        kind, words = _kind(name)
+        yield GuardChange(kind=kind, expression=words)
+
+
+def _kind(name: str) -> tuple[ChangeKind, str]:
+    if name.startswith("autocast"):
+        return "autocast", _AUTOCAST
+    return _KINDS.get(name, ("global_state", name.replace("_", " ")))
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return _on(is_on=value)
+    if name == "default_dtype" and isinstance(value, int):
+        return short_dtype(value)
+    return str(value)
+
+
+def _on(*, is_on: bool) -> str:
+    return "on" if is_on else "off"
+
+
+def _autocast(state: object) -> str:
+    if not isinstance(state, dict):
+        return "unknown"
+    on = [
+        f"{device} {short_dtype(dtype)}"
+        for device, dtype, is_on in zip(
+            _AUTOCAST_DEVICES, state.get("dtype") or [], state.get("enabled") or [], strict=False
+        )
+        if is_on
+    ]
+    return f"on ({', '.join(on)})" if on else "off"
