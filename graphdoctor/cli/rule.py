@@ -23,13 +23,13 @@ def rule(
 ) -> None:
     """Explain rules: what one finds, why it costs, what to write instead."""
     from graphdoctor.render.rule_help import render_rules, render_rules_json
-    from graphdoctor.rules.catalog import ALL_RULES
+    from graphdoctor.rules.catalog import PAGES
 
-    chosen = list(ALL_RULES.values()) if all_rules else []
+    chosen = list(PAGES.values()) if all_rules else []
     for code in codes or []:
-        found = [rule for name, rule in ALL_RULES.items() if name.startswith(code.upper()) or rule.name == code]
+        found = [rule for name, rule in PAGES.items() if name.startswith(code.upper()) or rule.name == code]
         if not found:
-            near = difflib.get_close_matches(code.upper(), ALL_RULES, n=len(ALL_RULES))
+            near = difflib.get_close_matches(code.upper(), PAGES, n=len(PAGES))
             # A slip is likelier at the end of a code than at its beginning.
             near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
             hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule --all lists the rules."

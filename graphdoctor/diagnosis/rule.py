@@ -1,9 +1,7 @@
 """What a rule is: documentation, a match, a message, fixes.
 
-One file a rule; the class's docstring is the documentation that ``graphdoctor rule CODE`` prints, with the
-sections *What it finds*, *Why it costs*, *Example*, *Use instead*, *Fix safety* and *Source*.
-
-May import ``model``; never torch, rich or the command line.
+Each rule has a file of its own in ``rules``. The docstring of its class is the page that ``graphdoctor rule CODE``
+prints, with the sections of ``DOC_SECTIONS``.
 """
 
 from __future__ import annotations
@@ -25,6 +23,9 @@ if TYPE_CHECKING:
     from graphdoctor.diagnosis.recompiles import RecompileEvent, RecompileGroup
 
 DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix safety", "Source")
+"""Sections of a rule's page, in order."""
+GAP_SECTIONS = ("What it means", "Why it matters", "What to do")
+"""Sections of the page about something that a recording lacks, in order."""
 
 
 @dataclass(frozen=True)
@@ -83,31 +84,39 @@ class BreakSite:
         return self.entry.origin == "user"
 
 
-class Rule(ABC):
-    """Documentation of one kind of finding."""
+class Page(ABC):
+    """The documentation of one code: the docstring of the class."""
 
     code: ClassVar[str]
-    """Such as ``GD101``."""
+    """The code, such as ``GD101``."""
     name: ClassVar[str]
-    """Kebab-case name, such as ``print-or-log``."""
+    """The name in kebab case, such as ``print-or-log``."""
     severity: ClassVar[Severity]
-    """Severity of its findings; a break that skips a frame is raised to ``error``."""
+    """How bad it is. A break that isn't resumed is an ``error`` whatever its rule says."""
 
     @classmethod
     def documentation(cls) -> str:
-        """The rule's documentation, markdown."""
+        """The page, as Markdown."""
         return inspect.cleandoc(cls.__doc__ or "")
 
     @classmethod
     def title(cls) -> str:
-        """First line of the documentation."""
+        """The first line."""
         return cls.documentation().splitlines()[0]
 
     @classmethod
     def sections(cls) -> Mapping[str, str]:
-        """The documentation by section heading, in order."""
+        """The text of each section by its heading, in order."""
         parts = re.split(r"^## (.+)$", cls.documentation(), flags=re.MULTILINE)
         return {heading.strip(): body.strip() for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+class GapPage(Page):
+    """The documentation of a code that a ``CaptureGap`` has: it finds nothing by itself."""
+
+
+class Rule(Page):
+    """A page on one kind of finding, and what finds it."""
 
 
 class BreakRule(Rule):

@@ -19,7 +19,7 @@ from graphdoctor.errors import GraphDoctorError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from graphdoctor.diagnosis.rule import Rule
+    from graphdoctor.diagnosis.rule import Page
     from graphdoctor.model.check import CheckReport
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.lint import LintReport
@@ -334,19 +334,19 @@ LINT: Document[LintReport] = Document(
 # The rules' documentation.
 
 
-def _rules(rules: Sequence[Rule], console: Console, _: RenderOptions) -> None:
+def _rules(rules: Sequence[Page], console: Console, _: RenderOptions) -> None:
     from graphdoctor.render.rule_help import render_rules
 
     render_rules(rules, console)
 
 
-def _rules_json(rules: Sequence[Rule], _: RenderOptions) -> str:
+def _rules_json(rules: Sequence[Page], _: RenderOptions) -> str:
     from graphdoctor.render.rule_help import render_rules_json
 
     return render_rules_json(rules)
 
 
-RULES: Document[Sequence[Rule]] = Document(
+RULES: Document[Sequence[Page]] = Document(
     "a rule",
     (ConsoleFormat("text", _rules, (".txt", ".text")), Format("json", _rules_json, (".json",))),
 )

@@ -10,14 +10,14 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.diagnosis.rule import Rule
+from graphdoctor.diagnosis.rule import Page
 from graphdoctor.model.links import rule_url
 from graphdoctor.render.json import json_text
 
 _MANY = 3
 
 
-def render_rules(rules: Sequence[Rule], console: Console) -> None:
+def render_rules(rules: Sequence[Page], console: Console) -> None:
     """One or a few rules in full, more than that as a table."""
     if len(rules) > _MANY:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -36,7 +36,7 @@ def render_rules(rules: Sequence[Rule], console: Console) -> None:
             console.print()
 
 
-def render_rules_json(rules: Sequence[Rule]) -> str:
+def render_rules_json(rules: Sequence[Page]) -> str:
     """The rules with their documentation by section."""
     described = [
         {

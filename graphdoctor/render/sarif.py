@@ -18,7 +18,7 @@ from graphdoctor.render.edits import Replacement, edits_of
 from graphdoctor.render.json import json_text
 from graphdoctor.render.places import Place, file_place, place_of
 from graphdoctor.render.words import worth_trying
-from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.rules.catalog import PAGES
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _FINGERPRINT = "graphdoctorFingerprint/v1"
@@ -72,7 +72,7 @@ def _driver(version: str, codes: Sequence[str]) -> _Json:
 
 
 def _rule(code: str) -> _Json:
-    rule = ALL_RULES.get(code)
+    rule = PAGES.get(code)
     if rule is None:  # of another version, in a report that was read
         return {"id": code}
     documentation = rule.documentation()
@@ -81,7 +81,7 @@ def _rule(code: str) -> _Json:
         "id": code,
         "name": rule.name,
         "shortDescription": {"text": rule.title()},
-        "fullDescription": {"text": " ".join(rule.sections()["What it finds"].split())},
+        "fullDescription": {"text": " ".join(next(iter(rule.sections().values())).split())},
         "help": {"text": documentation, "markdown": documentation},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
     } | ({"helpUri": url} if url else {})

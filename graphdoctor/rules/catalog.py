@@ -1,8 +1,8 @@
-"""All rules there are."""
+"""All rules, in the order in which they are tried, and the page of every code."""
 
 from __future__ import annotations
 
-from graphdoctor.diagnosis.rule import BreakRule, RecompileRule, RecordingRule, Rule, RuleBook
+from graphdoctor.diagnosis.rule import BreakRule, GapPage, Page, RecompileRule, RecordingRule, Rule, RuleBook
 from graphdoctor.rules.gd100_graph_break import GraphBreak
 from graphdoctor.rules.gd101_print_or_log import PrintOrLog
 from graphdoctor.rules.gd102_data_dependent_branch import DataDependentBranch
@@ -49,12 +49,17 @@ from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
 from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
 from graphdoctor.rules.gd501_backend_exception import BackendException
+from graphdoctor.rules.gd900_not_measured import NotMeasured
 from graphdoctor.rules.gd901_user_error import UserError
+from graphdoctor.rules.gd902_incomplete_log import IncompleteLog
+from graphdoctor.rules.gd903_prefixed_compile_ids import PrefixedCompileIds
+from graphdoctor.rules.gd904_foreign_log import ForeignLog
+from graphdoctor.rules.gd905_nothing_compiled import NothingCompiled
 
 _BACKEND = BackendException()
 
-# The first that matches names a site, so those that look at where a break happened come before those that look at
-# torch's id alone: an optimizer's method is a skipped function and an explicit break to torch.
+# The first that matches names a site, so rules that look at where a break happened come before rules that look only at
+# torch's id: to torch, an optimizer's method is a skipped function and an explicit graph break.
 BREAK_RULES: tuple[BreakRule, ...] = (
     PrintOrLog(),
     BackwardOrOptimizer(),
@@ -97,9 +102,9 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     UserError(),
 )
 
-# The first that matches a change names it; what none of them knows is the last one's.
+# The first that matches a change names it. The last one matches every change.
 RECOMPILE_RULES: tuple[RecompileRule, ...] = (
-    # A number of an optimizer is a number, a parameter's size a size.
+    # These two come first because a number of an optimizer is also a number, and a parameter's size is also a size.
     LearningRate(),
     ParameterShape(),
     SizeChange(),
@@ -115,9 +120,20 @@ RECOMPILE_RULES: tuple[RecompileRule, ...] = (
 )
 
 RULES = RuleBook(breaks=BREAK_RULES, recompiles=RECOMPILE_RULES, recordings=RECORDING_RULES)
-"""What a recording is diagnosed by."""
+"""The rules to diagnose a recording by."""
 
 ALL_RULES: dict[str, Rule] = dict(
     sorted((rule.code, rule) for rule in (*BREAK_RULES, *RECORDING_RULES, *RECOMPILE_RULES))
 )
-"""Every rule by its code, in order."""
+"""Every rule by its code, in order: the codes that findings have."""
+
+GAP_PAGES: tuple[GapPage, ...] = (
+    NotMeasured(),
+    IncompleteLog(),
+    PrefixedCompileIds(),
+    ForeignLog(),
+    NothingCompiled(),
+)
+
+PAGES: dict[str, Page] = dict(sorted((page.code, page) for page in (*ALL_RULES.values(), *GAP_PAGES)))
+"""The page of every code that a report can have, in order."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.rule import DOC_SECTIONS, BreakRule, Rule
-from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, RECOMPILE_RULES, RECORDING_RULES
+import graphdoctor
+from graphdoctor.diagnosis.rule import DOC_SECTIONS, GAP_SECTIONS, BreakRule, GapPage, Rule
+from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, GAP_PAGES, PAGES, RECOMPILE_RULES, RECORDING_RULES
 
 RULES = list(ALL_RULES.values())
 
@@ -31,6 +33,21 @@ def test_documentation_has_every_section_in_order(rule: Rule) -> None:
     assert rule.title().endswith(".")
 
 
+@pytest.mark.parametrize("page", GAP_PAGES, ids=lambda page: page.code)
+def test_the_page_of_a_gap_has_every_section_in_order(page: GapPage) -> None:
+    assert tuple(page.sections()) == GAP_SECTIONS
+    assert all(page.sections().values())
+    assert page.title().endswith(".")
+
+
+def test_every_code_that_the_package_names_has_a_page() -> None:
+    package = Path(graphdoctor.__file__).parent
+    named = {
+        code for file in package.rglob("*.py") for code in re.findall(r"\bGD\d{3}\b", file.read_text(encoding="utf-8"))
+    }
+    assert named == set(PAGES)
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 @pytest.mark.parametrize("section", ["Example", "Use instead"])
 def test_code_defines_forward_and_inputs(rule: Rule, section: str) -> None:
@@ -44,9 +61,9 @@ def test_code_defines_forward_and_inputs(rule: Rule, section: str) -> None:
 def test_codes_and_names_are_unique_and_well_formed() -> None:
     rules = {id(rule): rule for rule in (*BREAK_RULES, *RECORDING_RULES, *RECOMPILE_RULES)}.values()
     assert len({rule.code for rule in rules}) == len(rules) == len(ALL_RULES)
-    assert len({rule.name for rule in rules}) == len(rules)
+    assert len({page.name for page in PAGES.values()}) == len(PAGES) == len(ALL_RULES) + len(GAP_PAGES)
     assert all(re.fullmatch(r"GD[1-9]\d\d", rule.code) for rule in rules)
-    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name) for rule in rules)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", page.name) for page in PAGES.values())
 
 
 def test_no_registry_id_belongs_to_two_rules() -> None:
