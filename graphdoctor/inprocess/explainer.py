@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from graphdoctor.capture.child import read_events, write_meta
@@ -15,58 +15,50 @@ from graphdoctor.inprocess.busy import recording_alone
 from graphdoctor.inprocess.folder import RecordingFolder
 from graphdoctor.inprocess.report import Report
 from graphdoctor.model.hints import PYTHON, words
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.model.spec import CallSpec, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explainer:
-    """How a function is compiled and called to be explained.
+class Explainer(CallSpec):
+    """How to compile and call a function to explain it.
 
-    The first five are ``torch.compile``'s own arguments.
+    ``backend``, ``mode``, ``dynamic``, ``fullgraph`` and ``options`` are ``torch.compile``'s own arguments.
 
     Args:
-        backend: A registered backend's name; ``eager`` is quickest and shows all that Dynamo does.
-        mode: Such as ``reduce-overhead``.
-        dynamic: Dynamic shapes always or never; None leaves it to torch.
-        fullgraph: Let a graph break fail.
+        backend: A registered backend's name. ``eager`` is the fastest and shows everything that Dynamo does.
+        mode: A compile mode, such as ``reduce-overhead``.
+        dynamic: Whether to use dynamic shapes; None lets torch decide.
+        fullgraph: Raise an error on a graph break.
         options: The backend's options.
-        calls: How often to make the call.
-        backward: Sum the floating-point outputs and run backward, in each call.
+        calls: How many times to make the call.
+        backward: Sum the floating-point outputs and run backward in each call.
         no_grad: Make the calls under ``torch.no_grad()``.
         coverage: Repeat the last call to measure how much of it runs in graphs.
-        guards: Repeat it to time its guard checks; the diagnosis then has all guards.
-        lanes: Note where the time of each call goes, and repeat the calls under the profiler for it.
+        guards: Repeat the last call to time its guard checks, and include all guards in the diagnosis.
+        lanes: Record where the time of each call goes, repeating the calls under the profiler.
     """
 
-    backend: str = "eager"
-    mode: str | None = None
-    dynamic: bool | None = None
-    fullgraph: bool = False
-    options: Mapping[str, object] = field(default_factory=dict)
-    calls: int = 1
-    backward: bool = False
-    no_grad: bool = False
     coverage: bool = True
     guards: bool = False
     lanes: bool = False
 
     def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401
-        """Compile a function, call it, and say what became of it.
+        """Compile a function, call it, and report what torch.compile did.
 
-        torch forgets what it has compiled, before and after (``torch.compiler.reset()``). What the calls change is put
-        back: the module's state, the arguments, random numbers. docs/api.md says what cannot be.
+        Resets torch's compiler state before and after (``torch.compiler.reset()``). Restores what the calls change:
+        the module's state, the arguments, and random number generators. docs/api.md lists what can't be restored.
 
         Args:
-            function: A module or function; of what ``torch.compile`` made, the original.
+            function: A module or function. Pass the original, not the result of ``torch.compile``.
             args: The call's positional arguments.
             kwargs: The call's keyword arguments.
 
         Returns:
-            The report, also when the call raises an ``Exception``: then its traceback is printed to standard error,
-            and ``report.traceback`` holds it.
+            The report, even if the call raises an ``Exception``. Its traceback is then printed to standard error and
+            available as ``report.traceback``.
 
         Raises:
-            GraphDoctorError: ``function`` or an option cannot be used, or something is recorded here already.
+            GraphDoctorError: ``function`` or an option can't be used, or this process is already being recorded.
         """
         from graphdoctor.capture.ends import end_of_failed_call
         from graphdoctor.model.run import ProbeExit
@@ -92,7 +84,7 @@ class Explainer:
         failed = next((event for event in read_events(folder.path) if event.get("event") == "call_failed"), None)
         if failed is not None:
             ended = end_of_failed_call(failed, status=None, duration_s=duration_s)
-            # Behind Dynamo's traceback that of the program without torch.compile, if there is one.
+            # Dynamo's traceback comes first, then the program's own without torch.compile, if there is one.
             print(complaints[-1], end="", file=sys.stderr)
         write_meta(folder.path, request.described(), ended)
         return Report(folder, has_guards=self.guards)
@@ -100,42 +92,32 @@ class Explainer:
     def _check(self) -> None:
         if not isinstance(self.backend, str):
             raise GraphDoctorError(
-                f"backend is a {type(self.backend).__name__}, not the name of a backend.",
+                f"backend must be the name of a backend, not a {type(self.backend).__name__}.",
                 hint="Call torch.compile with it yourself, inside graphdoctor.record().",
             )
         if self.calls < 1:
-            raise GraphDoctorError(f"calls={self.calls} makes no call.", hint="Give 1 or more.")
+            raise GraphDoctorError(f"calls must be at least 1, not {self.calls}.")
 
     def _request(self, name: str) -> Request:
-        spec = RunSpec(
-            target=name,
-            calls=self.calls,
-            backend=self.backend,
-            mode=self.mode,
-            dynamic=self.dynamic,
-            fullgraph=self.fullgraph,
-            options=self.options,
-            backward=self.backward,
-            no_grad=self.no_grad,
-        )
+        target = TargetText(name, file=None, module=None, name=name, is_call=False)
         measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
-        return Request(spec, TargetText(name, file=None, module=None, name=name, is_call=False), measured=measured)
+        return Request(RunSpec.of(self, target=name), target, measured=measured)
 
 
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401
-    """Compile a function with the backend ``eager``, call it once, and say what became of it.
+    """Compile a function with the ``eager`` backend, call it once, and report what torch.compile did.
 
-    ``graphdoctor.Explainer`` does the same with other arguments of ``torch.compile`` and other measurements.
+    Use ``graphdoctor.Explainer`` for other ``torch.compile`` arguments and other measurements.
 
     Args:
-        function: A module or function; of what ``torch.compile`` made, the original.
+        function: A module or function. Pass the original, not the result of ``torch.compile``.
         args: The call's positional arguments.
         kwargs: The call's keyword arguments.
 
     Returns:
-        The report, also when the call raises an ``Exception``.
+        The report, even if the call raises an ``Exception``.
 
     Raises:
-        GraphDoctorError: ``function`` cannot be used, or something is recorded here already.
+        GraphDoctorError: ``function`` can't be used, or this process is already being recorded.
     """
     return Explainer().explain(function, *args, **kwargs)

@@ -201,9 +201,9 @@ def test_a_wrong_option_is_refused_in_the_words_of_the_api() -> None:
     with pytest.raises(GraphDoctorError, match="no floating-point output requires a gradient") as caught:
         quietly(lambda: Explainer(backward=True).explain(f, torch.ones(2)))
     assert "--" not in caught.value.message + str(caught.value.hint)
-    with pytest.raises(GraphDoctorError, match="calls=0"):
+    with pytest.raises(GraphDoctorError, match="calls must be at least 1, not 0"):
         Explainer(calls=0).explain(f, torch.ones(2))
-    with pytest.raises(GraphDoctorError, match="backend is a function"):
+    with pytest.raises(GraphDoctorError, match="backend must be the name of a backend, not a function"):
         Explainer(backend=f).explain(f, torch.ones(2))  # type: ignore[arg-type]
 
 
