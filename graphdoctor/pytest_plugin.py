@@ -1,7 +1,7 @@
-"""The pytest plugin: the fixture ``graphdoctor``, the marker of the same name, and ``--graphdoctor-report``.
+"""The pytest plugin: the ``graphdoctor`` fixture, the marker of the same name, and ``--graphdoctor-report``.
 
-pytest imports this module in every project of an environment that has graphdoctor, so it imports neither torch nor
-anything else of graphdoctor's before a test asks for it.
+pytest imports this module for every project in an environment with graphdoctor, so it doesn't import torch or the rest
+of graphdoctor until a test needs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DOCTOR: pytest.StashKey[TestDoctor] = pytest.StashKey()
 _MARKER = (
     "graphdoctor(max_breaks=…, max_recompiles=…, min_coverage=…, own_code=False, config={…}): record what "
-    "torch.compile does in the test and fail it beyond these limits; config sets values of torch._dynamo.config for it"
+    "torch.compile does in the test and fail the test if it exceeds a limit; config sets torch._dynamo.config values"
 )
 
 
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("graphdoctor").addoption(
         "--graphdoctor-report",
         metavar="DIR",
-        help="write the HTML report of each failing test that recorded torch.compile into this folder",
+        help="write an HTML report to this folder for each failing test that recorded torch.compile",
     )
 
 
@@ -39,10 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def graphdoctor(request: pytest.FixtureRequest) -> Iterator[TestDoctor]:
-    """Compile a model, or record a block, and assert what torch.compile made of it.
+    """Compile a model, or record a block, and assert what torch.compile did.
 
-    ``rec = graphdoctor.compile(model)`` or ``with graphdoctor.record() as rec:``, then ``rec.assert_no_graph_breaks()``
-    and others. Dynamo is reset before and after the test, and torch's config values are put back.
+    Use ``rec = graphdoctor.compile(model)`` or ``with graphdoctor.record() as rec:``, then assertions such as
+    ``rec.assert_no_graph_breaks()``. Dynamo is reset before and after the test, and torch's config is restored.
     """
     from graphdoctor.testing.fixture import opened
 
@@ -57,7 +57,7 @@ def graphdoctor(request: pytest.FixtureRequest) -> Iterator[TestDoctor]:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Record and judge a test that has the marker; write the report of one that fails."""
+    """Record and check a test with the marker, and write the report of one that fails."""
     doctor = item.stash.get(_DOCTOR, None)
     with contextlib.ExitStack() as closing:
         if doctor is None:

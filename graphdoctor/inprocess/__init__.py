@@ -1,4 +1,4 @@
-"""The API for scripts and notebooks: the one room that runs the probe in its own process.
+"""The API for scripts and notebooks: the only room that runs the probe in its own process.
 
-``graphdoctor`` itself hands out what is public here, and imports it when it is first asked for.
+``graphdoctor`` exports the public names and imports this room on first use.
 """

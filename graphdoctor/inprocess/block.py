@@ -1,4 +1,4 @@
-"""``graphdoctor.record``: what torch.compile does while a block of the program runs."""
+"""``graphdoctor.record``: records what torch.compile does while a ``with`` block runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TEXT = "graphdoctor.record()"
 
 
 class BlockRecording:
-    """A recording of a block, to be had once the block is over; ``graphdoctor.record`` makes it.
+    """The recording of a ``with`` block, available once the block has ended. ``graphdoctor.record`` creates it.
 
     Args:
-        reset: Have torch forget what it has compiled before.
-        name: What reports call it.
-        outside: Frames that no stack shows; None for those above the one that enters the block.
+        reset: Reset torch's compiler state when the block begins.
+        name: What reports call the recording.
+        outside: Frames to leave out of stacks; None for those above the frame that enters the block.
     """
 
     def __init__(self, *, reset: bool, name: str = _TEXT, outside: Collection[FrameType] | None = None) -> None:
@@ -44,7 +44,7 @@ class BlockRecording:
         from graphdoctor.probe.ways_in.block import recorded
 
         if self._is_used:
-            raise GraphDoctorError("This recording has been made already.", hint="Call graphdoctor.record() again.")
+            raise GraphDoctorError("This recording was already used.", hint="Call graphdoctor.record() again.")
         with contextlib.ExitStack() as opening:
             opening.enter_context(recording_alone())
             self._is_used = True
@@ -67,29 +67,31 @@ class BlockRecording:
         write_meta(self._folder.path, {"text": self._name, "kind": "block"}, ended)
 
     @property
-    def is_under_way(self) -> bool:
-        """The block runs."""
+    def is_running(self) -> bool:
+        """Whether the block is running."""
         return self._open is not None
 
     @property
-    def is_over(self) -> bool:
-        """The block has ended, so there is something to report."""
+    def has_ended(self) -> bool:
+        """Whether the block has ended, so there is something to report."""
         return self._is_used and self._open is None
 
     def report(self) -> Report:
-        """What came of it.
+        """The report on the block.
 
         Raises:
-            GraphDoctorError: The block is not over, or was never entered.
+            GraphDoctorError: The block hasn't ended, or was never entered.
         """
-        if not self.is_over:
-            raise GraphDoctorError("There is nothing to report before the block is over.", hint="Ask behind the with.")
+        if not self.has_ended:
+            raise GraphDoctorError(
+                "There is nothing to report until the block has ended.", hint="Call it after the with block."
+            )
         if self._report is None:
             self._report = Report(self._folder)
         return self._report
 
     def discard(self) -> None:
-        """Remove what is on disk now, though somebody still holds the recording; only its diagnosis stays."""
+        """Delete the files of the recording now. Only its diagnosis stays available."""
         self._folder.remove()
 
     @property
@@ -98,28 +100,28 @@ class BlockRecording:
         return self.report().diagnosis
 
     def __repr__(self) -> str:
-        state = "being made" if self._open is not None else "made" if self._is_used else "not begun"
+        state = "running" if self.is_running else "ended" if self.has_ended else "not started"
         return f"<graphdoctor recording, {state}>"
 
 
 def record(*, reset: bool = False) -> BlockRecording:
-    """Record what torch.compile does inside a ``with``, by the program's own calls of it.
+    """Record what the program's own calls of torch.compile do inside a ``with`` block.
 
-    What was compiled before the block is not recorded and is not compiled again, unless ``reset`` is set. Nothing is
-    called again, so there is no coverage, and nothing of the program's state changes but by its own doing.
+    Code compiled before the block is neither recorded nor compiled again, unless ``reset`` is set. No call is repeated,
+    so coverage isn't measured and nothing but the program itself changes its state.
 
     Args:
-        reset: Have torch forget what it has compiled (``torch.compiler.reset()``) when the block begins.
+        reset: Reset torch's compiler state (``torch.compiler.reset()``) when the block begins.
 
     Returns:
-        The context manager; behind the block its ``report()`` and ``diagnosis`` say what happened. An exception in the
-        block passes through, and what was recorded until then is there all the same.
+        A context manager. After the block, ``report()`` and ``diagnosis`` say what happened. An exception in the block
+        propagates, and everything recorded up to that point is kept.
     """
     return BlockRecording(reset=reset)
 
 
 def _frames_above(frame: FrameType) -> frozenset[FrameType]:
-    """The frames that led to the one with the block: a notebook's or a test runner's, not the program's."""
+    """The frames that called the one with the block: a notebook's or a test runner's, not the program's."""
     found = set()
     above = frame.f_back
     while above is not None:

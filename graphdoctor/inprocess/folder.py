@@ -1,4 +1,4 @@
-"""The recording's folder: it lives as long as whoever can still ask for what is in it."""
+"""The recording's folder, which lives as long as the objects that read it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 
 class RecordingFolder:
-    """A temporary folder that goes when this object does, or with the process."""
+    """A temporary folder that is removed with this object, or when the process ends."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="graphdoctor-"))
         self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
 
     def remove(self) -> None:
-        """Let it go now."""
+        """Remove it now."""
         self._remove()
 
 
 def _remove(path: Path, pid: int) -> None:
-    # A forked process has a copy of the object, but the folder is not its own.
+    # A forked process has a copy of the object but doesn't own the folder.
     if os.getpid() == pid:
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What came of a recording, for people: text, a file, a cell of a notebook."""
+"""The report on a recording: as text, as a file, or in a notebook cell."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _FRAME = (
 class Report:
     """What torch.compile did, and what it means.
 
-    A notebook shows it as the HTML report. The recording behind it is a temporary folder, which goes with the report.
+    A notebook displays it as the HTML report. The recording is in a temporary folder that is removed with the report.
 
     Args:
         folder: The recording.
-        has_guards: The diagnosis has the guards, too.
+        has_guards: Include the guards in the diagnosis.
     """
 
     def __init__(self, folder: RecordingFolder, *, has_guards: bool = False) -> None:
@@ -41,35 +41,35 @@ class Report:
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """The findings, counts and facts: the model of the JSON document (``graphdoctor schema``)."""
+        """The findings, counts and facts, as in the JSON document (``graphdoctor schema``)."""
         return self._diagnosis
 
     @property
     def traceback(self) -> str | None:
-        """The program's own traceback when a call, or the block, failed; None when none did."""
+        """The program's own traceback if a call, or the block, failed; otherwise None."""
         return self._diagnosis.exit.traceback
 
     def show(self, *, verbose: bool = False) -> None:
         """Print the report as ``graphdoctor explain`` does.
 
         Args:
-            verbose: Add each graph's operations and code, torch's full words and every hint.
+            verbose: Include each graph's operations and code, torch's full messages and every hint.
         """
         from rich.console import Console
 
         from graphdoctor.render.console import render_console
 
-        # Not as a notebook's HTML: it is the text that was asked for.
+        # Plain text in a notebook too: rich would print HTML there.
         render_console(self._diagnosis, Console(file=sys.stdout, force_jupyter=False), is_verbose=verbose)
 
     def save(self, path: str | Path) -> None:
-        """Write the report to a file, in place of one that is there.
+        """Write the report to a file, replacing an existing one.
 
         Args:
-            path: Its ending says the format: ``.html``, ``.json``, ``.txt``.
+            path: Its extension sets the format: ``.html``, ``.json`` or ``.txt``.
 
         Raises:
-            GraphDoctorError: The ending says none, or the file cannot be written.
+            GraphDoctorError: The extension is unknown, or the file can't be written.
         """
         from graphdoctor.render.file import write_file
 
@@ -84,11 +84,11 @@ class Report:
             case ".txt" | ".text":
                 text = self._text()
             case _:
-                raise GraphDoctorError(f"The ending of {path} names no format.", hint="End it in .html, .json or .txt.")
+                raise GraphDoctorError(f"{path} has an unknown extension.", hint="Use .html, .json or .txt.")
         write_file(text, path)
 
     def __str__(self) -> str:
-        """The verdict in a line or two; ``show`` prints all."""
+        """The verdict in a line or two; ``show`` prints the whole report."""
         from graphdoctor.render.words import headline, nothing_compiled
 
         diagnosis = self._diagnosis
@@ -105,8 +105,8 @@ class Report:
         return f"<graphdoctor.Report of {self._name}: {self._counts}>"
 
     def _repr_html_(self) -> str:
-        """The HTML report in a frame of its own: it can run its scripts and reach nothing of the notebook."""
-        # Else a link inside the page would be one inside the notebook, and load that into the frame. Before the page's
+        """The HTML report in a frame of its own, where it can run its scripts but can't reach the notebook."""
+        # Without a base, a link within the page would load the notebook into the frame. It comes before the page's
         # policy, which allows no base.
         page = self._page.replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
         return _FRAME.format(page=html.escape(page, quote=True))
@@ -135,7 +135,7 @@ class Report:
         from graphdoctor.render.html.page import render_page
 
         recording = self._read(guards=True, picture=True)
-        if recording.picture is None:  # it was asked for
+        if recording.picture is None:
             raise ValueError("the recording was read without its picture")
         return render_page(self._diagnose(recording), recording.picture, root=self._root)
 

@@ -1,4 +1,4 @@
-"""What the pytest plugin gives to a test: recordings with assertions, in a torch that is put back afterwards.
+"""What the pytest plugin gives a test: recordings with assertions, and torch's state restored afterwards.
 
-``graphdoctor.pytest_plugin`` imports it when a test asks for it. It may import pytest; torch is the probe's.
+``graphdoctor.pytest_plugin`` imports it when a test asks for it. It may import pytest, and leaves torch to the probe.
 """

@@ -1,4 +1,4 @@
-"""The fixture: what ``graphdoctor`` is in a test, from the isolation of torch to the end of its recordings."""
+"""The ``graphdoctor`` fixture, from isolating torch for a test to ending the test's recordings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TestDoctor:
 
     Args:
         item: The test.
-        demands: Its marker's.
+        demands: What its marker asks for.
     """
 
     __test__ = False
@@ -45,13 +45,13 @@ class TestDoctor:
         self._compiled: list[CompiledInTest[..., Any]] = []
 
     def compile(self, function: Callable[P, R], /, **arguments: Any) -> CompiledInTest[P, R]:  # noqa: ANN401
-        """Compile, and record from here to the first assertion, else to the end of the test.
+        """Compile a function, and record until the first assertion or the end of the test.
 
-        What is compiled while a recording of this fixture runs belongs to that recording.
+        If a recording of this fixture is already running, the function belongs to that recording.
 
         Args:
             function: A module or function.
-            arguments: Those of ``torch.compile``.
+            arguments: ``torch.compile``'s arguments.
 
         Returns:
             The compiled callable, with the assertions.
@@ -72,27 +72,27 @@ class TestDoctor:
         return made
 
     def record(self, *, reset: bool = False) -> RecordedBlock:
-        """Record what torch.compile does in a ``with``.
+        """Record what torch.compile does in a ``with`` block.
 
         Args:
-            reset: Have torch forget first what it has compiled.
+            reset: Reset torch's compiler state first.
 
         Returns:
-            The context manager, with the assertions.
+            A context manager with the assertions.
         """
         __tracebackhide__ = True
         if self._running is not None:
             by = "its marker" if self._demands.has_limits else "graphdoctor.compile"
             with failing_by_name(self._surroundings.root):
                 raise GraphDoctorError(
-                    f"This test is recorded already, by {by}: graphdoctor.record() cannot record it, too.",
-                    hint="Use one of the two; a recording of graphdoctor.compile ends at its first assertion.",
+                    f"This test is already being recorded by {by}, so graphdoctor.record() can't record it too.",
+                    hint="Use one of the two. A recording by graphdoctor.compile ends at its first assertion.",
                 )
         self._made.append(RecordedBlock(self._surroundings, reset=reset))
         return self._made[-1]
 
     def judged(self) -> Generator[None, object, object]:
-        """Record what runs while this is suspended, and judge it by the marker; as a hook's wrapper."""
+        """Record what runs while this is suspended, then check it against the marker; for use in a hook wrapper."""
         __tracebackhide__ = True
         if not self._demands.has_limits:
             return (yield)
@@ -113,32 +113,32 @@ class TestDoctor:
             if not self._compiled:
                 with failing_by_name():
                     raise GraphDoctorError(
-                        f"{place}: the coverage is not known, because no call can be repeated.",
-                        hint="Take the fixture: rec = graphdoctor.compile(model), then call rec(…).",
+                        f"{place}: coverage is unknown because there is no call to repeat.",
+                        hint="Use the fixture: rec = graphdoctor.compile(model), then call rec(…).",
                     )
             for made in self._compiled:
                 made.judge_coverage(demands.min_coverage, place=place)
         return result
 
     def save_report(self, folder: Path) -> Path | None:
-        """Write the last recording's HTML report; None when nothing was recorded."""
+        """Write the last recording's HTML report and return its path; None if nothing was recorded."""
         self.end()
-        over = [recording for recording in self._made if recording.is_over]
-        if not over:
+        ended = [recording for recording in self._made if recording.has_ended]
+        if not ended:
             return None
         file = folder / f"{_file_name(self._surroundings.name)}.html"
         folder.mkdir(parents=True, exist_ok=True)
-        over[-1].report().save(file)
+        ended[-1].report().save(file)
         return file
 
     def end(self) -> None:
-        """End a recording that still runs."""
+        """End the recording that is still running, if any."""
         if self._running is not None:
             running, self._running = self._running, None
             running.__exit__(None, None, None)
 
     def close(self) -> None:
-        """End, and remove what was recorded: whoever keeps the test's exception keeps its recordings, too."""
+        """End, and delete the recordings' files: a test's exception can keep the recordings themselves alive."""
         self.end()
         for recording in self._made:
             recording.discard()
@@ -154,8 +154,8 @@ class TestDoctor:
     def _ended_by_test(self, recording: BlockRecording) -> BlockRecording:
         if self._demands.has_limits:
             raise GraphDoctorError(
-                f"{self._demands} judges this test at its end, so its recording cannot be judged before.",
-                hint="Use one of the two: limits in the marker, or assertions.",
+                f"{self._demands} checks this test when it ends, so it can't have assertions of its own.",
+                hint="Use either limits in the marker or assertions.",
             )
         if recording is self._running:
             self.end()
@@ -164,7 +164,7 @@ class TestDoctor:
 
 @contextlib.contextmanager
 def opened(item: pytest.Item) -> Iterator[TestDoctor]:
-    """A doctor for one test, with a Dynamo of its own; torch is put back at the end.
+    """A doctor for one test, starting from a fresh Dynamo. Restores torch's state at the end.
 
     Args:
         item: The test.
@@ -182,21 +182,21 @@ def opened(item: pytest.Item) -> Iterator[TestDoctor]:
 
 @contextlib.contextmanager
 def _trace_not_captured() -> Iterator[None]:
-    """Keep torch's trace out of the log that pytest shows of a failing test.
+    """Keep torch's trace out of the log that pytest shows for a failing test.
 
-    From 9.1 on pytest listens to loggers that do not propagate, too (``catching_logs``, ``_pytest/logging.py``, 9.2).
+    Since 9.1 pytest also listens to loggers that don't propagate (``catching_logs``, ``_pytest/logging.py``, 9.2).
     """
     handlers = [handler for handler in logging.root.handlers if type(handler).__module__.startswith("_pytest.")]
     for handler in handlers:
-        handler.addFilter(_is_no_trace)
+        handler.addFilter(_is_other_log)
     try:
         yield
     finally:
         for handler in handlers:
-            handler.removeFilter(_is_no_trace)
+            handler.removeFilter(_is_other_log)
 
 
-def _is_no_trace(record: logging.LogRecord) -> bool:
+def _is_other_log(record: logging.LogRecord) -> bool:
     return record.name != "torch.__trace"
 
 
@@ -207,8 +207,8 @@ def _isolated(demands: Demands) -> contextlib.AbstractContextManager[None]:
         if error.name != "torch":
             raise
         raise GraphDoctorError(
-            "torch is not installed here, so nothing can be compiled.",
-            hint='pytest.importorskip("torch") skips a test where it is missing.',
+            "torch isn't installed here, so nothing can be compiled.",
+            hint='pytest.importorskip("torch") skips a test if torch is missing.',
         ) from None
     return _named(isolated, demands)
 
@@ -227,6 +227,6 @@ def _named(isolated: Callable[..., contextlib.AbstractContextManager[None]], dem
 
 
 def _file_name(node_id: str) -> str:
-    """A node id as the name of a file: what no file system minds, and different for different ones."""
+    """A file name for a node id: valid on every file system, and different for each node id."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", node_id).strip("-.")[-_MAX_NAME:]
     return f"{plain}-{hashlib.sha256(node_id.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""Which lines of a stack are the test runner's, and so nobody's to read."""
+"""Which entries of a stack belong to the test runner, so that reports leave them out."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _RUNNERS = frozenset(
 
 
 class RunnerFrames(frozenset[FrameType]):
-    """Frames of the test runner, of graphdoctor, and those that started them.
+    """Frames of the test runner and of graphdoctor, and those that started them.
 
-    A runner calls a test through frames that are not there yet when a recording begins: they are known by their module.
+    Some of the runner's frames don't exist yet when a recording begins; those are recognized by their module.
     """
 
     def __contains__(self, frame: object) -> bool:
@@ -36,10 +36,10 @@ class RunnerFrames(frozenset[FrameType]):
 
 
 def runner_frames(test: object) -> RunnerFrames:
-    """The frames of now but for the test's own, which is among them where it asks for a fixture itself.
+    """The current frames without the test's own, which is on the stack if the test itself requests the fixture.
 
     Args:
-        test: The test's function, where it has one.
+        test: The test's function, or None.
     """
     code = getattr(inspect.unwrap(test) if callable(test) else test, "__code__", None)
     found: list[FrameType] = []
@@ -52,10 +52,10 @@ def runner_frames(test: object) -> RunnerFrames:
 
 
 def callers_line(root: Path) -> str:
-    """The test's line that led here, as ``test_model.py:12: rec.assert_fullgraph()``.
+    """The line of the test that led here, such as ``test_model.py:12: rec.assert_fullgraph()``.
 
     Args:
-        root: The path is shown relative to it.
+        root: Show the path relative to this folder.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_runners(frame):
@@ -69,6 +69,6 @@ def callers_line(root: Path) -> str:
 
 
 def _is_runners(frame: FrameType) -> bool:
-    # Hooks of a conftest.py or a plugin, by the prefix that pytest demands of them.
+    # Hooks in a conftest.py or a plugin have the prefix that pytest requires.
     is_hook = frame.f_code.co_name.startswith("pytest_")
     return is_hook or str(frame.f_globals.get("__name__", "")).partition(".")[0] in _RUNNERS

@@ -1,4 +1,4 @@
-"""``@pytest.mark.graphdoctor(…)``: its arguments, checked."""
+"""Reads ``@pytest.mark.graphdoctor(…)``. Comes in: pytest's marker. Goes out: its arguments, checked."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Demands:
     """What a marker asks of its test.
 
     Args:
-        max_breaks: Lines at which a graph may break; None for any number.
-        max_recompiles: Recompiles; None for any number.
-        min_coverage: 0 to 1; None for any.
-        own_code: Breaks in installed packages do not count.
+        max_breaks: The most lines that may break a graph; None for no limit.
+        max_recompiles: The most recompiles; None for no limit.
+        min_coverage: The lowest coverage, a share from 0 to 1; None for no limit.
+        own_code: Don't count breaks in installed packages.
         config: Values of ``torch._dynamo.config`` for the test.
     """
 
@@ -36,12 +36,12 @@ class Demands:
 
     @property
     def has_limits(self) -> bool:
-        """The test is recorded and judged."""
+        """Whether the test is recorded and checked."""
         return any(getattr(self, name) is not None for name in _LIMITS)
 
     def __str__(self) -> str:
         given = {name: getattr(self, name) for name in _NAMES}
-        # By identity: 0 is a limit.
+        # Compared by identity: 0 is a limit.
         is_given = {name: value is not None and value is not False and value != {} for name, value in given.items()}
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if is_given[name])
         return f"@pytest.mark.graphdoctor({shown})"
@@ -51,15 +51,15 @@ def demands_of(marker: pytest.Mark | None) -> Demands:
     """Read a marker.
 
     Args:
-        marker: None asks for nothing.
+        marker: The marker; None if the test has none.
 
     Raises:
-        GraphDoctorError: It has an argument that there is not, one of the wrong kind, or none.
+        GraphDoctorError: An argument is unknown or has the wrong type, or there is none at all.
     """
     if marker is None:
         return Demands()
     if marker.args:
-        raise _wrong("takes arguments by name only", hint=f"They are {', '.join(_NAMES)}.")
+        raise _wrong("takes keyword arguments only", hint=f"They are {', '.join(_NAMES)}.")
     for name in marker.kwargs:
         if name not in _NAMES:
             raise _wrong(f"has no argument {name}", hint=nearest(name, _NAMES))
@@ -67,17 +67,17 @@ def demands_of(marker: pytest.Mark | None) -> Demands:
     for name in ("max_breaks", "max_recompiles"):
         value = getattr(demands, name)
         if value is not None and (type(value) is not int or value < 0):
-            raise _wrong(f"takes a whole number as {name}, not {value!r}")
+            raise _wrong(f"needs a whole number for {name}, not {value!r}")
     if demands.min_coverage is not None:
         check_share(demands.min_coverage)
     if type(demands.own_code) is not bool:
-        raise _wrong(f"takes True or False as own_code, not {demands.own_code!r}")
+        raise _wrong(f"needs True or False for own_code, not {demands.own_code!r}")
     if not isinstance(demands.config, Mapping) or not all(isinstance(name, str) for name in demands.config):
-        raise _wrong(f"takes a dict of settings as config, not {demands.config!r}")
+        raise _wrong(f"needs a dict of settings for config, not {demands.config!r}")
     if demands.own_code and demands.max_breaks is None:
-        raise _wrong("has own_code, but no max_breaks that it belongs to", hint="Add max_breaks=0.")
+        raise _wrong("has own_code without max_breaks, so it has no effect", hint="Add max_breaks=0.")
     if not demands.has_limits and not demands.config:
-        raise _wrong("asks for nothing", hint="Give a limit, such as max_breaks=0, or config.")
+        raise _wrong("has no arguments", hint="Add a limit, such as max_breaks=0, or config.")
     return demands
 
 
@@ -85,14 +85,14 @@ def check_share(value: object) -> None:
     """Check that a value is a share.
 
     Raises:
-        GraphDoctorError: It is not 0 to 1.
+        GraphDoctorError: It isn't a number from 0 to 1.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise GraphDoctorError(f"A coverage is a share from 0 to 1, not {value!r}.", hint="95 % is 0.95.")
+        raise GraphDoctorError(f"Coverage must be a share from 0 to 1, not {value!r}.", hint="Write 95% as 0.95.")
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """A hint with the names that are like a wrong one."""
+    """A hint with the names closest to an unknown one, or None."""
     near = difflib.get_close_matches(name, list(names), n=2)
     return f"Did you mean {' or '.join(near)}?" if near else None
 

@@ -1,4 +1,4 @@
-"""What a test holds in its hand: a recording that can be judged, of a block or of what ``graphdoctor.compile`` made."""
+"""Recordings with assertions: of a ``with`` block, and of what ``graphdoctor.compile`` returned."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.gate import expectations
 from graphdoctor.inprocess.block import BlockRecording
+from graphdoctor.model.wording import counted
 from graphdoctor.testing.frames import RunnerFrames, callers_line
 from graphdoctor.testing.marker import check_share
 from graphdoctor.testing.text import broken_text
@@ -28,13 +29,13 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The test, as far as its recordings need it.
+    """What a recording needs to know of its test.
 
     Args:
-        name: Its node id.
-        root: Paths in failures are relative to it.
-        width: Of the terminal, in columns.
-        runner: Frames that no stack shows.
+        name: The test's node id.
+        root: Paths in failures are relative to this folder.
+        width: The terminal's width in columns.
+        runner: Frames to leave out of stacks.
     """
 
     name: str
@@ -45,10 +46,10 @@ class Surroundings:
 
 @contextlib.contextmanager
 def failing_by_name(root: Path | None = None) -> Iterator[None]:
-    """Fail the test with the words and the hint of a ``GraphDoctorError``, without a traceback.
+    """Turn a ``GraphDoctorError`` into a test failure with its message and hint, without a traceback.
 
     Args:
-        root: Show the test's line, its path relative to this; None where no line of the test led here.
+        root: Show the test's line, with its path relative to this folder; None if no line of the test led here.
     """
     __tracebackhide__ = True
     try:
@@ -59,10 +60,10 @@ def failing_by_name(root: Path | None = None) -> Iterator[None]:
 
 
 def fail_if(broken: expectations.Broken | None, surroundings: Surroundings, *, place: str | None = None) -> None:
-    """Fail the test with the diagnosis, where an expectation is broken.
+    """Fail the test with the diagnosis if an expectation is broken.
 
     Args:
-        broken: The expectation, or None.
+        broken: The broken expectation, or None.
         surroundings: The test.
         place: What expected it; None for the test's line.
     """
@@ -73,14 +74,14 @@ def fail_if(broken: expectations.Broken | None, surroundings: Surroundings, *, p
 
 
 class Judged(abc.ABC):
-    """A recording with assertions. The first that does not hold fails the test; its text is the diagnosis."""
+    """A recording with assertions. The first one that doesn't hold fails the test, with the diagnosis as its text."""
 
     surroundings: Surroundings
     _may_be_empty = False
 
     @abc.abstractmethod
     def report(self) -> Report:
-        """What was recorded; that of ``graphdoctor.compile`` ends here."""
+        """The report on the recording. Ends a recording by ``graphdoctor.compile``."""
 
     @property
     def diagnosis(self) -> Diagnosis:
@@ -89,28 +90,28 @@ class Judged(abc.ABC):
         return self._reported().diagnosis
 
     def assert_no_graph_breaks(self, *, own_code: bool = False) -> None:
-        """Nothing breaks a graph.
+        """Assert that there are no graph breaks.
 
         Args:
-            own_code: Leave out breaks at lines of installed packages.
+            own_code: Don't count breaks in installed packages.
         """
         __tracebackhide__ = True
         fail_if(expectations.breaks(self.diagnosis, limit=0, own_code=own_code), self.surroundings)
 
     def assert_fullgraph(self) -> None:
-        """Every compile gave one graph: no break, no skipped frame, nothing eager."""
+        """Assert that every compile gave one graph: no graph break, no skipped frame, nothing eager."""
         __tracebackhide__ = True
         fail_if(expectations.fullgraph(self.diagnosis), self.surroundings)
 
     def assert_max_recompiles(self, limit: int) -> None:
-        """There were at most so many recompiles, and no function went over torch's limit."""
+        """Assert that there were at most ``limit`` recompiles, and that no function went over torch's limit."""
         __tracebackhide__ = True
         broken = expectations.recompiles(self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty)
         fail_if(broken, self.surroundings)
 
     @abc.abstractmethod
     def assert_coverage(self, minimum: float) -> None:
-        """At least this share, 0 to 1, of the tensor operations of the last call runs in graphs."""
+        """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
 
     def _reported(self) -> Report:
         __tracebackhide__ = True
@@ -119,14 +120,14 @@ class Judged(abc.ABC):
 
 
 class RecordedBlock(Judged, BlockRecording):
-    """A block's recording; to be judged behind it.
+    """The recording of a ``with`` block, with assertions to make after it.
 
     Args:
         surroundings: The test.
-        reset: Have torch forget first what it has compiled.
+        reset: Reset torch's compiler state first.
     """
 
-    _may_be_empty = True  # what was compiled before is warm
+    _may_be_empty = True  # everything may have been compiled before the block
 
     def __init__(self, surroundings: Surroundings, *, reset: bool) -> None:
         super().__init__(reset=reset, name=surroundings.name, outside=surroundings.runner)
@@ -138,16 +139,16 @@ class RecordedBlock(Judged, BlockRecording):
             return super().__enter__()
 
     def report(self) -> Report:
-        """What was recorded; to be had behind the block."""
+        """The report on the block, available after it."""
         return BlockRecording.report(self)
 
     def assert_coverage(self, minimum: float) -> None:
-        """Fail: coverage is measured by repeating a call, and a block's calls are not known."""
+        """Fail the test: coverage is measured by repeating a call, and a block's calls are unknown."""
         __tracebackhide__ = True
         with failing_by_name(self.surroundings.root):
             raise GraphDoctorError(
-                f"The coverage of a block is not known, so it cannot be compared with {minimum:g}.",
-                hint="Compile with rec = graphdoctor.compile(model) and call rec(…): its last call can be repeated.",
+                f"Coverage isn't measured for a block, so it can't be compared with {minimum:g}.",
+                hint="Use rec = graphdoctor.compile(model) and call rec(…), which can repeat its last call.",
             )
 
 
@@ -159,12 +160,12 @@ class _LastCall:
 
 
 class CompiledInTest(Judged, Generic[P, R]):
-    """What ``graphdoctor.compile`` returns: the compiled callable, and the recording that began with it.
+    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it.
 
     Args:
-        function: What was compiled.
-        compiled: What ``torch.compile`` made of it.
-        arguments: Those of ``torch.compile``.
+        function: The original function or module.
+        compiled: What ``torch.compile`` returned for it.
+        arguments: ``torch.compile``'s arguments.
         recording: The test's recording.
         surroundings: The test.
         end: Ends the recording and returns it.
@@ -189,36 +190,36 @@ class CompiledInTest(Judged, Generic[P, R]):
         self._last: _LastCall | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call what was compiled."""
+        """Call the compiled function."""
         __tracebackhide__ = True
         from graphdoctor.probe.ways_in.testing import is_grad_enabled
 
-        if not self._recording.is_under_way:
+        if not self._recording.is_running:
             with failing_by_name(self.surroundings.root):
                 raise GraphDoctorError(
-                    "The recording has ended, so this call would not count.",
-                    hint="Make all calls before the first assertion, or compile once more with graphdoctor.compile.",
+                    "The recording has ended, so this call wouldn't count.",
+                    hint="Make all calls before the first assertion, or call graphdoctor.compile again.",
                 )
         self._last = _LastCall(args, kwargs, no_grad=not is_grad_enabled())
         return self.compiled(*args, **kwargs)
 
     def report(self) -> Report:
-        """What was recorded since the first ``graphdoctor.compile``; the recording ends here."""
+        """End the recording, and report on everything since the first ``graphdoctor.compile``."""
         return self._end(self._recording).report()
 
     def assert_coverage(self, minimum: float) -> None:
-        """At least this share, 0 to 1, of the tensor operations of the last call runs in graphs."""
+        """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
         __tracebackhide__ = True
         self._reported()
         self.judge_coverage(minimum, place=None)
 
     def judge_coverage(self, minimum: float, *, place: str | None) -> None:
-        """Measure the last call, and fail the test where it is below a share.
+        """Measure the coverage of the last call, and fail the test if it's below the minimum.
 
-        The model is compiled once more, with the backend ``eager``, for that call alone.
+        Compiles the model again, with the ``eager`` backend, for that one call.
 
         Args:
-            minimum: 0 to 1.
+            minimum: A share from 0 to 1.
             place: What expects it; None for the test's line.
         """
         __tracebackhide__ = True
@@ -228,14 +229,14 @@ class CompiledInTest(Judged, Generic[P, R]):
             check_share(minimum)
             if (over := self._recording.diagnosis.summary.frames_over_limit) != 0:
                 raise GraphDoctorError(
-                    f"The coverage is not known: {over} functions are over torch's recompile limit, and a call that "
-                    "is repeated by itself would not be.",
+                    f"Coverage can't be measured: {counted(over, 'function')} went over torch's recompile limit, which "
+                    "a repeated call alone wouldn't reach.",
                     hint="See rec.assert_max_recompiles.",
                 )
             if self._last is None:
                 raise GraphDoctorError(
-                    "The coverage is not known: what graphdoctor.compile returned was not called.",
-                    hint="Call it, as rec(x), rather than the model or rec.compiled.",
+                    "Coverage can't be measured: what graphdoctor.compile returned was never called.",
+                    hint="Call rec(x) rather than the model or rec.compiled.",
                 )
             explainer = Explainer(
                 dynamic=self._arguments.get("dynamic"),

@@ -1,4 +1,4 @@
-"""A broken expectation as a test's failure text: what was expected and found, the test's line, the findings."""
+"""The failure text of a broken expectation: what was expected and found, the test's line, and the findings."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _MIN_WIDTH = 60
 
 
 def broken_text(broken: Broken, *, place: str, width: int) -> str:
-    """The text.
+    """The failure text.
 
     Args:
         broken: The expectation.
         place: The test's line, or its marker.
-        width: Of the terminal, in columns.
+        width: The terminal's width in columns.
     """
     buffer = StringIO()
     console = Console(
         file=buffer, width=max(width, _MIN_WIDTH), force_terminal=False, force_jupyter=False, color_system=None
     )
-    # Not wrapped: pytest's summary shows the first line, and editors make a link of a path.
+    # Not wrapped: pytest's summary shows the first line, and editors link a path.
     for line in (f"expected {broken.expected}, found {broken.found}", f"  {place}"):
         console.print(clean(line), markup=False, highlight=False, soft_wrap=True)
     if broken.hint:

@@ -213,7 +213,7 @@ def test_only_one_at_a_time() -> None:
         return x
 
     report = quietly(lambda: graphdoctor.explain(torch.compiler.disable(nested), torch.ones(2)))
-    assert "graphdoctor.explain or graphdoctor.record is at work" in (report.traceback or "")
+    assert "graphdoctor.explain or graphdoctor.record is already running" in (report.traceback or "")
 
     with graphdoctor.record():
         caught: list[BaseException] = []

@@ -107,11 +107,11 @@ def test_an_exception_passes_through_and_is_in_the_report() -> None:
 
 def test_there_is_nothing_to_ask_before_the_block_is_over() -> None:
     recording = graphdoctor.record()
-    with pytest.raises(GraphDoctorError, match="before the block is over"):
+    with pytest.raises(GraphDoctorError, match="until the block has ended"):
         _ = recording.diagnosis
-    with recording, pytest.raises(GraphDoctorError, match="before the block is over"):
+    with recording, pytest.raises(GraphDoctorError, match="until the block has ended"):
         recording.report()
-    with pytest.raises(GraphDoctorError, match="made already"), recording:
+    with pytest.raises(GraphDoctorError, match="already used"), recording:
         pass
 
 

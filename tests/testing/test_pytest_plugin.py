@@ -292,19 +292,19 @@ def test_wrong_config():
     )
     said = {
         "nothing_compiled": "found that nothing was compiled",
-        "never_called": "what graphdoctor.compile returned was not called",
-        "block_coverage": "The coverage of a block is not known",
-        "call_behind_an_assertion": "The recording has ended, so this call would not count.",
-        "within_the_block": "before the block is over",
+        "never_called": "what graphdoctor.compile returned was never called",
+        "block_coverage": "Coverage isn't measured for a block",
+        "call_behind_an_assertion": "The recording has ended, so this call wouldn't count.",
+        "within_the_block": "until the block has ended",
         "failed_block": "found a recording that ended early",
-        "nested_blocks": "is at work in this process already",
-        "record_while_compiled": "This test is recorded already, by graphdoctor.compile",
-        "marker_and_assertion": "@pytest.mark.graphdoctor(max_breaks=0) judges this test at its end",
+        "nested_blocks": "is already running in this process",
+        "record_while_compiled": "This test is already being recorded by graphdoctor.compile",
+        "marker_and_assertion": "@pytest.mark.graphdoctor(max_breaks=0) checks this test when it ends",
         "marked_nothing_compiled": "found that nothing was compiled",
-        "marked_coverage": "the coverage is not known, because no call can be repeated",
+        "marked_coverage": "coverage is unknown because there is no call to repeat",
         "wrong_name": "has no argument max_brakes.\nDid you mean max_breaks?",
-        "wrong_share": "A coverage is a share from 0 to 1, not 95.\n95 % is 0.95.",
-        "empty_marker": "asks for nothing",
+        "wrong_share": "Coverage must be a share from 0 to 1, not 95.\nWrite 95% as 0.95.",
+        "empty_marker": "has no arguments",
         "wrong_config": "torch._dynamo.config has no recompile_limits.\nDid you mean recompile_limit",
     }
     result.assert_outcomes(failed=len(said))
@@ -514,7 +514,7 @@ def test_without_torch(graphdoctor):
     )
     result = pytester.runpytest_subprocess("--strict-markers")
     result.assert_outcomes(passed=1, errors=1)
-    assert text_of(result, "test_without_torch").startswith("torch is not installed here")
+    assert text_of(result, "test_without_torch").startswith("torch isn't installed here")
 
     blocked = pytester.runpytest_subprocess("-p", "no:graphdoctor", "-k", "without")
     blocked.assert_outcomes(errors=1)
