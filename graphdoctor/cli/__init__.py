@@ -1,11 +1,12 @@
-"""The command line: parse, call, choose the exit code. One file a command; no logic of its own.
+"""The command line: parse, call ``runs``, hand the result to a format, choose the exit code. One file a command.
 
-Commands import what they need when they run, so that ``graphdoctor --help`` stays quick.
+A command imports what it needs when it runs, so that ``graphdoctor --help`` stays quick.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 from graphdoctor.errors import GraphDoctorError
@@ -15,16 +16,15 @@ __all__ = ["main", "main_lint"]
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    from graphdoctor.cli.app import app
-    from graphdoctor.cli.terminal import complain
-
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that has no sign for a character shows another one.
+            # A terminal whose encoding lacks a character shows another one.
             stream.reconfigure(errors="replace")
     try:
-        app()
+        _run(sys.argv[1:])
     except GraphDoctorError as error:
+        from graphdoctor.cli.terminal import complain
+
         complain(error.message, error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
@@ -35,10 +35,24 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except Exception as error:  # noqa: BLE001 - trouble of our own: one line and the path of a log
-        from graphdoctor.cli.trouble import tell_trouble
+        from graphdoctor.cli.trouble import report_trouble
 
-        tell_trouble(error)
+        report_trouble(error)
         sys.exit(2)
+
+
+def _run(arguments: list[str]) -> None:
+    from graphdoctor.cli.commands import NAMES, overview
+
+    if arguments in (["--help"], ["-h"]):
+        sys.stdout.write(overview())
+        return
+    from graphdoctor.cli.app import application
+
+    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    # A name that is none, and completion in a shell, need to know them all.
+    is_one = first in NAMES and "_GRAPHDOCTOR_COMPLETE" not in os.environ
+    application([first] if is_one and first else NAMES)()
 
 
 def main_lint() -> None:

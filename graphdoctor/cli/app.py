@@ -1,35 +1,50 @@
-"""The application and its commands."""
+"""The application: only the command that is asked for is imported."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.cli.baseline import baseline
-from graphdoctor.cli.bundle import bundle
-from graphdoctor.cli.check import check
-from graphdoctor.cli.diff import diff
-from graphdoctor.cli.explain import explain
-from graphdoctor.cli.fix import fix
-from graphdoctor.cli.guards import guards
-from graphdoctor.cli.init import init
-from graphdoctor.cli.lint import lint
-from graphdoctor.cli.recompiles import recompiles
-from graphdoctor.cli.report import report
-from graphdoctor.cli.rule import rule
-from graphdoctor.cli.run import run
-from graphdoctor.cli.schema import schema
+from graphdoctor.cli.commands import ABOUT, NAMES, overview
 
-app = typer.Typer(
-    name="graphdoctor",
-    help="Tells you what torch.compile did to your model, and why.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_CONTEXT: dict[str, dict[str, Any]] = {
+    # Everything after the script belongs to the script.
+    "run": {"allow_interspersed_args": False},
+}
+
+
+class _Overview(typer.core.TyperGroup):
+    """The group of all commands, whose help needs none of them."""
+
+    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # noqa: ARG002
+        """As ``graphdoctor.cli.main`` prints it without typer."""
+        return overview().rstrip("\n")
+
+
+def application(names: Sequence[str] = NAMES) -> typer.Typer:
+    """The application with some of its commands.
+
+    Args:
+        names: The commands.
+    """
+    app = typer.Typer(
+        name="graphdoctor",
+        cls=_Overview,
+        help=ABOUT,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(graphdoctor)
+    for name in names:
+        command = getattr(importlib.import_module(f"graphdoctor.cli.{name}"), name)
+        app.command(name, context_settings=_CONTEXT.get(name))(command)
+    return app
 
 
 def _show_version(is_asked: bool) -> None:
@@ -38,28 +53,10 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def graphdoctor(
     version: Annotated[
         bool,
         typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Tells you what torch.compile did to your model, and why."""
-
-
-app.command()(explain)
-app.command()(fix)
-app.command()(recompiles)
-app.command()(guards)
-# Everything behind the script belongs to the script.
-app.command(context_settings={"allow_interspersed_args": False})(run)
-app.command()(report)
-app.command()(diff)
-app.command()(check)
-app.command()(baseline)
-app.command()(init)
-app.command()(lint)
-app.command()(bundle)
-app.command()(rule)
-app.command()(schema)
+    """See what torch.compile did to your model, why, and what to change."""

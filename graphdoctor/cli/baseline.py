@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +12,8 @@ from graphdoctor.cli.options import with_options
 from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from graphdoctor.cli.gating import Ran
     from graphdoctor.gate.baseline import Update
-    from graphdoctor.gate.check import Policy
     from graphdoctor.model.check import BaselineEntry
-    from graphdoctor.model.diagnosis import Finding
 
 
 @with_options
@@ -30,83 +24,54 @@ def baseline(
         bool,
         typer.Option(
             "--update",
-            help="Write over an existing file: the findings of the targets that are run, under the torch that runs, "
-            "are replaced, targets that are no longer configured are dropped, and all else stays.",
+            help="Update an existing file: replace the findings of the targets that run, for the torch that runs; drop "
+            "targets that are no longer configured; keep everything else.",
         ),
     ] = False,
     path: Annotated[
         Path | None,
         typer.Option(
             "--baseline",
-            help="The file; by default graphdoctor-baseline.json beside pyproject.toml.",
+            help="The file. By default, graphdoctor-baseline.json beside pyproject.toml.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Run the configured targets and write their findings to a file that `graphdoctor check` allows.
+    """Run the configured targets and allow the findings they have.
 
-    Commit the file and review its changes like code. Nothing is written when a target cannot be run to its end.
+    They go to a file that check compares with. Commit the file and review its changes like code.
+
+    Nothing is written if a target can't be run to its end.
     """
-    from graphdoctor.cli.files import check_writable
-    from graphdoctor.cli.gating import choose_targets, policies, read_baseline_at, run_targets
+    from graphdoctor.cli.gating import run_all
+    from graphdoctor.cli.output import check_writable, write_text
+    from graphdoctor.cli.running import this_project
     from graphdoctor.cli.terminal import complain
-    from graphdoctor.config import load_project
-    from graphdoctor.gate.baseline import Baseline, updated, write_baseline
-    from graphdoctor.render.file import write_file
+    from graphdoctor.gate.baseline import write_baseline
+    from graphdoctor.runs.baseline import troubles_of, updated_baseline
+    from graphdoctor.runs.check import choose_targets, policies, read_baseline_at
 
-    project = load_project(Path.cwd())
+    project = this_project()
     file = (path or project.baseline).absolute()
     if file.exists() and not is_update:
         raise GraphDoctorError(
-            f"{file} exists.", hint="graphdoctor baseline --update writes what holds now and says what changes."
+            f"{file} exists.", hint="graphdoctor baseline --update brings it up to date and says what changed."
         )
     check_writable(file, force=True)
     before = read_baseline_at(file)
     chosen = choose_targets(project, targets or ())
     judged_by = policies(chosen.targets, project)
-    ran = run_targets(chosen.targets, project, run)
-    if troubles := [(found, *trouble) for found in ran if (trouble := _trouble(found)) is not None]:
-        for found, error, hint in troubles:
-            complain(f"{found.target.name}: {error}", hint)
+    ran = run_all(chosen, project, run)
+    if troubles := list(troubles_of(ran)):
+        for trouble in troubles:
+            complain(f"{trouble.name}: {trouble.error}", trouble.hint)
         raise GraphDoctorError(f"{file} was not written: {len(troubles)} of {len(ran)} targets crashed.")
-    is_whole = not targets and not chosen.skipped
-    update = updated(
-        before or Baseline(),
-        _found(ran, judged_by),
-        configured=[target.name for target in project.targets] if is_whole else None,
-    )
-    write_file(write_baseline(update.baseline), file)
-    if not run.quiet:
-        print(f"Wrote {file}", file=sys.stderr)
-    _say(update)
+    update = updated_baseline(before, ran, judged_by, project=project, chosen=chosen)
+    write_text(write_baseline(update.baseline), file, is_quiet=run.quiet)
+    _show(update)
 
 
-def _trouble(ran: Ran) -> tuple[str, str | None] | None:
-    """Why a target tells nothing to write down, and what to do about it."""
-    from graphdoctor.gate.check import trouble_of
-
-    if ran.diagnosis is None:
-        return ran.error or "It could not be run.", ran.hint
-    trouble = trouble_of(ran.diagnosis)
-    return None if trouble is None else (trouble, ran.diagnosis.exit.hint)
-
-
-def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, tuple[str, tuple[Finding, ...]]]:
-    """Of each target the torch that ran and the findings that count."""
-    from graphdoctor.gate.baseline import release
-    from graphdoctor.gate.check import sort_findings
-
-    return {
-        found.target.name: (
-            release(found.diagnosis.environment.torch or ""),
-            sort_findings(found.diagnosis, found.comments, judged_by[found.target.name]).counting,
-        )
-        for found in ran
-        if found.diagnosis is not None
-    }
-
-
-def _say(update: Update) -> None:
+def _show(update: Update) -> None:
     """What was added and dropped, on standard output."""
     from graphdoctor.render.printable import printable
     from graphdoctor.render.words import counted
@@ -117,7 +82,7 @@ def _say(update: Update) -> None:
         lines.append(f"{name}: {counted(len(added), 'finding')} added, {len(dropped)} dropped")
         lines += [f"  + {_entry_text(entry)}" for entry in added]
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
-    lines += [f"{name}: dropped, it is no longer configured" for name in update.dropped_targets]
+    lines += [f"{name}: dropped, as it is no longer configured" for name in update.dropped_targets]
     print(printable("\n".join(lines)))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.options import QuietOption, TimeoutOption
+from graphdoctor.cli.options import Given, QuietOption, TimeoutOption, with_options
 
 if TYPE_CHECKING:
     from graphdoctor.bundle.contents import Bundle
@@ -17,12 +17,14 @@ _ATTACHMENT_BYTES = 25 * 2**20
 """The largest zip that GitHub takes as an attachment."""
 
 
+@with_options
 def bundle(
+    given: Given,
     recording: Annotated[
         str | None,
         typer.Argument(
-            help="A recording or its name below .graphdoctor/, or a folder or log file that TORCH_TRACE wrote; by "
-            "default the last recording.",
+            help="A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By "
+            "default, the last recording.",
             show_default=False,
         ),
     ] = None,
@@ -32,7 +34,7 @@ def bundle(
         bool, typer.Option("--redact", help="Leave out source, paths, values and the program's own names.")
     ] = False,
     with_trials: Annotated[
-        bool, typer.Option("--with-trials", help="Take the recordings of fixes and remedies that were tried along.")
+        bool, typer.Option("--with-trials", help="Include the recordings of the fixes and remedies that were tried.")
     ] = False,
     is_tried: Annotated[
         bool, typer.Option("--try/--no-try", help="Run reproduce.py, and say in issue.md whether it shows the same.")
@@ -40,32 +42,34 @@ def bundle(
     timeout: TimeoutOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Put a recording, the last one by default, into a zip to attach to a PyTorch issue.
+    """Put a recording into a zip file to attach to a PyTorch issue.
 
-    In it: a draft of the issue, the diagnosis as JSON and as a page, the environment, the recording, and a script that
-    makes the same calls, where one can be made of the recording.
+    It holds a draft of the issue, the diagnosis as JSON and as a page, the environment, the recording, and a script
+    that makes the same calls, if one can be made from the recording.
     """
     from graphdoctor import __version__
     from graphdoctor.bundle.archive import zipped
     from graphdoctor.bundle.contents import Wanted, bundle_of
-    from graphdoctor.capture.store import Store
-    from graphdoctor.cli.diagnoses import place_named, root_of
-    from graphdoctor.cli.files import check_writable
+    from graphdoctor.cli.output import check_writable
     from graphdoctor.cli.progress import Progress
-    from graphdoctor.config import load_settings
+    from graphdoctor.cli.running import project_settings
     from graphdoctor.errors import GraphDoctorError
     from graphdoctor.render.file import write_file
+    from graphdoctor.runs.named import place_named
 
     if redact and with_trials:
         raise GraphDoctorError("--redact and --with-trials exclude each other.", hint="Trials hold edited source.")
-    settings = load_settings(Path.cwd())
+    if not is_tried:
+        given.refuse(("timeout",), without="--try")
+    settings = project_settings()
     check_writable(output, force=force)
-    if recording is None:
-        place = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-    else:
-        place = place_named(recording)
+    place = place_named(recording, settings)
+    if place.kind == "document":
+        raise GraphDoctorError(
+            f"{place.path} is a JSON document; a bundle holds a recording.", hint="Name the recording itself."
+        )
     wanted = Wanted(
-        root=root_of(place) or Path.cwd(),
+        root=place.root or Path.cwd(),
         version=__version__,
         is_redacted=redact,
         has_trials=with_trials,
@@ -73,21 +77,21 @@ def bundle(
         timeout_s=timeout,
     )
     with Progress(is_quiet=quiet) as progress:
-        made = bundle_of(place, wanted, progress.watching.on_phase)
+        made = bundle_of(place.path, wanted, progress.watching.on_phase)
     content = zipped(made.files)
     write_file(content, output)
     if not quiet:
-        _tell(made, output, len(content))
+        _summarize(made, output, len(content))
 
 
-def _tell(made: Bundle, output: Path, size_bytes: int) -> None:
+def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:
     print(f"Wrote {output} ({_size(size_bytes)})", file=sys.stderr)
     if made.attempt is not None:
         print(f"reproduce.py: {made.attempt.words}", file=sys.stderr)
     for note in made.notes:
-        print(f"not in it: {note}", file=sys.stderr)
+        print(f"left out: {note}", file=sys.stderr)
     if size_bytes > _ATTACHMENT_BYTES:
-        print(f"GitHub takes attachments of up to {_size(_ATTACHMENT_BYTES)}.", file=sys.stderr)
+        print(f"GitHub accepts attachments of up to {_size(_ATTACHMENT_BYTES)}.", file=sys.stderr)
 
 
 def _size(size_bytes: int) -> str:

@@ -2,89 +2,71 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.diagnoses import NAMED_HELP
-from graphdoctor.cli.options import Format, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
+from graphdoctor.cli.options import Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.render.formats import COMPARISON
 
 if TYPE_CHECKING:
-    from graphdoctor.cli.results import Output
     from graphdoctor.config import Settings
-    from graphdoctor.model.comparison import DiagnosisComparison
+    from graphdoctor.runs.named import Place
 
-_FILE_WIDTH = 120
 _PAGE = Path("graphdoctor-diff.html")
 
 
-@with_options
+@with_options(formats=COMPARISON.names)
 def diff(
     shown: ShownOptions,
     written: OutputOptions,
-    before: Annotated[str, typer.Argument(help=f"What to start from: {NAMED_HELP}.", show_default=False)],
+    given: Given,
+    before: Annotated[
+        str,
+        typer.Argument(
+            help="The run to start from: a recording or its name under .graphdoctor/, a folder or log file that "
+            "TORCH_TRACE wrote, or a JSON document that --format json wrote.",
+            show_default=False,
+        ),
+    ],
     after: Annotated[
-        str | None,
-        typer.Argument(help="What to compare it with, named likewise; by default the last recording."),
+        str | None, typer.Argument(help="The run to compare it with. By default, the last recording.")
     ] = None,
     html: HtmlOption = False,
     is_opened: OpenOption = True,
 ) -> None:
-    """Say what changed between two runs: findings that are new or gone, graphs, coverage, time.
+    """Compare two runs: new and gone findings, graphs, coverage, time.
 
-    -v shows the findings that are the same too.
+    -v also shows the findings that stayed the same.
     """
-    from graphdoctor.cli.diagnoses import place_named, read_diagnoses
-    from graphdoctor.cli.results import Output, Shown
-    from graphdoctor.config import load_settings
+    from graphdoctor.cli.output import choose_output, choose_page
+    from graphdoctor.cli.running import project_settings
     from graphdoctor.diagnosis.comparison import compare
+    from graphdoctor.runs.diagnose import diagnoses_to_compare, selection_of
+    from graphdoctor.runs.named import place_named
 
-    settings = load_settings(Path.cwd())
-    output = Output.choose_page(written, _PAGE, "comparison") if html else Output.choose(written, "comparison")
-    chosen = Shown.choose(settings, shown)
-    first = place_named(before)
-    second = _last_recording(settings, first) if after is None else place_named(after)
-    one, other = read_diagnoses((first, second))
-    comparison = compare(one, other, names=(str(first), str(second)), selection=chosen.selection())
-    _write(comparison, output)
+    if not html:
+        given.refuse(("is_opened",), without="--html")
+    settings = project_settings()
+    output = choose_page(COMPARISON, written, given, _PAGE) if html else choose_output(COMPARISON, written, given)
+    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    first = place_named(before, settings)
+    second = _last_recording(settings, first) if after is None else place_named(after, settings)
+    one, other = diagnoses_to_compare((first, second))
+    output.write(compare(one, other, names=(str(first.path), str(second.path)), selection=selection))
     if html and is_opened:
-        output.show()
+        output.open()
 
 
-def _last_recording(settings: Settings, first: Path) -> Path:
+def _last_recording(settings: Settings, first: Place) -> Place:
     """The last recording, which has to be another than the first argument."""
-    from graphdoctor.capture.store import Store
+    from graphdoctor.runs.named import last_recording
 
-    last = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-    if last.resolve() == first.resolve():
+    last = last_recording(settings)
+    if last.path.resolve() == first.path.resolve():
         raise GraphDoctorError(
-            f"{first} is the last recording itself.", hint="Record again after your change, or name a second one."
+            f"{first.path} is itself the last recording.", hint="Record again after your change, or name a second run."
         )
-    return last.relative_to(Path.cwd())
-
-
-def _write(comparison: DiagnosisComparison, output: Output) -> None:
-    from graphdoctor.cli.terminal import file_console, stdout_console
-    from graphdoctor.render.comparison import render_comparison
-    from graphdoctor.render.json import render_json
-
-    if output.format is Format.json:
-        output.write_text(render_json(comparison))
-    elif output.format is Format.html:
-        from graphdoctor.render.html.comparison import render_comparison_page
-
-        output.write_text(render_comparison_page(comparison, has_source=output.has_source))
-    elif output.format is Format.markdown:
-        from graphdoctor.render.markdown import render_comparison_markdown
-
-        output.write_text(render_comparison_markdown(comparison))
-    elif output.path is None:
-        render_comparison(comparison, stdout_console(output.colour), is_verbose=output.is_verbose)
-    else:
-        buffer = StringIO()
-        console = file_console(buffer, output.colour, width=_FILE_WIDTH)
-        render_comparison(comparison, console, is_verbose=output.is_verbose)
-        output.write_text(buffer.getvalue())
+    return last

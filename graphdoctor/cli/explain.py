@@ -1,69 +1,66 @@
-"""``graphdoctor explain``: run a target under torch.compile and say what became of it."""
+"""``graphdoctor explain``: run a target under torch.compile and report what happened to it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from graphdoctor.cli.options import (
-    TARGET_HELP,
-    Format,
+    Given,
     OutputOptions,
     PythonOption,
     ShownOptions,
-    TargetOptions,
+    TargetArgument,
     TimeoutOption,
     TrialOptions,
     with_options,
 )
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render.formats import DIAGNOSIS
+
+_OF_TRIALS = ("jobs", "timing", "trial_timeout", "trial_memory")
 
 
-@with_options
+@with_options(formats=DIAGNOSIS.names)
 def explain(
-    target: Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)],
-    asked: TargetOptions,
+    target: TargetArgument,
+    spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
     trials: TrialOptions,
+    given: Given,
     coverage: Annotated[
         bool, typer.Option("--coverage/--no-coverage", help="Repeat the last call to measure coverage.")
     ] = True,
     is_tried: Annotated[
-        bool, typer.Option("--try", help="Try fixes, unsafe ones too, and say what each did; nothing is written.")
+        bool, typer.Option("--try", help="Try fixes, unsafe ones too, and report what each did. Writes nothing.")
     ] = False,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
-    """Compile a target, make its calls, and say which graphs came out and why it broke."""
-    from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.cli.running import exit_code, record_target, request_of, try_fixes
-    from graphdoctor.cli.terminal import complain
-    from graphdoctor.config import load_settings
+    """Compile a model, call it, and report its graphs and graph breaks."""
+    from graphdoctor.capture.request import Measured, Request
+    from graphdoctor.cli.output import choose_output
+    from graphdoctor.cli.running import finish, project_settings, set_up, trials_of
+    from graphdoctor.runs.diagnose import diagnose_recording, selection_of
+    from graphdoctor.runs.record import record_target
 
-    settings = load_settings(Path.cwd())
-    output = Output.choose(written)
-    chosen = Shown.choose(settings, shown)
-    is_page = output.needs_guards
-    request = request_of(target, asked, coverage=coverage, guard_cost=is_page, lanes=is_page)
-    recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
-    if is_tried:
-        try_fixes(
-            request,
-            recording,
-            trials,
-            chosen.selection(),
-            python=python,
-            is_unsafe_tried=True,
-            is_tried=True,
-            is_quiet=written.quiet,
-        )
-    result = diagnose_recording(recording, chosen, output)
-    diagnosis = result.diagnosis
-    if diagnosis.calls or diagnosis.compiles or output.format is not Format.text:
+    if not is_tried:
+        given.refuse(_OF_TRIALS, without="--try")
+    settings = project_settings()
+    output = choose_output(DIAGNOSIS, written, given)
+    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    has_page = output.needs.picture
+    request = Request.of(replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page))
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+        recorded = record_target(request, setup)
+        if is_tried:
+            from graphdoctor.runs.fix import try_fixes
+
+            try_fixes(request, recorded.folder, trials_of(trials, is_unsafe_tried=True), selection, setup)
+    result = diagnose_recording(recorded.folder, selection, output.needs)
+    if result.diagnosis.calls or result.diagnosis.compiles or not output.is_text:
         output.write(result)
-    if ended.message:
-        complain(ended.message, ended.hint)
-    if code := exit_code(ended, diagnosis):
-        raise typer.Exit(code)
+    finish(recorded, result.diagnosis)

@@ -1,8 +1,9 @@
-"""``graphdoctor fix``: try fixes on the very program, show what each did, and write the verified ones when asked."""
+"""``graphdoctor fix``: try fixes on the target itself, show what each did, and write the verified ones when asked."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,95 +11,100 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphdoctor.cli.options import (
-    TARGET_HELP,
+    Given,
     OutputOptions,
     PythonOption,
     ShownOptions,
-    TargetOptions,
+    TargetArgument,
     TimeoutOption,
     TrialOptions,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render.formats import FIXES
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.treatment import Treated
     from graphdoctor.model.fixes import Treatment
 
 
-@with_options
+@with_options(formats=FIXES.names)
 def fix(
-    target: Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)],
-    asked: TargetOptions,
+    target: TargetArgument,
+    spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
     trials: TrialOptions,
+    given: Given,
     is_applied: Annotated[
-        bool, typer.Option("--apply", help="Write the verified edits; --force also where git could not undo it.")
+        bool, typer.Option("--apply", help="Write the verified edits; with --force also where git could not undo it.")
     ] = False,
     is_unsafe_tried: Annotated[
-        bool, typer.Option("--unsafe-fixes", help="Try fixes too that may change results for other inputs.")
+        bool, typer.Option("--unsafe-fixes", help="Also try fixes that may change results for other inputs.")
     ] = False,
     is_diff: Annotated[
-        bool, typer.Option("--diff", help="Write the verified edits as one patch to standard output.")
+        bool, typer.Option("--diff", help="Write the verified edits to standard output as one patch.")
     ] = False,
     is_tried: Annotated[
-        bool, typer.Option("--try/--no-try", help="Try fixes by running the target once for each; else suggest only.")
+        bool, typer.Option("--try/--no-try", help="Try each fix by running the target with it; or only suggest fixes.")
     ] = True,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
-    """Try fixes on the target, run after run, and show which hold; nothing is written without --apply."""
-    from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.cli.running import exit_code, record_target, request_of, try_fixes
-    from graphdoctor.cli.terminal import complain
-    from graphdoctor.config import load_settings
+    """Try fixes by running the target with each, and show which work.
+
+    Nothing is written without --apply.
+    """
+    from graphdoctor.capture.request import Measured, Request
+    from graphdoctor.cli.output import choose_output
+    from graphdoctor.cli.running import finish, project_settings, set_up, trials_of
     from graphdoctor.fixes.writing import check, write
-    from graphdoctor.render.fixes import render_fixes
+    from graphdoctor.runs.diagnose import diagnose_recording, selection_of
+    from graphdoctor.runs.fix import try_fixes
+    from graphdoctor.runs.record import record_target
 
     if is_applied and not is_tried:
-        raise GraphDoctorError("Only verified fixes are written.", hint="Leave --no-try out.")
+        raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
+    if not is_tried:
+        given.refuse(("jobs", "timing", "trial_timeout", "trial_memory"), without="trials")
     if is_diff and (written.output is not None or written.format is not None):
-        raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave -o and --format out.")
-    settings = load_settings(Path.cwd())
-    output = Output.choose(written)
-    chosen = Shown.choose(settings, shown)
-    request = request_of(target, asked, coverage=True)
-    recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
-    treated = try_fixes(
-        request,
-        recording,
-        trials,
-        chosen.selection(),
-        python=python,
-        is_unsafe_tried=is_unsafe_tried,
-        is_tried=is_tried,
-        is_quiet=written.quiet,
-        # Trials take minutes: what must not be written is refused before them.
-        check=partial(check, force=written.force) if is_applied else None,
+        raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
+    settings = project_settings()
+    # --force is for --apply too.
+    output = choose_output(
+        FIXES, written, Given({name: given[name] for name in given if name != "force" or not is_applied})
     )
-    result = diagnose_recording(recording, chosen, output)
+    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    request = Request.of(replace(spec, target=target), Measured(coverage=True))
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+        recorded = record_target(request, setup)
+        treated = try_fixes(
+            request,
+            recorded.folder,
+            trials_of(trials, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried),
+            selection,
+            setup,
+            # Trials take minutes: what must not be written is refused before them.
+            check=partial(check, force=written.force) if is_applied else None,
+        )
+    result = diagnose_recording(recorded.folder, selection, output.needs)
     if is_diff:
         _write_patch(treated)
         if not written.quiet:
-            _tell_rest(treated.treatment)
+            _print_rest(treated.treatment)
     else:
-        output.write(result, render_fixes)
-    if is_applied and treated.changes:
+        output.write(result)
+    if is_applied:
         write(treated.changes, force=written.force)
         if not written.quiet:
-            for change in treated.changes:
-                print(f"Wrote {change.path}", file=sys.stderr)
-    elif is_applied and not written.quiet:
-        print("There is nothing to write.", file=sys.stderr)
-    if ended.message:
-        complain(ended.message, ended.hint)
-    if code := exit_code(ended, result.diagnosis):
-        raise typer.Exit(code)
+            wrote = [f"Wrote {change.path}" for change in treated.changes] or ["There is nothing to write."]
+            print("\n".join(wrote), file=sys.stderr)
+    finish(recorded, result.diagnosis)
 
 
 def _write_patch(treated: Treated) -> None:
-    """The edits byte for byte, whatever the files are encoded in."""
+    """The edits byte for byte, whatever the files' encodings."""
     from graphdoctor.fixes.patch import unified_bytes
     from graphdoctor.model.stack import relative
 
@@ -109,8 +115,8 @@ def _write_patch(treated: Treated) -> None:
     sys.stdout.flush()
 
 
-def _tell_rest(treatment: Treatment) -> None:
-    """On standard error: verified fixes that are no edits, and findings that no fix took away."""
+def _print_rest(treatment: Treatment) -> None:
+    """On standard error: verified fixes that aren't edits, and findings that no fix removed."""
     for snippet in (*treatment.settings, *treatment.calls):
         print(f"Set yourself:\n{snippet}", file=sys.stderr)
     for left in treatment.left:

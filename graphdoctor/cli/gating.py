@@ -1,36 +1,22 @@
-"""What ``check`` and ``baseline`` share: which targets, one run each, and what they are judged by."""
+"""What ``check`` and ``baseline`` share: their arguments, and how targets are run one after the other."""
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import os
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.options import PythonOption, QuietOption, ShownOptions, TimeoutOption
-from graphdoctor.config import GateTarget
-from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.cli.options import PythonOption, QuietOption, TimeoutOption
 
 if TYPE_CHECKING:
     from graphdoctor.config import Project
-    from graphdoctor.diagnosis.selection import Selection
-    from graphdoctor.gate.baseline import Baseline
-    from graphdoctor.gate.check import Policy
-    from graphdoctor.gate.ignores import Comments, PathIgnore
-    from graphdoctor.model.check import BudgetName, FailOn
-    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.runs.check import Chosen, Ran
 
 TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Names of targets in [tool.graphdoctor], or targets as for explain; by default all that are configured.",
+        help="Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that are configured.",
         show_default=False,
     ),
 ]
@@ -45,272 +31,33 @@ class RunOptions:
     quiet: QuietOption = False
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Which targets are run.
+def run_all(chosen: Chosen, project: Project, asked: RunOptions) -> list[Ran]:
+    """Run targets, saying which one on standard error.
 
     Args:
-        targets: In order.
-        skipped: Names of those that are left out, because nothing that was asked about reaches them.
-    """
-
-    targets: tuple[GateTarget, ...]
-    skipped: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What came of one target.
-
-    Args:
-        target: The target.
-        diagnosis: With all findings; None when there is not even a partial recording.
-        comments: The ignore comments of the user's files that it touched.
-        error: Why it could not be run, where there is no diagnosis.
-        hint: What to do about that.
-    """
-
-    target: GateTarget
-    diagnosis: Diagnosis | None = None
-    comments: Comments = field(default_factory=dict)
-    error: str | None = None
-    hint: str | None = None
-
-
-def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
-    """The targets to run: those asked for, by name or by text, configured or not, else all that are configured.
-
-    Raises:
-        GraphDoctorError: There are none, or a name is nearly that of a configured one.
-    """
-    if not asked:
-        if not project.targets:
-            raise _no_targets(project)
-        return Chosen(project.targets)
-    configured = {target.name: target for target in project.targets}
-    chosen: dict[str, GateTarget] = {}
-    for text in asked:
-        name = _name_from(project.root, text)
-        found = [configured[text]] if text in configured else [item for item in project.targets if item.target == name]
-        chosen.update((item.name, item) for item in found or [_named_by_text(project, text, name)])
-    return Chosen(tuple(chosen.values()))
-
-
-def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
-    """The configured targets that given files can reach.
-
-    Args:
-        project: Its configuration.
-        files: Paths from the working directory, such as those that are staged.
-
-    Raises:
-        GraphDoctorError: No target is configured.
-    """
-    from graphdoctor.gate.reach import select_targets
-
-    chosen = choose_targets(project, ())
-    named = {target.name: (target.target,) for target in chosen.targets}
-    selected = select_targets(named, [Path.cwd() / file for file in files], project.root)
-    return Chosen(tuple(target for target in chosen.targets if target.name in selected.to_run), selected.skipped)
-
-
-def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
-    """A target that is not configured, which needs no configuration."""
-    near = difflib.get_close_matches(text, [target.name for target in project.targets], n=1)
-    if near and text.isidentifier() and not Path(text).exists():
-        raise GraphDoctorError(f"There is no target {text!r} in {project.pyproject}.", hint=f"Did you mean {near[0]}?")
-    return GateTarget(RunSpec(target=text), name=name, folder=Path.cwd())
-
-
-def _name_from(root: Path, text: str) -> str:
-    """A target's text as it would be written in the project's folder: the baseline knows it by that everywhere."""
-    file, colon, name = text.rpartition(":")
-    if not colon or Path(text).is_file():
-        file, name = text, ""
-    path = Path.cwd() / file
-    if not path.is_file() or not path.is_relative_to(root):
-        return text
-    return path.relative_to(root).as_posix() + (f":{name}" if name else "")
-
-
-def _no_targets(project: Project) -> GraphDoctorError:
-    from graphdoctor.capture.discover import discover
-
-    where = project.pyproject or project.root / "pyproject.toml"
-    found = discover(project.root, limit=1).ready
-    example = found[0].target if found else "model.py"
-    return GraphDoctorError(
-        f"There is nothing to check: {where} names no target.",
-        hint=f"graphdoctor init looks for targets, or add\n    [[tool.graphdoctor.targets]]\n"
-        f'    target = "{example}"\nor name one: graphdoctor check {example}',
-    )
-
-
-def run_targets(targets: Sequence[GateTarget], project: Project, asked: RunOptions) -> list[Ran]:
-    """Run targets one after the other; one that cannot be run says why, and the others are run all the same.
-
-    Args:
-        targets: What to run.
+        chosen: What to run.
         project: The project.
         asked: The options of the command line.
 
     Raises:
-        KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
+        KeyboardInterrupt: A run was interrupted.
     """
-    python = _absolute(asked.python)
-    ran = []
-    for number, target in enumerate(targets, start=1):
-        if not asked.quiet:
-            print(f"Checking {target.name} ({number} of {len(targets)})", file=sys.stderr, flush=True)
-        try:
-            with contextlib.chdir(target.folder or project.root):
-                ran.append(_run(target, project, python=python, timeout_s=asked.timeout, is_quiet=asked.quiet))
-        except GraphDoctorError as error:
-            ran.append(Ran(target, error=error.message, hint=error.hint))
-        except OSError as error:
-            ran.append(Ran(target, error=f"It cannot be run in {target.folder or project.root}: {error.strerror}."))
-    return ran
+    from graphdoctor.cli.progress import Progress
+    from graphdoctor.cli.running import import_report_meanwhile
+    from graphdoctor.runs.check import run_targets
 
+    import_report_meanwhile()
+    with Progress(is_quiet=asked.quiet) as progress:
 
-def _absolute(python: str | None) -> str | None:
-    """An interpreter's path that holds in other folders; a link stays, it is what makes a virtual environment."""
-    if python is None or (os.sep not in python and not Path(python).exists()):
-        return python
-    return str(Path(python).expanduser().absolute())
+        def announce(name: str, number: int) -> None:
+            if not asked.quiet:
+                progress.say(f"Checking {name} ({number} of {len(chosen.targets)})")
 
-
-def _run(target: GateTarget, project: Project, *, python: str | None, timeout_s: float | None, is_quiet: bool) -> Ran:
-    from graphdoctor.capture.request import Measured, Request
-    from graphdoctor.cli.results import Shown, diagnose_recording
-    from graphdoctor.cli.running import record_target
-    from graphdoctor.gate.ignores import read_comments
-    from graphdoctor.model.hints import CONFIGURATION, worded_exit
-
-    recording, ended = record_target(
-        Request.of(target.spec, Measured(coverage=True)),
-        project.settings,
-        python=python or target.python,
-        timeout_s=timeout_s or target.timeout,
-        is_quiet=is_quiet,
-    )
-    if ended.reason == "interrupted":
-        raise KeyboardInterrupt
-    diagnosis = diagnose_recording(recording, Shown((), (), is_own_code_only=False), root=project.root).diagnosis
-    diagnosis = diagnosis.model_copy(update={"exit": worded_exit(diagnosis.exit, CONFIGURATION)})
-    return Ran(target, diagnosis, read_comments(_texts(recording, diagnosis, project.root)))
-
-
-def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
-    """The user's own files that a run touched, as they were then, else as they are; by the name that findings use."""
-    from graphdoctor.model.stack import relative
-    from graphdoctor.trace.files import read_files
-
-    texts: dict[str, str | None] = {
-        finding.location.file: None for finding in diagnosis.findings if finding.location.origin == "user"
-    }
-    for source in read_files(recording, diagnosis.environment):
-        if source.origin == "user":
-            texts[relative(source.file, root)] = source.text
-    found = {file: _on_disk(root / file) if text is None else text for file, text in texts.items()}
-    return {file: text for file, text in found.items() if text is not None}
-
-
-def _on_disk(path: Path) -> str | None:
-    import tokenize
-
-    try:
-        with tokenize.open(path) as stream:
-            return stream.read()
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return None
-
-
-def read_baseline_at(path: Path) -> Baseline | None:
-    """The baseline file; None where there is none.
-
-    Raises:
-        GraphDoctorError: It cannot be read.
-    """
-    from graphdoctor.gate.baseline import read_baseline
-
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise GraphDoctorError(f"{path} cannot be read: {error.strerror}.") from error
-    return read_baseline(content, str(path))
-
-
-def policies(
-    targets: Sequence[GateTarget],
-    project: Project,
-    *,
-    shown: ShownOptions | None = None,
-    limits: Mapping[BudgetName, float | None] | None = None,
-    fail_on: FailOn | None = None,
-    baseline: Baseline | None = None,
-) -> dict[str, Policy]:
-    """What each target is judged by, by its name: flags, then the target's own, then the project's.
-
-    Decided before anything runs, so that a wrong code costs nothing.
-
-    Args:
-        targets: The targets.
-        project: The project.
-        shown: Flags that choose findings.
-        limits: Flags that set budgets; None for one that is not given.
-        fail_on: The flag.
-        baseline: What is known.
-
-    Raises:
-        GraphDoctorError: No rule's code begins as one that is given.
-    """
-    from graphdoctor.gate.check import Policy
-
-    paths = path_ignores(project)
-    return {
-        target.name: Policy(
-            fail_on=fail_on or target.fail_on or project.settings.fail_on,
-            limits=_limits(target, limits or {}),
-            selection=_shown(target, project, shown or ShownOptions()),
-            paths=paths,
-            baseline=baseline,
+        return run_targets(
+            chosen.targets,
+            project,
+            watching=progress.watching,
+            on_target=announce,
+            python=asked.python,
+            timeout_s=asked.timeout,
         )
-        for target in targets
-    }
-
-
-def _shown(target: GateTarget, project: Project, asked: ShownOptions) -> Selection:
-    from graphdoctor.cli.results import Shown
-
-    settings = project.settings
-    own = replace(
-        settings,
-        select=settings.select if target.select is None else target.select,
-        ignore=settings.ignore if target.ignore is None else target.ignore,
-    )
-    return Shown.choose(own, asked).selection()
-
-
-def _limits(target: GateTarget, asked: Mapping[BudgetName, float | None]) -> dict[BudgetName, float]:
-    own: dict[BudgetName, float | None] = {
-        "max-breaks": target.max_breaks,
-        "max-recompiles": target.max_recompiles,
-        "max-graphs": target.max_graphs,
-        "min-coverage": target.min_coverage,
-    }
-    given = {name: limit for name, limit in asked.items() if limit is not None}
-    return {name: limit for name, limit in {**own, **given}.items() if limit is not None}
-
-
-def path_ignores(project: Project) -> tuple[PathIgnore, ...]:
-    """``per-path-ignores``, their codes checked.
-
-    Raises:
-        GraphDoctorError: No rule's code begins as one that is given.
-    """
-    from graphdoctor.cli.results import code_prefixes
-    from graphdoctor.gate.ignores import PathIgnore
-
-    return tuple(PathIgnore(pattern, code_prefixes(codes)) for pattern, codes in project.settings.per_path_ignores)

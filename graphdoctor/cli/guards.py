@@ -2,57 +2,54 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from dataclasses import replace
 
 from graphdoctor.cli.options import (
-    TARGET_HELP,
+    RUN_OPTIONS,
+    Given,
     OutputOptions,
     PythonOption,
     ShownOptions,
-    TargetOptions,
+    TargetOrRecordingArgument,
     TimeoutOption,
     with_options,
 )
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render.formats import GUARDS
 
 
-@with_options
+@with_options(formats=GUARDS.names)
 def guards(
-    asked: TargetOptions,
+    spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help=f"{TARGET_HELP} Or a recording, or a folder or log file that TORCH_TRACE wrote; "
-            "by default the last recording.",
-            show_default=False,
-        ),
-    ] = None,
+    given: Given,
+    target: TargetOrRecordingArgument = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
-    """Show the guards of each compile, and what their checks cost in a steady call."""
-    from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.cli.running import exit_code, record_target, recording_named, request_of
-    from graphdoctor.cli.terminal import complain
-    from graphdoctor.config import load_settings
-    from graphdoctor.render.guards import render_guards
+    """Show each compile's guards and what checking them costs.
 
-    settings = load_settings(Path.cwd())
-    output = Output.choose(written)
-    chosen = Shown.choose(settings, shown)
-    recording = recording_named(target, settings)
-    if recording is not None:
-        output.write(diagnose_recording(recording, chosen, output, guards=True), render_guards)
+    The cost is measured in a steady call, one that compiles nothing anymore.
+    """
+    from graphdoctor.capture.request import Measured, Request
+    from graphdoctor.cli.output import choose_output
+    from graphdoctor.cli.running import finish, project_settings, set_up
+    from graphdoctor.runs.diagnose import diagnose_place, diagnose_recording, selection_of
+    from graphdoctor.runs.named import place_or_target
+    from graphdoctor.runs.record import record_target
+
+    settings = project_settings()
+    output = choose_output(GUARDS, written, given)
+    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    place = place_or_target(target, settings)
+    if place is not None:
+        given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
+        output.write(diagnose_place(place, selection, output.needs))
         return
-    request = request_of(target or "", asked, coverage=False, guard_cost=True)
-    recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
-    result = diagnose_recording(recording, chosen, output, guards=True)
-    output.write(result, render_guards)
-    if ended.message:
-        complain(ended.message, ended.hint)
-    if code := exit_code(ended, result.diagnosis):
-        raise typer.Exit(code)
+    request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+        recorded = record_target(request, setup)
+    result = diagnose_recording(recorded.folder, selection, output.needs)
+    output.write(result)
+    finish(recorded, result.diagnosis)

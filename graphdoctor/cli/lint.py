@@ -1,89 +1,57 @@
-"""``graphdoctor lint``: what breaks a graph, told from source alone."""
+"""``graphdoctor lint``: what breaks a graph, by source alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from graphdoctor.cli.options import Colour, ColourOption, Format, FormatOption, ShownOptions
+from graphdoctor.cli.options import Color, ColorOption, with_options
 from graphdoctor.errors import GraphDoctorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from graphdoctor.config import Settings
-    from graphdoctor.lint import Recorded
+from graphdoctor.render.formats import LINT
 
 
+@with_options(formats=LINT.names)
 def lint(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Python files, or folders with Python files.", show_default=False)
     ] = None,
     select: Annotated[
-        list[str] | None, typer.Option("--select", help="Only rules whose code begins so, such as GD1. Repeatable.")
+        list[str] | None,
+        typer.Option("--select", help="Report only rules whose code begins with this, such as GD1. Repeatable."),
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins so. Repeatable.")
+        list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins with this. Repeatable.")
     ] = None,
-    format: FormatOption = None,
-    color: ColourOption = Colour.auto,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = LINT.names[0],
+    color: ColorOption = Color.auto,
     recording: Annotated[
         bool,
-        typer.Option("--recording/--no-recording", help="Take functions that the last recording saw compiled, too."),
+        typer.Option("--recording/--no-recording", help="Include functions that the last recording saw compiled."),
     ] = True,
 ) -> None:
-    """Find what breaks a graph in functions that a file compiles, without running it.
+    """Find certain graph breaks in source without running it.
 
-    Told is only what certainly breaks. Exit status: 0 nothing found, 1 findings, 2 a file that cannot be read.
+    Only breaks that are certain are reported, in functions that the source compiles.
+
+    Exits with 0 if nothing was found, 1 if there are findings, and 2 if a file can't be
+    read.
     """
-    import graphdoctor
-    from graphdoctor.cli.results import Shown
-    from graphdoctor.cli.terminal import complain, stdout_console
-    from graphdoctor.config import load_settings
-    from graphdoctor.lint import lint_files, python_files
+    from graphdoctor.cli.output import Output
+    from graphdoctor.cli.running import project_settings
+    from graphdoctor.cli.terminal import complain
+    from graphdoctor.render.formats import RenderOptions
+    from graphdoctor.runs.diagnose import selection_of
+    from graphdoctor.runs.lint import lint as lint_files
 
-    if format not in (None, Format.text, Format.json):
-        raise GraphDoctorError(f"Lint cannot write {format}.", hint="Choose text or json.")
+    output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
     if not files:
         raise GraphDoctorError("No file is named.", hint="graphdoctor lint model.py, or graphdoctor lint src/")
-    settings = load_settings(Path.cwd())
-    chosen = Shown.choose(settings, ShownOptions(select=select, ignore=ignore))
-    report = lint_files(
-        [path for named in files for path in python_files(named)],
-        root=Path.cwd(),
-        version=graphdoctor.__version__,
-        selection=chosen.selection(),
-        recorded=_last_recording(settings) if recording else None,
-    )
-    if format is Format.json:
-        import sys
-
-        from graphdoctor.render.json import render_json
-
-        sys.stdout.buffer.write(render_json(report).encode())
-    else:
-        from graphdoctor.render.lint import render_lint
-
-        render_lint(report, stdout_console(color))
+    settings = project_settings()
+    selection = selection_of(settings, select=select, ignore=ignore)
+    report = lint_files(files, settings, selection, is_recording_used=recording)
+    output.write(report)
     for one in report.unreadable:
         complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")
     raise typer.Exit(report.exit_code)
-
-
-def _last_recording(settings: Settings) -> Callable[[], Recorded]:
-    """What the last recording saw, where there is one that can be read: lint does not need it."""
-
-    def read() -> Recorded:
-        from graphdoctor.capture.store import Store
-        from graphdoctor.lint import Recorded, recorded_in
-        from graphdoctor.trace.reader import read_recording
-
-        try:
-            last = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-            return recorded_in(read_recording(last))
-        except GraphDoctorError:
-            return Recorded()
-
-    return read

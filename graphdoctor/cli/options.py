@@ -1,7 +1,8 @@
 """Options that several commands share, in groups, and the decorator that spreads a group over a command's signature.
 
 A command takes a group as one parameter: ``def report(shown: ShownOptions, ...)``; under ``with_options`` typer sees
-each of the group's fields as an option of the command.
+each of the group's fields as an option of the command. ``RunSpec`` is such a group too: ``RUN_OPTIONS`` has the
+command line's side of its fields. A parameter of the type ``Given`` gets the options that were written out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,104 +18,103 @@ from typing import Annotated, Any
 
 import typer
 
-
-class Format(StrEnum):
-    """What a result can be written as."""
-
-    text = "text"
-    json = "json"
-    html = "html"
-    chrome_trace = "chrome-trace"
-    markdown = "markdown"
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
 
 
-class Colour(StrEnum):
-    """When to colour text."""
+class Color(StrEnum):
+    """When to color text."""
 
     auto = "auto"
     always = "always"
     never = "never"
 
 
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", help="Result format; by default what the ending of -o says, else text."),
+def positive(number: float | None) -> float | None:
+    """A number above 0; NaN is neither too small nor too large for typer's own check."""
+    if number is not None and not number > 0:
+        raise typer.BadParameter(f"{number} is not above 0.")
+    return number
+
+
+ColorOption = Annotated[Color, typer.Option("--color", help="When to color text.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary on standard error.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Add each graph's operations and code, and torch's full messages.")
 ]
 HtmlOption = Annotated[
     bool,
     typer.Option(
         "--html",
-        help="Write one HTML file: what -o names, else graphdoctor-report.html, for diff graphdoctor-diff.html.",
+        help="Write one HTML file: what -o names, else graphdoctor-report.html (graphdoctor-diff.html for diff).",
     ),
 ]
-OpenOption = Annotated[
-    bool, typer.Option("--open/--no-open", help="Open what --html wrote in a browser, on a terminal only.")
-]
-ColourOption = Annotated[Colour, typer.Option("--color", help="When to colour text.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on standard error.")]
-
-
-def _positive(seconds: float | None) -> float | None:
-    # NaN is neither too small nor too large.
-    if seconds is not None and not seconds > 0:
-        raise typer.BadParameter(f"{seconds} is not above 0.")
-    return seconds
-
-
+OpenOption = Annotated[bool, typer.Option("--open/--no-open", help="Open the file of --html in a browser.")]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option(help="Stop the run after so many seconds.", min=0.001, show_default=False, callback=_positive),
+    typer.Option(help="Stop the run after this many seconds.", min=0.001, show_default=False, callback=positive),
 ]
 PythonOption = Annotated[
     str | None,
-    typer.Option(help="Run the target with this interpreter; it needs torch, not graphdoctor.", show_default=False),
+    typer.Option(help="Run the target with this interpreter. It needs torch, not graphdoctor.", show_default=False),
 ]
+JobsOption = Annotated[int, typer.Option(help="How many replays to run side by side.", min=1)]
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
+TargetArgument = Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)]
+TargetOrRecordingArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help=f"{TARGET_HELP} Or a recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE "
+        "wrote, or a JSON document that --format json wrote. By default, the last recording.",
+        show_default=False,
+    ),
+]
 
-
-@dataclass(frozen=True)
-class TargetOptions:
-    """How a target is compiled and called."""
-
-    inputs: Annotated[
+RUN_OPTIONS: dict[str, Any] = {
+    "inputs": Annotated[
         list[str] | None,
         typer.Option(
             "--input",
             help="One argument of the call: f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, "
-            "none, or name=… for a keyword. Integers are drawn from {0, 1}. Repeatable.",
+            "none, or name=… for a keyword argument. Integers are drawn from {0, 1}. Repeatable.",
         ),
-    ] = None
-    calls: Annotated[int, typer.Option(help="Make the calls so many times.", min=1)] = 1
-    backend: Annotated[str, typer.Option(help="A registered backend; eager shows breaks quickest.")] = "eager"
-    mode: Annotated[str | None, typer.Option(help="torch.compile's mode, such as max-autotune.")] = None
-    dynamic: Annotated[
-        bool | None,
-        typer.Option("--dynamic/--no-dynamic", help="torch.compile's dynamic.", show_default=False),
-    ] = None
-    fullgraph: Annotated[bool, typer.Option("--fullgraph", help="torch.compile's fullgraph: a break raises.")] = False
-    option: Annotated[
+    ],
+    "calls": Annotated[int, typer.Option(help="Make the calls this many times.", min=1)],
+    "backend": Annotated[str, typer.Option(help="A registered backend. eager shows graph breaks quickest.")],
+    "mode": Annotated[str | None, typer.Option(help="torch.compile's mode, such as max-autotune.")],
+    "dynamic": Annotated[
+        bool | None, typer.Option("--dynamic/--no-dynamic", help="torch.compile's dynamic.", show_default=False)
+    ],
+    "fullgraph": Annotated[
+        bool, typer.Option("--fullgraph", help="torch.compile's fullgraph: a graph break raises an error.")
+    ],
+    "options": Annotated[
+        list[str] | None, typer.Option("--option", help="One of torch.compile's options, name=value. Repeatable.")
+    ],
+    "config": Annotated[
         list[str] | None,
-        typer.Option("--option", help="One of torch.compile's options, name=value. Repeatable."),
-    ] = None
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", help="Set torch._dynamo.config.name=value, or another config. Repeatable."),
-    ] = None
-    backward: Annotated[
-        bool, typer.Option("--backward", help="Sum the floating outputs of each call and run backward.")
-    ] = False
-    train: Annotated[
+        typer.Option("--config", help="Set torch._dynamo.config.name=value, or another torch config. Repeatable."),
+    ],
+    "backward": Annotated[
+        bool, typer.Option("--backward", help="Sum the floating-point outputs of each call and run backward.")
+    ],
+    "train": Annotated[
         bool | None,
-        typer.Option("--train/--eval", help="The module's mode; by default as it comes.", show_default=False),
-    ] = None
-    no_grad: Annotated[bool, typer.Option("--no-grad", help="Call under torch.no_grad().")] = False
-    seed: Annotated[
+        typer.Option("--train/--eval", help="The module's mode. By default, it stays as it is.", show_default=False),
+    ],
+    "no_grad": Annotated[bool, typer.Option("--no-grad", help="Make the calls under torch.no_grad().")],
+    "seed": Annotated[
         int, typer.Option(help="Seed of Python's, NumPy's and torch's random numbers.", min=0, max=2**64 - 1)
-    ] = 0
-    device: Annotated[
+    ],
+    "device": Annotated[
         str | None,
-        typer.Option(help="Move the module and its inputs there, such as cuda.", show_default=False),
-    ] = None
+        typer.Option(help="Move the module and its inputs to this device, such as cuda.", show_default=False),
+    ],
+}
+"""The fields of ``RunSpec`` on the command line; the target is an argument of its own."""
+
+_TEXTS = ("inputs", "options", "config")
+"""Fields of ``RunSpec`` that ``run_spec`` reads from texts."""
 
 
 @dataclass(frozen=True)
@@ -123,14 +123,14 @@ class ShownOptions:
 
     own_code: Annotated[
         bool | None,
-        typer.Option("--own-code/--all-code", help="Show findings in your own files only, not in packages."),
+        typer.Option("--own-code/--all-code", help="Show only findings in your own files, not in packages."),
     ] = None
     select: Annotated[
         list[str] | None,
-        typer.Option("--select", help="Show only rules whose code begins so, such as GD1. Repeatable."),
+        typer.Option("--select", help="Show only rules whose code begins with this, such as GD1. Repeatable."),
     ] = None
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins so. Repeatable.")
+        list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins with this. Repeatable.")
     ] = None
 
 
@@ -138,19 +138,21 @@ class ShownOptions:
 class OutputOptions:
     """Where a result goes and how it looks."""
 
-    format: FormatOption = None
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="{formats}. By default, what the ending of -o says, else text."
+        ),
+    ] = None
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the result to this file; - is standard output.")
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that -o names.")] = False
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Add operations and code of each graph, and torch's full words."),
-    ] = False
+    verbose: VerboseOption = False
     quiet: QuietOption = False
-    color: ColourOption = Colour.auto
+    color: ColorOption = Color.auto
     source: Annotated[
-        bool, typer.Option("--source/--no-source", help="Put lines of code into an HTML report, or leave them out.")
+        bool, typer.Option("--source/--no-source", help="Show lines of code in an HTML report, or leave them out.")
     ] = True
 
 
@@ -161,7 +163,7 @@ class TrialOptions:
     jobs: Annotated[
         int | None,
         typer.Option(
-            help="How many trials run side by side; by default half the cores, at most 4, and 1 with --device.",
+            help="How many trials to run side by side. By default, half the cores, at most 4, and 1 with --device.",
             min=1,
             show_default=False,
         ),
@@ -173,59 +175,143 @@ class TrialOptions:
     trial_timeout: Annotated[
         float | None,
         typer.Option(
-            help="Stop a trial after so many seconds; by default six times what the program takes, at least 60.",
+            help="Stop a trial after this many seconds. By default, six times what the program takes, at least 60.",
             min=0.001,
             show_default=False,
-            callback=_positive,
+            callback=positive,
         ),
     ] = None
     trial_memory: Annotated[
         float | None,
         typer.Option(
-            help="Stop a trial above so many GiB (Linux); by default twice what the program takes and 2 more.",
+            help="Stop a trial above this many GiB (Linux). By default, twice what the program takes plus 2.",
             min=0.001,
             show_default=False,
-            callback=_positive,
+            callback=positive,
         ),
     ] = None
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
+class Given(dict[str, str]):
+    """The options that were written out on the command line: the flag as it is called, by parameter name."""
+
+    def refuse(self, names: Iterable[str], *, without: str) -> None:
+        """Refuse options that have no effect.
+
+        Args:
+            names: Parameters that only have one together with another option, or with another kind of argument.
+            without: What is missing, such as ``--try``.
+
+        Raises:
+            GraphDoctorError: One of them was given.
+        """
+        for name in names:
+            if name in self:
+                raise GraphDoctorError(
+                    f"{self[name]} has no effect without {without}.",
+                    hint=f"Add {without}, or leave out {self[name]}." if without.startswith("-") else None,
+                )
+
+
+def run_spec(values: Mapping[str, Any]) -> RunSpec:
+    """The part of a ``RunSpec`` that options say: all but the target.
+
+    Args:
+        values: By field name, as typer gives them.
+
+    Raises:
+        GraphDoctorError: ``--option`` or ``--config`` can't be read.
+    """
+    from graphdoctor.capture.request import parse_assignments
+
+    read = {
+        "inputs": tuple(values["inputs"] or ()),
+        "options": parse_assignments(values["options"] or (), "--option"),
+        "config": parse_assignments(values["config"] or (), "--config"),
+    }
+    return RunSpec(**{**values, **read})
+
+
+def with_options(command: Callable[..., None] | None = None, *, formats: tuple[str, ...] = ()) -> Callable[..., Any]:
     """Spread the option groups among a command's parameters over its signature.
 
     Args:
-        command: A function; each parameter whose annotation is a dataclass of this module is a group.
+        command: A function; each parameter whose annotation is a dataclass is a group.
+        formats: What ``--format`` takes, the default first.
 
     Returns:
-        The same command with one parameter an option, as typer wants it.
+        The same command with one parameter for each option, as typer wants it.
     """
+    if command is None:
+        return functools.partial(with_options, formats=formats)
     hints = typing.get_type_hints(command, include_extras=True)
     hints.pop("return", None)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        group = groups.get(parameter.name)
-        if group is None:
-            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+        hint = hints[parameter.name]
+        if hint is Given:
             continue
-        annotations = typing.get_type_hints(group, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if field.default is MISSING else field.default,
-                annotation=annotations[field.name],
-            )
-            for field in fields(group)
-        ]
+        if parameter.name in groups:
+            parameters += _parameters_of(groups[parameter.name], formats)
+        else:
+            parameters.append(parameter.replace(annotation=_with_formats(hint, formats)))
     ordered = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    given = next((name for name, hint in hints.items() if hint is Given), None)
 
     @functools.wraps(command)
-    def run(**values: Any) -> None:  # noqa: ANN401
+    def run(ctx: typer.Context, **values: Any) -> None:  # noqa: ANN401
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            taken = {field: values.pop(field) for field in _field_names(group)}
+            values[name] = run_spec(taken) if group is RunSpec else group(**taken)
+        if given is not None:
+            values[given] = _given(ctx)
         command(**values)
 
-    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    run.__signature__ = inspect.Signature([context, *ordered])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (context, *ordered)}
     return run
+
+
+def _parameters_of(group: Any, formats: tuple[str, ...]) -> Iterable[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+    annotations = RUN_OPTIONS if group is RunSpec else typing.get_type_hints(group, include_extras=True)
+    defaults = {field.name: field.default for field in fields(group)}
+    for name in _field_names(group):
+        default = None if group is RunSpec and name in _TEXTS else defaults[name]
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is MISSING else default,
+            annotation=_with_formats(annotations[name], formats),
+        )
+
+
+def _field_names(group: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
+    return tuple(RUN_OPTIONS) if group is RunSpec else tuple(field.name for field in fields(group))
+
+
+def _with_formats(annotation: Any, formats: tuple[str, ...]) -> Any:  # noqa: ANN401 - an annotation
+    """The annotation with the formats of the command in its help."""
+    for option in typing.get_args(annotation)[1:]:
+        if "{formats}" in (getattr(option, "help", None) or ""):
+            changed = typer.Option(
+                *option.param_decls, metavar=option.metavar, help=option.help.format(formats=_listed(formats))
+            )
+            return Annotated[typing.get_args(annotation)[0], changed]
+    return annotation
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
+
+
+def _given(ctx: typer.Context) -> Given:
+    found = Given()
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE" and parameter.name and parameter.opts:
+            is_off = ctx.params.get(parameter.name) is False and parameter.secondary_opts
+            found[parameter.name] = (parameter.secondary_opts if is_off else parameter.opts)[0]
+    return found

@@ -1,58 +1,39 @@
-"""Several files from one run: ``--output sarif=a.sarif --output junit=b.xml``."""
+"""Several files from one run of the gate: ``--output sarif=a.sarif --output junit=b.xml``."""
 
 from __future__ import annotations
 
-import difflib
 import os
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.cli.files import check_writable
+from graphdoctor.cli.output import Output, check_writable, write_text
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.render.check_formats import CHECK_FORMATS
-from graphdoctor.render.file import write_file
+from graphdoctor.render.formats import CHECK, RenderOptions
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport
 
 
-@dataclass(frozen=True)
-class CheckOutput:
-    """One file to write.
-
-    Args:
-        format: A name in ``CHECK_FORMATS``.
-        path: The file; None for standard output.
-    """
-
-    format: str
-    path: Path | None
-
-
-def parse_outputs(texts: Sequence[str]) -> tuple[CheckOutput, ...]:
+def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Output[CheckReport], ...]:
     """The pairs of ``--output``, in order.
 
     Args:
         texts: Each ``format=file``; the file ``-`` is standard output.
+        is_quiet: Print nothing on standard error when a file is written.
 
     Raises:
-        GraphDoctorError: A text is no pair, names no format that there is or no file, or a file that another has.
+        GraphDoctorError: A text isn't a pair, names no format or no file, or names a file twice.
     """
-    outputs: list[CheckOutput] = []
+    outputs: list[Output[CheckReport]] = []
     taken: dict[str, str] = {}
     for text in texts:
         name, equals, file = text.partition("=")
         if not equals:
             raise GraphDoctorError(
-                f"--output {text} is no pair of format and file.", hint=f"Write --output {_guess(text)}={text}."
+                f"--output {text} isn't a pair of format and file.", hint=f"Write --output {_guess(text)}={text}."
             )
-        if name not in CHECK_FORMATS:
-            near = difflib.get_close_matches(name.lower(), CHECK_FORMATS, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(CHECK_FORMATS)}."
-            raise GraphDoctorError(f"--output {text}: there is no format {name!r}.", hint=hint)
+        format = CHECK.named(name)
         if not file:
             raise GraphDoctorError(f"--output {text} names no file.", hint=f"Write --output {name}=FILE.")
         key = file if file == "-" else os.path.realpath(file)
@@ -62,50 +43,41 @@ def parse_outputs(texts: Sequence[str]) -> tuple[CheckOutput, ...]:
                 f"Two formats, {taken[key]} and {name}, would be written to {shown}.", hint="Name a file for each."
             )
         taken[key] = name
-        outputs.append(CheckOutput(name, None if file == "-" else Path(file)))
+        path = None if file == "-" else Path(file)
+        outputs.append(Output(format, path, RenderOptions(Path.cwd()), is_quiet=is_quiet))
     return tuple(outputs)
 
 
-def check_outputs(outputs: Sequence[CheckOutput], *, force: bool) -> None:
-    """Ask before anything runs whether all files can be written.
+def check_outputs(outputs: Sequence[Output[CheckReport]], *, force: bool) -> None:
+    """Check before anything runs whether all files can be written.
 
     Args:
         outputs: The files.
         force: They may exist.
 
     Raises:
-        GraphDoctorError: One cannot, and why.
+        GraphDoctorError: One can't be written, and why.
     """
     for output in outputs:
         if output.path is not None:
             check_writable(output.path, force=force)
 
 
-def write_outputs(report: CheckReport, outputs: Sequence[CheckOutput], *, is_quiet: bool) -> None:
+def write_outputs(report: CheckReport, outputs: Sequence[Output[CheckReport]]) -> None:
     """Write all; nothing is written unless everything can be rendered.
 
     Args:
         report: What to write.
-        outputs: As what, and where to.
-        is_quiet: Say nothing on standard error.
+        outputs: Where to, and as what.
 
     Raises:
-        GraphDoctorError: A file cannot be written.
+        GraphDoctorError: A file can't be written.
     """
-    rendered = [(CHECK_FORMATS[output.format](report), output.path) for output in outputs]
-    for text, path in rendered:
-        if path is None:
-            # Documents are UTF-8 whatever the terminal speaks.
-            sys.stdout.buffer.write(text.encode())
-            sys.stdout.flush()
-            continue
-        write_file(text, path)
-        if not is_quiet:
-            print(f"Wrote {path}", file=sys.stderr)
-
-
-_ENDINGS = {".sarif": "sarif", ".xml": "junit", ".md": "markdown", ".json": "json"}
+    rendered = [(output.text(report), output) for output in outputs]
+    for text, output in rendered:
+        write_text(text, output.path, is_quiet=output.is_quiet)
 
 
 def _guess(file: str) -> str:
-    return _ENDINGS.get(Path(file).suffix.lower(), "FORMAT")
+    suffix = Path(file).suffix.lower()
+    return next((each.name for each in CHECK.formats if suffix in each.endings), "FORMAT")

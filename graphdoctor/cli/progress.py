@@ -50,6 +50,15 @@ class Progress:
             if self._is_line_open:
                 print(file=sys.stderr)
 
+    def say(self, line: str) -> None:
+        """Print a line of our own."""
+        with self._lock:
+            if self._status is not None:
+                self._status.stop()
+            print(line, file=sys.stderr, flush=True)
+            if self._status is not None:
+                self._status.start()
+
     def _show_phase(self, phase: str) -> None:
         from rich.text import Text
 

@@ -1,76 +1,79 @@
-"""``graphdoctor recompiles``: what made torch compile again, by whose call, at what cost."""
+"""``graphdoctor recompiles``: what made torch compile again, who changed it, and at what cost."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from graphdoctor.cli.options import (
-    TARGET_HELP,
+    RUN_OPTIONS,
+    Given,
+    JobsOption,
     OutputOptions,
     PythonOption,
     ShownOptions,
-    TargetOptions,
+    TargetOrRecordingArgument,
     TimeoutOption,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render.formats import RECOMPILES, VARIATIONS
 
 
-@with_options
+@with_options(formats=RECOMPILES.names)
 def recompiles(
-    asked: TargetOptions,
+    spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help=f"{TARGET_HELP} Or a recording, or a folder or log file that TORCH_TRACE wrote; "
-            "by default the last recording.",
-            show_default=False,
-        ),
-    ] = None,
+    given: Given,
+    target: TargetOrRecordingArgument = None,
     what_if: Annotated[
-        bool, typer.Option("--what-if", help="Replay the calls under each remedy and say which cause binds.")
+        bool, typer.Option("--what-if", help="Replay the calls under each remedy to find which cause matters.")
     ] = False,
     vary: Annotated[
-        bool, typer.Option("--vary", help="Change one property of the first call at a time: which compile again?")
+        bool, typer.Option("--vary", help="Change one property of the first call at a time: which ones recompile?")
     ] = False,
-    jobs: Annotated[int, typer.Option(help="How many replays run side by side.", min=1)] = 1,
+    jobs: JobsOption = 1,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
-    """Say what made torch compile again: which value changed, who changed it, what it cost."""
-    from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.cli.running import exit_code, record_target, recording_named, replay_under_remedies, request_of
-    from graphdoctor.cli.terminal import complain
-    from graphdoctor.config import load_settings
-    from graphdoctor.render.recompiles import render_recompiles
-    from graphdoctor.render.variations import render_variations
+    """Report what made torch recompile: what changed, where, the cost.
 
-    settings = load_settings(Path.cwd())
-    output = Output.choose(written)
-    chosen = Shown.choose(settings, shown)
-    recording = recording_named(target, settings)
+    Of a target, which is run, or of a recording, by default the last one.
+    """
+    from graphdoctor.capture.request import Request, Variation
+    from graphdoctor.cli.output import choose_output
+    from graphdoctor.cli.running import finish, project_settings, set_up
+    from graphdoctor.runs.diagnose import diagnose_place, diagnose_recording, selection_of
+    from graphdoctor.runs.named import place_or_target
+    from graphdoctor.runs.record import record_target
+
     if what_if and vary:
-        raise GraphDoctorError("--what-if and --vary are two runs.", hint="Leave one of them out.")
-    if recording is not None and (what_if or vary):
-        raise GraphDoctorError("A recording cannot be replayed.", hint="Name the target again, with its options.")
-    if recording is not None:
-        result = diagnose_recording(recording, chosen, output)
-        output.write(result, render_recompiles if result.diagnosis.sensitivity is None else render_variations)
+        raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
+    if not what_if:
+        given.refuse(("jobs",), without="--what-if")
+    settings = project_settings()
+    output = choose_output(VARIATIONS if vary else RECOMPILES, written, given)
+    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    place = place_or_target(target, settings)
+    if place is not None:
+        given.refuse((*RUN_OPTIONS, "what_if", "vary", "timeout", "python"), without="a target")
+        result = diagnose_place(place, selection, output.needs)
+        if result.diagnosis.sensitivity is not None:
+            output = choose_output(VARIATIONS, written, given)
+        output.write(result)
         return
-    request = request_of(target or "", asked, coverage=False, vary=settings if vary else None)
-    recording, ended = record_target(request, settings, python=python, timeout_s=timeout, is_quiet=written.quiet)
-    if what_if and ended.reason == "finished":
-        replay_under_remedies(
-            request, recording, settings, python=python, timeout_s=timeout, jobs=jobs, is_quiet=written.quiet
-        )
-    result = diagnose_recording(recording, chosen, output)
-    output.write(result, render_variations if vary else render_recompiles)
-    if ended.message:
-        complain(ended.message, ended.hint)
-    if code := exit_code(ended, result.diagnosis):
-        raise typer.Exit(code)
+    variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
+    request = Request.of(replace(spec, target=target or ""), vary=variation)
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+        recorded = record_target(request, setup)
+        if what_if and recorded.exit.reason == "finished":
+            from graphdoctor.runs.recompile import replay_under_remedies
+
+            replay_under_remedies(request, recorded.folder, setup, jobs=jobs)
+    result = diagnose_recording(recorded.folder, selection, output.needs)
+    output.write(result)
+    finish(recorded, result.diagnosis)

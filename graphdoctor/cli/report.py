@@ -7,35 +7,42 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.cli.options import HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
+from graphdoctor.cli.options import Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
+from graphdoctor.render.formats import DIAGNOSIS
 
 _PAGE = Path("graphdoctor-report.html")
 
 
-@with_options
+@with_options(formats=DIAGNOSIS.names)
 def report(
     shown: ShownOptions,
     written: OutputOptions,
+    given: Given,
     recording: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
-            help="A recording, or a folder or log file that TORCH_TRACE wrote; by default the last recording.",
+            help="A recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE wrote, or a JSON "
+            "document that --format json wrote. By default, the last recording.",
             show_default=False,
         ),
     ] = None,
     html: HtmlOption = False,
     is_opened: OpenOption = True,
 ) -> None:
-    """Show a recording again, the last one by default, without running anything."""
-    from graphdoctor.capture.store import Store
-    from graphdoctor.cli.results import Output, Shown, diagnose_recording
-    from graphdoctor.config import load_settings
+    """Show a recording again without running anything.
 
-    settings = load_settings(Path.cwd())
-    output = Output.choose_page(written, _PAGE) if html else Output.choose(written)
-    chosen = Shown.choose(settings, shown)
-    if recording is None:
-        recording = Store(Path.cwd(), keep_count=settings.keep_recordings).last()
-    output.write(diagnose_recording(recording, chosen, output))
+    By default, it is the last recording.
+    """
+    from graphdoctor.cli.output import choose_output, choose_page
+    from graphdoctor.cli.running import project_settings
+    from graphdoctor.runs.diagnose import diagnose_place, selection_of
+    from graphdoctor.runs.named import place_named
+
+    if not html:
+        given.refuse(("is_opened",), without="--html")
+    settings = project_settings()
+    output = choose_page(DIAGNOSIS, written, given, _PAGE) if html else choose_output(DIAGNOSIS, written, given)
+    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    output.write(diagnose_place(place_named(recording, settings), selection, output.needs))
     if html and is_opened:
-        output.show()
+        output.open()

@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import difflib
-import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.options import Colour, ColourOption, Format, FormatOption
-from graphdoctor.cli.terminal import stdout_console
+from graphdoctor.cli.options import Color, ColorOption, with_options
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.render.formats import RULES
+
+if TYPE_CHECKING:
+    from graphdoctor.diagnosis.rule import Page
 
 
+@with_options(formats=RULES.names)
 def rule(
     codes: Annotated[
         list[str] | None, typer.Argument(help="Codes or beginnings of codes: GD101, GD1.", show_default=False)
     ] = None,
-    all_rules: Annotated[bool, typer.Option("--all", help="Every rule.")] = False,
-    format: FormatOption = None,
-    color: ColourOption = Colour.auto,
+    is_all: Annotated[bool, typer.Option("--all", help="Every rule.")] = False,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = RULES.names[0],
+    color: ColorOption = Color.auto,
 ) -> None:
-    """Explain rules: what one finds, why it costs, what to write instead."""
-    from graphdoctor.render.rule_help import render_rules, render_rules_json
+    """Explain a rule: what it finds, why it costs, what to write."""
+    from graphdoctor.cli.output import Output
+    from graphdoctor.render.formats import RenderOptions
     from graphdoctor.rules.catalog import PAGES
 
-    chosen = list(PAGES.values()) if all_rules else []
+    output = Output(RULES.named(format), None, RenderOptions(Path.cwd()), color)
+    chosen = list(PAGES.values()) if is_all else []
     for code in codes or []:
-        found = [rule for name, rule in PAGES.items() if name.startswith(code.upper()) or rule.name == code]
-        if not found:
-            near = difflib.get_close_matches(code.upper(), PAGES, n=len(PAGES))
-            # A slip is likelier at the end of a code than at its beginning.
-            near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
-            hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule --all lists the rules."
-            raise GraphDoctorError(f"There is no rule {code}.", hint=hint)
-        chosen += [rule for rule in found if rule not in chosen]
+        chosen += [found for found in _named(code, PAGES) if found not in chosen]
     if not chosen:
         raise GraphDoctorError("No rule is named.", hint="Give a code, such as GD101, or --all.")
-    if format is Format.json:
-        sys.stdout.write(render_rules_json(chosen))
-        return
-    render_rules(chosen, stdout_console(color))
+    output.write(chosen)
+
+
+def _named(code: str, rules: dict[str, Page]) -> list[Page]:
+    found = [rule for name, rule in rules.items() if name.startswith(code.upper()) or rule.name == code]
+    if found:
+        return found
+    near = difflib.get_close_matches(code.upper(), rules, n=len(rules))
+    # A slip is likelier at the end of a code than at its beginning.
+    near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
+    hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule --all lists the rules."
+    raise GraphDoctorError(f"There is no rule {code}.", hint=hint)

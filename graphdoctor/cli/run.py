@@ -3,56 +3,97 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphdoctor.cli.options import (
-    Colour,
-    ColourOption,
+    Color,
+    ColorOption,
+    Given,
     OutputOptions,
     PythonOption,
     ShownOptions,
     TimeoutOption,
+    VerboseOption,
     with_options,
 )
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.render.formats import DIAGNOSIS
+
+if TYPE_CHECKING:
+    from graphdoctor.cli.output import Output
+    from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.model.result import Result
 
 
 @with_options
 def run(
     script: Annotated[str, typer.Argument(help="A Python file or a folder with __main__.py.", show_default=False)],
     shown: ShownOptions,
+    given: Given,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(help="The script's own arguments; options of ours stand before it.", show_default=False),
+        typer.Argument(help="The script's own arguments. Our options come before the script.", show_default=False),
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="The script is a module's name, as in python -m.")] = False,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write the report to this file too: .html, .json or .txt.")
+        Path | None, typer.Option("--report", help="Also write the report to this file: .html, .json or .txt.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that --report names.")] = False,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Add operations and code of each graph, and torch's full words."),
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary on standard error.")] = False,
-    color: ColourOption = Colour.auto,
+    verbose: VerboseOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no summary on standard error.")] = False,
+    color: ColorOption = Color.auto,
 ) -> None:
-    """Run a script as python would, and say on standard error what torch.compile did in it.
+    """Run a script as python would, and report what torch.compile did.
 
-    The exit status is the script's own.
+    The report goes to standard error. The exit status is the script's own.
     """
     from graphdoctor.capture.script import find_script
-    from graphdoctor.cli.results import Output, Shown, show_summary
-    from graphdoctor.cli.running import record_script
-    from graphdoctor.config import load_settings
+    from graphdoctor.cli.output import choose_output
+    from graphdoctor.cli.running import import_report_meanwhile, project_settings
+    from graphdoctor.runs.diagnose import selection_of
+    from graphdoctor.runs.record import record_script
 
-    settings = load_settings(Path.cwd())
-    output = Output.choose_file(OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color))
-    chosen = Shown.choose(settings, shown)
+    if str(report) == "-":
+        raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
+    if report is None:
+        given.refuse(("force",), without="--report")
+    settings = project_settings()
+    asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color)
+    output = choose_output(DIAGNOSIS, asked, Given())
+    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
     found = find_script(script, arguments or [], is_module=module)
-    recording, status = record_script(found, settings, python=python, timeout_s=timeout)
-    show_summary(recording, chosen, output)
+    recording, status = record_script(
+        found, settings, python=python, timeout_s=timeout, meanwhile=import_report_meanwhile
+    )
+    if report is not None or not quiet:
+        _report(recording, selection, output)
     raise typer.Exit(status)
+
+
+def _report(recording: Path, selection: Selection, output: Output[Result]) -> None:
+    """Show the report on standard error, and write it where that was asked for.
+
+    Trouble with the report is reported and ends here: the exit status is the script's.
+    """
+    from graphdoctor.cli.terminal import complain, stderr_console
+    from graphdoctor.cli.trouble import report_trouble
+    from graphdoctor.render.formats import ConsoleFormat
+    from graphdoctor.runs.diagnose import diagnose_recording
+
+    text = DIAGNOSIS.named("text")
+    try:
+        result = diagnose_recording(recording, selection, output.needs)
+        if not output.is_quiet and isinstance(text, ConsoleFormat):
+            text.show(result, stderr_console(output.color), output.options)
+        if output.path is not None:
+            output.write(result)
+    except GraphDoctorError as error:
+        complain(error.message, error.hint)
+    except BrokenPipeError:
+        pass  # whoever read our standard error has gone
+    except Exception as error:  # noqa: BLE001 - see the docstring
+        report_trouble(error)

@@ -21,24 +21,10 @@ class Document(StrEnum):
 def schema(
     document: Annotated[
         Document,
-        typer.Argument(help="comparison, check or lint: what graphdoctor diff, check or lint writes."),
+        typer.Argument(help="What explain and others write, or what graphdoctor diff, check or lint writes."),
     ] = Document.diagnosis,
 ) -> None:
     """Print the JSON Schema of what --format json writes."""
-    import orjson
+    from graphdoctor.render.json import schema_text
 
-    from graphdoctor.model.check import CheckReport
-    from graphdoctor.model.comparison import DiagnosisComparison
-    from graphdoctor.model.diagnosis import Diagnosis
-    from graphdoctor.model.lint import LintReport
-    from graphdoctor.render.json import Document as Described
-    from graphdoctor.render.json import json_schema
-
-    models: dict[Document, type[Described]] = {
-        Document.diagnosis: Diagnosis,
-        Document.comparison: DiagnosisComparison,
-        Document.check: CheckReport,
-        Document.lint: LintReport,
-    }
-    described = json_schema(models[document])
-    sys.stdout.write(orjson.dumps(described, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
+    sys.stdout.write(schema_text(document.value))

@@ -1,11 +1,11 @@
-"""What every command says on the terminal, and how: colours, complaints."""
+"""What every command prints on the terminal besides its result: complaints, warnings, colors."""
 
 from __future__ import annotations
 
 import sys
 from typing import IO, TYPE_CHECKING
 
-from graphdoctor.cli.options import Colour
+from graphdoctor.cli.options import Color
 from graphdoctor.render.printable import printable
 
 if TYPE_CHECKING:
@@ -19,36 +19,41 @@ def complain(message: str, hint: str | None = None) -> None:
             print(f"{label}: {printable(text)}", file=sys.stderr)
 
 
-def file_console(file: IO[str], colour: Colour, *, width: int) -> Console:
-    """A console on a file: coloured only when that was asked for, whatever the environment says."""
+def warn(message: str) -> None:
+    """Say on standard error what may be a slip, and go on."""
+    print(f"warning: {printable(message)}", file=sys.stderr)
+
+
+def file_console(file: IO[str], color: Color, *, width: int) -> Console:
+    """A console on a file: colored only when that was asked for, whatever the environment says."""
     from rich.console import Console
 
-    if colour is Colour.always:
+    if color is Color.always:
         return Console(file=file, width=width, force_terminal=True, color_system="standard", no_color=False)
     return Console(file=file, width=width, force_terminal=False, color_system=None)
 
 
-def stdout_console(colour: Colour) -> Console:
+def stdout_console(color: Color) -> Console:
     """A console on standard output.
 
     Args:
-        colour: ``auto`` leaves it to the terminal, ``NO_COLOR`` and ``FORCE_COLOR``; the others overrule them.
+        color: ``auto`` leaves it to the terminal, ``NO_COLOR`` and ``FORCE_COLOR``; the others overrule them.
     """
-    return _terminal_console(colour, is_stderr=False)
+    return _terminal_console(color, is_stderr=False)
 
 
-def stderr_console(colour: Colour) -> Console:
-    """A console on standard error; ``colour`` as in ``stdout_console``."""
-    return _terminal_console(colour, is_stderr=True)
+def stderr_console(color: Color) -> Console:
+    """A console on standard error; ``color`` as in ``stdout_console``."""
+    return _terminal_console(color, is_stderr=True)
 
 
-def _terminal_console(colour: Colour, *, is_stderr: bool) -> Console:
+def _terminal_console(color: Color, *, is_stderr: bool) -> Console:
     from rich.console import Console
 
-    match colour:
-        case Colour.always:
+    match color:
+        case Color.always:
             return Console(stderr=is_stderr, force_terminal=True, color_system="standard", no_color=False)
-        case Colour.never:
+        case Color.never:
             return Console(stderr=is_stderr, force_terminal=False, color_system=None)
         case _:
             return Console(stderr=is_stderr)

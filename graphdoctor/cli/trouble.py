@@ -15,8 +15,8 @@ from graphdoctor.cli.terminal import complain
 _PACKAGES = ("torch", "typer", "rich", "pydantic", "orjson", "jinja2", "libcst")
 
 
-def tell_trouble(error: BaseException) -> None:
-    """Say in a line that graphdoctor itself failed, and where the log is."""
+def report_trouble(error: BaseException) -> None:
+    """Say in one line that graphdoctor itself failed, and where the log is."""
     path = _write_trouble_log(error)
     complain(f"graphdoctor failed: {type(error).__name__}: {error}", f"please report it with the log {path}")
 

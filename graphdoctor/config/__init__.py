@@ -1,7 +1,7 @@
 """What a project has set: ``[tool.graphdoctor]`` in pyproject.toml, ``GRAPHDOCTOR_*``, and the targets of its gate."""
 
 from graphdoctor.config.project import Project, load_project
-from graphdoctor.config.settings import Settings, load_settings
+from graphdoctor.config.settings import Settings, load_settings, unknown_variables
 from graphdoctor.config.targets import GateTarget
 
-__all__ = ["GateTarget", "Project", "Settings", "load_project", "load_settings"]
+__all__ = ["GateTarget", "Project", "Settings", "load_project", "load_settings", "unknown_variables"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -78,12 +79,28 @@ def settings_of(
         values = {key: value for key, value in table.items() if key != _TARGETS}
         settings = _apply(settings, values, f"{path}: ", path.parent)
     found = os.environ if environment is None else environment
-    spoken = {
-        name.removeprefix(_PREFIX).lower(): _from_text(name, text)
-        for name, text in found.items()
-        if name.startswith(_PREFIX)
-    }
+    names = {_PREFIX + field.name.upper(): field.name for field in fields(Settings)}
+    spoken = {names[name]: _from_text(name, text) for name, text in found.items() if name in names}
     return _apply(settings, spoken, _PREFIX + "… in the environment: ", start)
+
+
+def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each ``GRAPHDOCTOR_*`` variable that no setting reads, with the nearest name.
+
+    They are no error: another version or another tool may read them.
+
+    Args:
+        environment: Environment variables; those of the process when None.
+    """
+    known = [field.name.upper() for field in fields(Settings)]
+    found = os.environ if environment is None else environment
+    unread = sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
+    return [f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, known)}" for name in unread if name not in known]
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name.upper(), known, n=1)
+    return f" Did you mean {_PREFIX}{near[0]}?" if near else ""
 
 
 def find_pyproject(start: Path) -> Path | None:

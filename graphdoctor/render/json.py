@@ -34,6 +34,16 @@ def json_text(value: object, *, is_indented: bool = True) -> str:
     return escaped(orjson.dumps(value, option=options).decode())
 
 
+def schema_text(kind: str) -> str:
+    """JSON Schema of a document, as text.
+
+    Args:
+        kind: ``diagnosis``, ``comparison``, ``check`` or ``lint``.
+    """
+    document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
+    return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
 def json_schema(document: type[Document] = Diagnosis) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a document."""
     from graphdoctor.model.schema import described_schema

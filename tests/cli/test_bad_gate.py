@@ -23,9 +23,9 @@ def folder(tmp_path):
     ("args", "message", "hint"),
     [
         (["encodr"], "There is no target 'encodr'", "Did you mean encoder?"),
-        (["--output", "jsn=a.json"], "there is no format 'jsn'", "Did you mean json?"),
-        (["--output", "a.json"], "is no pair of format and file", "--output json=a.json"),
-        (["--output", "json=no/a.json"], "There is no folder", "Make it first"),
+        (["--output", "jsn=a.json"], "can't be written as 'jsn'", "Did you mean json?"),
+        (["--output", "a.json"], "isn't a pair of format and file", "--output json=a.json"),
+        (["--output", "json=no/a.json"], "There is no folder", "Create it first"),
         (["--output", "json=model.py"], "model.py exists", "--force"),
         (["--output", "json=a", "--output", "sarif=a"], "would be written to a", "a file for each"),
         (["--baseline", "none.json"], "There is no baseline at none.json", "graphdoctor baseline --baseline none.json"),

@@ -15,10 +15,11 @@ import jsonschema
 import pytest
 
 import graphdoctor
+from graphdoctor.cli.commands import COMMANDS, NAMES, overview
 from graphdoctor.rules.catalog import ALL_RULES, PAGES
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
-COMMANDS = ("baseline", "check", "diff", "explain", "guards", "init", "recompiles", "report", "rule", "run", "schema")
+COMMAND_FOLDER = Path(graphdoctor.__file__).parent / "cli"
 TRACES = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0"
 
 
@@ -53,11 +54,36 @@ def test_help_names_every_command(run_cli):
     process = run_cli("--help")
     assert process.returncode == 0
     assert process.stderr == ""
-    for command in COMMANDS:
+    modules = {path.stem for path in COMMAND_FOLDER.glob("*.py") if defines_a_command(path)}
+    assert modules == set(NAMES)
+    for command in NAMES:
         assert re.search(rf"^ +{command} ", process.stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def defines_a_command(path: Path) -> bool:
+    """A module of the command line whose function of the same name takes options of typer's."""
+    return re.search(rf"^def {path.stem}\(", path.read_text(), re.MULTILINE) is not None
+
+
+def test_no_line_of_the_overview_is_wider_than_a_terminal():
+    assert max(map(len, overview().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_the_overview_says_what_the_commands_own_help_says(run_here, command):
+    summary = next(group[command] for group in COMMANDS.values() if command in group)
+    help_text = " ".join(run_here(command, "--help").stdout.split())
+    assert summary in help_text
+
+
+def test_typer_and_the_quick_way_print_the_same_overview(run_here):
+    assert run_here("--no-such", "--help").returncode == 2
+    quick = run_here("-h").stdout
+    typed = run_here("--help", "--help").stdout
+    assert quick == typed == overview()
+
+
+@pytest.mark.parametrize("command", NAMES)
 def test_each_command_has_help(run_here, command):
     process = run_here(command, "-h")
     assert process.returncode == 0
@@ -97,12 +123,12 @@ def test_wrong_usage_ends_with_2_and_says_why(run_here, arguments, says):
 @pytest.mark.parametrize(
     ("output", "says"),
     [
-        ("out.foo", "The ending of out.foo names no format"),
-        ("out", "names no format"),
+        ("out.foo", "The ending of out.foo isn't that of a format"),
+        ("out", "The ending of out isn't that of a format"),
         ("exists.json", "exists.json exists"),
         ("nowhere/out.json", "There is no folder nowhere"),
         ("folder.json", "folder.json is a folder"),
-        ("x" * 300 + ".json", "cannot be written: File name too long"),
+        ("x" * 300 + ".json", "can't be written: File name too long"),
     ],
 )
 def test_a_wrong_output_is_refused_before_anything_runs(tmp_path, run_here, command, output, says):

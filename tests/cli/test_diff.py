@@ -115,21 +115,21 @@ def test_select_compares_less_and_says_so(store, run_here):
 def test_the_last_recording_is_not_compared_with_itself(store, run_here):
     process = run_here("diff", "20261121-042902-000000-item")
     assert process.returncode == 2
-    assert "is the last recording itself" in process.stderr
+    assert "is itself the last recording" in process.stderr
 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("nowhere", None, "There is no recording, log or diagnosis at nowhere"),
-        ("last", None, "There is no recording, log or diagnosis at last"),
+        ("nowhere", None, "There is no recording, log or JSON document at nowhere"),
+        ("last", None, "There is no recording, log or JSON document at last"),
         ("folder", "folder", "folder holds neither a recording nor a torch trace log"),
         ("cut.json", b'{"schema_version": "1.0", "findings"', "cut.json isn't valid JSON"),
-        ("list.json", b"[1]", "list.json is JSON, but no diagnosis"),
+        ("list.json", b"[1]", "list.json isn't a diagnosis"),
         ("other.json", b'{"schema_version": "7.1"}', "other.json has schema version 7.1; this graphdoctor reads 1.x"),
         ("page.html", b"<!doctype html><html></html>", "page.html is HTML or XML"),
         ("empty.log", b"", "empty.log is empty"),
-        ("image.log", b"\x89PNG\r\n\x00\xff" * 100, "image.log holds no record of torch's"),
+        ("image.log", b"\x89PNG\r\n\x00\xff" * 100, "image.log holds no trace record"),
         ("model.py", b"import torch\n", "hint: graphdoctor explain model.py records a run"),
     ],
 )
@@ -168,4 +168,4 @@ def test_a_comparison_is_written_as_markdown_by_its_name_and_by_its_ending(store
 def test_a_diagnosis_is_not_written_as_markdown(store, run_here):
     process = run_here("report", "-o", "pr.md")
     assert process.returncode == 2
-    assert "A diagnosis cannot be written as markdown." in process.stderr
+    assert "The ending of pr.md isn't that of a format for a diagnosis." in process.stderr

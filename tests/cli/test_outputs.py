@@ -8,30 +8,32 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from graphdoctor.cli.outputs import CheckOutput, check_outputs, parse_outputs, write_outputs
+from graphdoctor.cli.outputs import check_outputs, parse_outputs, write_outputs
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.check import CheckReport
-from graphdoctor.render.check_formats import CHECK_FORMATS
+from graphdoctor.render.formats import CHECK
+from graphdoctor.render.json import render_json
 from tests.render.check_reports import failed_report
 
 
 def test_pairs_are_read_in_order():
-    assert parse_outputs(["sarif=a b.sarif", "junit=x=y.xml", "markdown=-"]) == (
-        CheckOutput("sarif", Path("a b.sarif")),
-        CheckOutput("junit", Path("x=y.xml")),
-        CheckOutput("markdown", None),
-    )
+    outputs = parse_outputs(["sarif=a b.sarif", "junit=x=y.xml", "markdown=-"])
+    assert [(output.format.name, output.path) for output in outputs] == [
+        ("sarif", Path("a b.sarif")),
+        ("junit", Path("x=y.xml")),
+        ("markdown", None),
+    ]
 
 
 @pytest.mark.parametrize(
     ("texts", "message", "hint"),
     [
-        (["sarrif=a"], "there is no format 'sarrif'", "Did you mean sarif?"),
-        (["JUnit=a"], "there is no format 'JUnit'", "Did you mean junit?"),
-        (["=a"], "there is no format ''", "Known: sarif, github, junit, markdown, json."),
+        (["sarrif=a"], "can't be written as 'sarrif'", "Did you mean sarif?"),
+        (["JUnit=a"], "can't be written as 'JUnit'", "Did you mean junit?"),
+        (["=a"], "can't be written as ''", "Choose text, json, sarif, github, junit or markdown."),
         (["sarif="], "names no file", "Write --output sarif=FILE."),
-        (["out.sarif"], "is no pair of format and file", "Write --output sarif=out.sarif."),
-        (["out"], "is no pair of format and file", "Write --output FORMAT=out."),
+        (["out.sarif"], "isn't a pair of format and file", "Write --output sarif=out.sarif."),
+        (["out"], "isn't a pair of format and file", "Write --output FORMAT=out."),
         (["sarif=a", "json=a"], "Two formats, sarif and json, would be written to a.", "Name a file for each."),
         (["sarif=a", "json=x/../a"], "Two formats, sarif and json, would be written to x/../a.", None),
         (["sarif=-", "json=-"], "would be written to standard output.", None),
@@ -56,27 +58,27 @@ def test_files_are_looked_at_before_anything_runs(tmp_path):
 
 
 def test_one_report_is_written_as_all_formats(tmp_path, capfd):
-    asked = parse_outputs([f"{name}={tmp_path / name}" for name in CHECK_FORMATS])
-    write_outputs(failed_report(), asked, is_quiet=False)
-    assert {path.name for path in tmp_path.iterdir()} == set(CHECK_FORMATS)
+    asked = parse_outputs([f"{name}={tmp_path / name}" for name in CHECK.names])
+    write_outputs(failed_report(), asked)
+    assert {path.name for path in tmp_path.iterdir()} == set(CHECK.names)
     assert CheckReport.model_validate_json((tmp_path / "json").read_bytes()) == failed_report()
     assert json.loads((tmp_path / "sarif").read_bytes())["version"] == "2.1.0"
-    assert capfd.readouterr().err.splitlines() == [f"Wrote {tmp_path / name}" for name in CHECK_FORMATS]
+    assert capfd.readouterr().err.splitlines() == [f"Wrote {tmp_path / name}" for name in CHECK.names]
 
 
 def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypatch):
-    def broken(report: CheckReport) -> str:
+    def broken(*_: object) -> str:
         raise ValueError("broken")
 
-    monkeypatch.setattr("graphdoctor.cli.outputs.CHECK_FORMATS", {**CHECK_FORMATS, "junit": broken})
+    monkeypatch.setattr("graphdoctor.render.junit.render_junit", broken)
     with pytest.raises(ValueError, match="broken"):
-        write_outputs(failed_report(), parse_outputs([f"json={tmp_path / 'a'}", "junit=b"]), is_quiet=True)
+        write_outputs(failed_report(), parse_outputs([f"json={tmp_path / 'a'}", f"junit={tmp_path / 'b'}"]))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_schema_of_the_answer_is_printed(run_here, tmp_path):
     schema = json.loads(run_here("schema", "check").stdout)
-    document = json.loads(CHECK_FORMATS["json"](failed_report()))
+    document = json.loads(render_json(failed_report()))
     jsonschema.Draft202012Validator(schema).validate(document)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate({**document, "targets": None})

@@ -345,7 +345,7 @@ def test_a_sitecustomize_that_fails_is_reported_by_python_and_the_script_runs(tm
     [
         (("nothing.py",), "There is no file nothing.py"),
         (("scirpt.py",), "Did you mean script.py?"),
-        (("--report", "out.foo", "script.py"), "names no format"),
+        (("--report", "out.foo", "script.py"), "isn't that of a format"),
         (("--report", "-", "script.py"), "Standard output belongs to the script"),
         (("--no-such", "script.py"), "No such option"),
         (("--select", "XX", "script.py"), "No rule's code begins with 'XX'"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from graphdoctor.config import Settings, load_settings
+from graphdoctor.config import Settings, load_settings, unknown_variables
 from graphdoctor.errors import GraphDoctorError
 
 
@@ -89,10 +90,27 @@ def test_an_unknown_setting_offers_the_nearest_one(tmp_path):
         ("GRAPHDOCTOR_TIMEOUT", "nan"),
         ("GRAPHDOCTOR_TIMEOUT", "soon"),
         ("GRAPHDOCTOR_OWN_CODE", "maybe"),
-        ("GRAPHDOCTOR_NONSENSE", "1"),
     ],
 )
 def test_a_wrong_variable_is_an_error(tmp_path, name, text):
     write(tmp_path, "")
     with pytest.raises(GraphDoctorError):
         load_settings(tmp_path, {name: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("GRAPHDOCTOR_KEEP_RECORDING", " Did you mean GRAPHDOCTOR_KEEP_RECORDINGS?"),
+        ("GRAPHDOCTOR_TARGETS", ""),
+        ("GRAPHDOCTOR_", ""),
+    ],
+)
+def test_a_variable_that_no_setting_reads_is_named_and_stops_nothing(tmp_path, name, hint):
+    assert load_settings(tmp_path, {name: "1"}) == Settings()
+    assert unknown_variables({name: "1", "GRAPHDOCTOR_TIMEOUT": "1"}) == [f"graphdoctor doesn't read {name}.{hint}"]
+
+
+def test_every_setting_has_a_variable():
+    names = {f"GRAPHDOCTOR_{field.name.upper()}": "1" for field in fields(Settings)}
+    assert unknown_variables(names) == []

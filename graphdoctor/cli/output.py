@@ -1,0 +1,167 @@
+"""Where a result goes: the format, the file, the colors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from graphdoctor.cli.options import Color, Given, OutputOptions
+from graphdoctor.cli.terminal import file_console, stdout_console
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.render.file import write_file
+from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.runs.diagnose import Needs
+
+C = TypeVar("C")
+
+_FILE_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Output(Generic[C]):
+    """Where a result goes and how it looks.
+
+    Args:
+        format: The format.
+        path: The file; None for standard output.
+        options: How it is rendered.
+        color: When to color text.
+        is_quiet: Print nothing on standard error.
+    """
+
+    format: Format[C] | ConsoleFormat[C]
+    path: Path | None
+    options: RenderOptions
+    color: Color = Color.auto
+    is_quiet: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        """What must be read of a recording for it."""
+        return Needs(guards=self.format.needs_guards, picture=self.format.needs_picture)
+
+    @property
+    def is_text(self) -> bool:
+        """People read it as it is."""
+        return isinstance(self.format, ConsoleFormat)
+
+    def write(self, result: C) -> None:
+        """Write a result, to the file or to standard output."""
+        if isinstance(self.format, ConsoleFormat) and self.path is None:
+            self.format.show(result, stdout_console(self.color), self.options)
+        else:
+            write_text(self.text(result), self.path, is_quiet=self.is_quiet)
+
+    def open(self) -> None:
+        """Open the file that was written in a browser, if standard output is a terminal."""
+        import typer
+
+        if self.path is not None and sys.stdout.isatty():
+            typer.launch(self.path.resolve().as_uri())
+
+    def text(self, result: C) -> str:
+        """A result as it is written to a file."""
+        if isinstance(self.format, Format):
+            return self.format.render(result, self.options)
+        buffer = StringIO()
+        self.format.show(result, file_console(buffer, self.color, width=_FILE_WIDTH), self.options)
+        return buffer.getvalue()
+
+
+def choose_output(document: Document[C], asked: OutputOptions, given: Given) -> Output[C]:
+    """Decide before anything runs, so that a wrong file name costs nothing.
+
+    Args:
+        document: What is written.
+        asked: The options of the command line.
+        given: Those of them that were written out.
+
+    Raises:
+        GraphDoctorError: The document has no such format, the file exists or can't be written, or an option has no
+            effect.
+    """
+    path = None if asked.output is None or str(asked.output) == "-" else asked.output
+    if asked.format is not None:
+        format = document.named(asked.format)
+    else:
+        format = document.formats[0] if path is None else document.of_path(path)
+    if path is not None:
+        check_writable(path, force=asked.force)
+    if path is None and "output" not in given:
+        given.refuse(("force",), without="-o")
+    if not isinstance(format, ConsoleFormat):
+        given.refuse(("verbose",), without="--format text")
+    if format.name != "html" and "html" in document.names:
+        given.refuse(("source",), without="--format html")
+    options = RenderOptions(root=Path.cwd(), has_source=asked.source, is_verbose=asked.verbose)
+    return Output(format, path, options, asked.color, asked.quiet)
+
+
+def choose_page(document: Document[C], asked: OutputOptions, given: Given, name: Path) -> Output[C]:
+    """As ``choose_output``, for ``--html``.
+
+    Args:
+        document: What is written.
+        asked: The options of the command line.
+        given: Those of them that were written out.
+        name: The file if none is named; as nobody named it, it may be overwritten.
+
+    Raises:
+        GraphDoctorError: As there, or another format was asked for too.
+    """
+    if asked.format not in (None, "html"):
+        raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
+    given.refuse(("verbose",), without="--format text")
+    if asked.output is None:
+        given.refuse(("force",), without="-o")
+    if asked.output is not None:
+        check_writable(asked.output, force=asked.force)
+    options = RenderOptions(root=Path.cwd(), has_source=asked.source)
+    return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet)
+
+
+def write_text(text: str, path: Path | None, *, is_quiet: bool) -> None:
+    """Write a document, to a file or to standard output.
+
+    Raises:
+        GraphDoctorError: The file can't be written.
+    """
+    if path is None:
+        # Documents are UTF-8, whatever the terminal's encoding.
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.flush()
+        return
+    write_file(text, path)
+    if not is_quiet:
+        print(f"Wrote {path}", file=sys.stderr)
+
+
+def check_writable(path: Path, *, force: bool) -> None:
+    """Check before anything runs whether a file can be written.
+
+    Args:
+        path: The file.
+        force: It may exist.
+
+    Raises:
+        GraphDoctorError: It can't, and why.
+    """
+    try:
+        _check(path, force=force)
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be written: {error.strerror}.") from error
+
+
+def _check(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
+    if path.exists() and not force:
+        raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
+    if not path.parent.is_dir():
+        raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Create it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise GraphDoctorError(f"The folder {path.parent} isn't writable.", hint="Name another one with -o.")

@@ -1,0 +1,167 @@
+"""A recording, log or JSON document to a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+
+if TYPE_CHECKING:
+    from graphdoctor.config import Settings
+    from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.result import Result
+    from graphdoctor.runs.named import Place
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What must be read of a recording beyond what every diagnosis holds.
+
+    Args:
+        guards: The guards of each compile, which can be most of a log.
+        picture: What only pictures of the run show, which is all of a log.
+    """
+
+    guards: bool = False
+    picture: bool = False
+
+
+def import_ahead() -> None:
+    """Import what ``diagnose_recording`` needs, while something else is waited for."""
+    import graphdoctor.diagnosis.diagnose
+    import graphdoctor.rules.catalog
+    import graphdoctor.trace.reader  # noqa: F401
+
+
+def selection_of(
+    settings: Settings,
+    *,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    is_own_code_only: bool | None = None,
+) -> Selection:
+    """Which findings to show: what was asked for, else the settings.
+
+    Args:
+        settings: The project's settings.
+        select: Code prefixes asked for; None or empty for those of the settings, as for the next.
+        ignore: Code prefixes to leave out.
+        is_own_code_only: Findings in the user's own code only; None for the setting.
+
+    Raises:
+        GraphDoctorError: No rule's code begins with one of the prefixes.
+    """
+    from graphdoctor.diagnosis.selection import Selection
+
+    return Selection(
+        select=code_prefixes(select or settings.select),
+        ignore=code_prefixes(ignore or settings.ignore),
+        is_own_code_only=settings.own_code if is_own_code_only is None else is_own_code_only,
+    )
+
+
+def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
+    """Code prefixes, comma-separated ones too; rules are imported only when there are any.
+
+    Raises:
+        GraphDoctorError: No rule's code begins with one of them.
+    """
+    chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
+    if not chosen:
+        return ()
+    from graphdoctor.rules.catalog import ALL_RULES
+
+    for prefix in chosen:
+        if not any(code.startswith(prefix) for code in ALL_RULES):
+            raise GraphDoctorError(
+                f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule --all lists the rules."
+            )
+    return chosen
+
+
+def diagnose_recording(
+    recording: Path, selection: Selection | None = None, needs: Needs = Needs(), *, root: Path | None = None
+) -> Result:
+    """Read a recording or a trace log, with all that is needed, and say what it means.
+
+    Args:
+        recording: The recording's folder, a folder that ``TORCH_TRACE`` wrote, or a log file of it.
+        selection: Which findings to show; None for all.
+        needs: What else to read.
+        root: Paths under it are shown relative to it; the working directory by default.
+    """
+    from graphdoctor.diagnosis.diagnose import diagnose
+    from graphdoctor.model.result import Result
+    from graphdoctor.rules.catalog import RULES
+    from graphdoctor.trace.reader import read_recording
+
+    found = read_recording(recording, guards=needs.guards, picture=needs.picture)
+    diagnosis = diagnose(found, RULES, root=root or Path.cwd(), version=__version__, selection=selection)
+    return Result(diagnosis, found.picture)
+
+
+def diagnose_place(place: Place, selection: Selection | None = None, needs: Needs = Needs()) -> Result:
+    """The diagnosis of whatever an argument names.
+
+    Args:
+        place: What ``place_named`` gave.
+        selection: Which findings to show; None for all.
+        needs: What the result must hold.
+
+    Raises:
+        GraphDoctorError: A JSON document is no diagnosis, or lacks what is needed.
+    """
+    from graphdoctor.model.result import Result
+
+    if place.kind != "document":
+        return diagnose_recording(place.path, selection, needs)
+    diagnosis = _read_document(place.path)
+    if needs.picture:
+        raise GraphDoctorError(
+            f"{place.path} is a JSON document, which holds counts and findings but no pictures.",
+            hint="Name the recording itself.",
+        )
+    if needs.guards and diagnosis.guards is None:
+        raise GraphDoctorError(f"{place.path} was written without guards.", hint="Name the recording itself.")
+    return Result(diagnosis if selection is None else _selected(diagnosis, selection))
+
+
+def diagnoses_to_compare(places: Sequence[Place]) -> list[Diagnosis]:
+    """The diagnosis of each place, with all of its findings.
+
+    Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
+
+    Raises:
+        GraphDoctorError: One can't be read.
+    """
+    documents = {place: _read_document(place.path) for place in places if place.kind == "document"}
+    # Rules about guards need guards: they are read on all sides or on none.
+    needs = Needs(guards=any(document.guards is not None for document in documents.values()))
+    return [
+        documents[place]
+        if place in documents
+        else diagnose_recording(place.path, None, needs, root=place.root).diagnosis
+        for place in places
+    ]
+
+
+def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
+    kept = tuple(finding for finding in diagnosis.findings if selection.keeps(finding))
+    hidden = diagnosis.summary.hidden_findings + len(diagnosis.findings) - len(kept)
+    summary = diagnosis.summary.model_copy(update={"hidden_findings": hidden})
+    return diagnosis.model_copy(update={"findings": kept, "summary": summary})
+
+
+def _read_document(path: Path) -> Diagnosis:
+    from graphdoctor.gate.documents import read_diagnosis
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    return read_diagnosis(content, str(path))

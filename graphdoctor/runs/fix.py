@@ -1,0 +1,85 @@
+"""Tries fixes for the findings of a recorded target."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor.fixes.treatment import Treated, Wanted, treat
+from graphdoctor.trace.reader import read_recording
+
+if TYPE_CHECKING:
+    from graphdoctor.capture.request import Request
+    from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.fixes.patch import FileChange
+    from graphdoctor.runs.record import Setup
+
+_MAX_JOBS = 4
+
+
+@dataclass(frozen=True)
+class Trials:
+    """How fixes are tried.
+
+    Args:
+        is_unsafe_tried: Try fixes that may change results for other inputs, too.
+        is_tried: Run trials at all; otherwise fixes are suggested only.
+        is_timed: Time steady calls with and without each fix.
+        jobs: How many trials run side by side; None for a number that fits the machine.
+        timeout_s: Seconds until a trial is stopped; None for a multiple of what the program takes.
+        memory_gib: GiB above which a trial is stopped; None for a multiple of what the program takes.
+    """
+
+    is_unsafe_tried: bool
+    is_tried: bool = True
+    is_timed: bool = True
+    jobs: int | None = None
+    timeout_s: float | None = None
+    memory_gib: float | None = None
+
+
+def try_fixes(
+    request: Request,
+    recording: Path,
+    trials: Trials,
+    selection: Selection,
+    setup: Setup,
+    check: Callable[[Sequence[FileChange]], None] | None = None,
+) -> Treated:
+    """Try fixes; the recording holds the answer.
+
+    Args:
+        request: What the recorded run was asked to do.
+        recording: Its folder.
+        trials: How to try them.
+        selection: Findings to treat.
+        setup: How to run.
+        check: Given the edits that are tried first, before any trial; what it raises ends the command.
+    """
+    wanted = Wanted(
+        selection,
+        is_unsafe_tried=trials.is_unsafe_tried,
+        is_tried=trials.is_tried,
+        is_timed=trials.is_timed,
+        jobs=trials.jobs or _default_jobs(request),
+        timeout_s=trials.timeout_s,
+        memory_bytes=None if trials.memory_gib is None else int(trials.memory_gib * 2**30),
+    )
+    return treat(
+        request,
+        recording,
+        read_recording(recording),
+        python=setup.interpreter,
+        root=Path.cwd(),
+        wanted=wanted,
+        on_phase=setup.watching.on_phase,
+        check=check,
+    )
+
+
+def _default_jobs(request: Request) -> int:
+    """Trials on one accelerator share its memory; on the CPU they need cores."""
+    return 1 if request.spec.device is not None else max(1, min(_MAX_JOBS, (os.cpu_count() or 1) // 2))

@@ -1,0 +1,120 @@
+"""Runs a target or a script in a new recording, which becomes the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor.capture.child import Watching, interpreter, record
+from graphdoctor.capture.script import Script, run_script
+from graphdoctor.capture.store import Store
+
+if TYPE_CHECKING:
+    from graphdoctor.capture.request import Request
+    from graphdoctor.config import Settings
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.run import ProbeExit
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How processes are run.
+
+    Args:
+        settings: The project's settings.
+        python: The interpreter asked for; None for ours.
+        timeout_s: Seconds until a run is stopped; None for the setting.
+        watching: What to do meanwhile.
+    """
+
+    settings: Settings
+    watching: Watching
+    python: str | None = None
+    timeout_s: float | None = None
+
+    @property
+    def interpreter(self) -> str:
+        """The interpreter to run with."""
+        return interpreter(self.python)
+
+    @property
+    def limit_s(self) -> float | None:
+        """Seconds until a run is stopped, or None."""
+        return self.timeout_s if self.timeout_s is not None else self.settings.timeout
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recording that was just made.
+
+    Args:
+        folder: Its folder.
+        exit: How the probe ended.
+    """
+
+    folder: Path
+    exit: ProbeExit
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Somebody pressed Ctrl-C: nothing that was to follow is wanted."""
+        return self.exit.reason == "interrupted"
+
+    def is_explained(self, diagnosis: Diagnosis) -> bool:
+        """The diagnosis could be made: the run finished, or torch.compile refused a call that works without it.
+
+        Args:
+            diagnosis: What the recording gave.
+        """
+        from graphdoctor.gate.check import refused_call
+
+        # The refusal is what was asked for.
+        return self.exit.reason == "finished" or refused_call(diagnosis) is not None
+
+
+def record_target(request: Request, setup: Setup) -> Recorded:
+    """Run the probe.
+
+    Args:
+        request: What to do.
+        setup: How.
+    """
+    place = request.target.file or request.target.module or ""
+    folder = _new_recording(Path(place).stem, setup.settings)
+    ended = record(request, folder, python=setup.interpreter, timeout_s=setup.limit_s, watching=setup.watching)
+    return Recorded(folder, ended)
+
+
+def record_script(
+    script: Script,
+    settings: Settings,
+    *,
+    python: str | None,
+    timeout_s: float | None,
+    meanwhile: Callable[[], None] | None = None,
+) -> tuple[Path, int]:
+    """Run a script as ``python`` would.
+
+    Args:
+        script: What to run.
+        settings: The project's settings.
+        python: The interpreter asked for, or None for ours.
+        timeout_s: Seconds until the script is stopped, or None.
+        meanwhile: Called once the recording's folder is there, before the script starts.
+
+    Returns:
+        The recording's folder and the exit status as a shell has it.
+    """
+    folder = _new_recording(script.label, settings)
+    if meanwhile is not None:
+        meanwhile()
+    return folder, run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
+
+
+def _new_recording(label: str, settings: Settings) -> Path:
+    store = Store(Path.cwd(), keep_count=settings.keep_recordings)
+    folder = store.create(label)
+    store.remember(folder)
+    return folder

@@ -1,0 +1,110 @@
+"""Options: one that has no effect is refused with the one that would give it one; formats are those of the registry."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.cli.commands import NAMES
+from graphdoctor.cli.options import RUN_OPTIONS, run_spec
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render import formats
+from tests.conftest import RunCli
+
+ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
+"""A recording."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag", "needed"),
+    [
+        (("explain", "model.py", "--jobs", "2"), "--jobs", "--try"),
+        (("explain", "model.py", "--no-timing"), "--no-timing", "--try"),
+        (("explain", "model.py", "--timing"), "--timing", "--try"),
+        (("explain", "model.py", "--trial-timeout", "9"), "--trial-timeout", "--try"),
+        (("explain", "model.py", "--trial-memory", "9"), "--trial-memory", "--try"),
+        (("explain", "model.py", "--force"), "--force", "-o"),
+        (("explain", "model.py", "--no-source"), "--no-source", "--format html"),
+        (("explain", "model.py", "-v", "--format", "json"), "--verbose", "--format text"),
+        (("fix", "model.py", "--no-try", "--jobs", "2"), "--jobs", "trials"),
+        (("fix", "model.py", "--force"), "--force", "-o"),
+        (("recompiles", "model.py", "--jobs", "2"), "--jobs", "--what-if"),
+        (("recompiles", ITEM, "--calls", "2"), "--calls", "a target"),
+        (("recompiles", ITEM, "--what-if"), "--what-if", "a target"),
+        (("recompiles", ITEM, "--vary"), "--vary", "a target"),
+        (("guards", ITEM, "--backend", "eager"), "--backend", "a target"),
+        (("guards", ITEM, "--timeout", "1"), "--timeout", "a target"),
+        (("report", ITEM, "--open"), "--open", "--html"),
+        (("report", ITEM, "--html", "-v"), "--verbose", "--format text"),
+        (("diff", ITEM, ITEM, "--no-open"), "--no-open", "--html"),
+        (("check", "model.py", "--force"), "--force", "--output"),
+        (("check", "model.py", "--format", "json", "-v"), "--verbose", "--format text"),
+        (("bundle", ITEM, "--no-try", "--timeout", "3"), "--timeout", "--try"),
+        (("run", "--force", "model.py"), "--force", "--report"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_an_option_without_effect_is_refused(
+    tmp_path: Path, run_here: RunCli, arguments: tuple[object, ...], flag: str, needed: str
+) -> None:
+    (tmp_path / "model.py").write_text("raise AssertionError('nothing may run')\n")
+    found = run_here(*arguments)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert f"error: {flag} has no effect without {needed}." in found.stderr
+    assert not (tmp_path / ".graphdoctor").exists()
+
+
+def test_an_option_with_effect_is_taken(run_here: RunCli) -> None:
+    found = run_here("report", ITEM, "-v", "-o", "out.txt", "--force")
+    assert found.returncode == 0, found.stderr
+
+
+DOCUMENTS = {
+    "explain": formats.DIAGNOSIS,
+    "report": formats.DIAGNOSIS,
+    "fix": formats.FIXES,
+    "recompiles": formats.RECOMPILES,
+    "guards": formats.GUARDS,
+    "diff": formats.COMPARISON,
+    "check": formats.CHECK,
+    "lint": formats.LINT,
+    "rule": formats.RULES,
+}
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_each_command_offers_the_formats_it_has(run_here: RunCli, command: str) -> None:
+    text = " ".join(run_here(command, "--help").stdout.split())
+    offered = re.search(r"--format FORMAT (?:What to write to standard output: )?(.*?)\.(?: |$)", text)
+    if command not in DOCUMENTS:
+        assert offered is None
+        return
+    assert offered is not None
+    assert re.split(r", | or ", offered[1]) == list(DOCUMENTS[command].names)
+
+
+@pytest.mark.parametrize("command", DOCUMENTS)
+def test_a_format_that_it_lacks_is_refused_by_name(run_here: RunCli, command: str) -> None:
+    named = {"diff": (ITEM, ITEM), "rule": ("GD101",), "lint": ("model.py",), "check": ("model.py",)}
+    found = run_here(command, *named.get(command, ("model.py",)), "--format", "pdf")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert f"{DOCUMENTS[command].label.capitalize()} can't be written as 'pdf'." in found.stderr
+    assert "hint: Choose text" in found.stderr
+
+
+def test_a_run_is_declared_once() -> None:
+    assert {*RUN_OPTIONS} == {field.name for field in fields(RunSpec)} - {"target"}
+    defaults = {field.name: getattr(RunSpec(), field.name) for field in fields(RunSpec) if field.name in RUN_OPTIONS}
+    assert run_spec({**defaults, "inputs": None, "options": None, "config": None}) == RunSpec()
+
+
+def test_values_of_options_are_read() -> None:
+    values = {name: getattr(RunSpec(), name) for name in RUN_OPTIONS}
+    spec = run_spec({**values, "inputs": ["int:1"], "options": ["a=1"], "config": ["b=true"], "calls": 3})
+    assert spec == RunSpec(inputs=("int:1",), options={"a": 1}, config={"b": True}, calls=3)
+    with pytest.raises(GraphDoctorError, match="--config"):
+        run_spec({**values, "config": ["b"]})

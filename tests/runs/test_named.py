@@ -1,0 +1,105 @@
+"""What a RECORDING argument names: the same for every command that takes one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.config import Settings
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.runs.named import place_named, place_or_target
+from tests.conftest import RunCli
+
+RECORDINGS = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0"
+NAME = "20261121-042901-000000-item"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one recording in its ``.graphdoctor/``, a log under another name, and a JSON document."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(RECORDINGS / "item", tmp_path / ".graphdoctor" / NAME)
+    log = next((RECORDINGS / "print_in_helper.bare").glob("*.log"))
+    shutil.copyfile(log, tmp_path / "job-17.txt")
+    (tmp_path / "old.json").write_text('{"schema_version": "1.0"}')
+    (tmp_path / "model.py").write_text("import torch\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "path"),
+    [
+        (None, "folder", f".graphdoctor/{NAME}"),
+        (NAME, "folder", f".graphdoctor/{NAME}"),
+        (f".graphdoctor/{NAME}", "folder", f".graphdoctor/{NAME}"),
+        (f".graphdoctor/{NAME}/trace", "folder", f".graphdoctor/{NAME}/trace"),
+        ("job-17.txt", "log", "job-17.txt"),
+        ("old.json", "document", "old.json"),
+    ],
+)
+def test_a_place_is_found(store: Path, text: str | None, kind: str, path: str) -> None:
+    for find in (place_named, place_or_target):
+        found = find(text, Settings())
+        assert found is not None
+        assert (found.kind, found.path.resolve()) == (kind, store / path)
+
+
+@pytest.mark.parametrize(
+    "text", ["model.py", "model.py:Net", "package.module:net", "model", "nowhere.py", "", "a" * 300]
+)
+def test_what_reads_as_a_target_is_one(store: Path, text: str) -> None:
+    assert place_or_target(text, Settings()) is None
+
+
+@pytest.mark.parametrize("text", ["nowhere", "", "model.py", "a" * 300, "a\0b", "../nowhere"])
+def test_a_command_that_takes_no_target_says_what_it_takes(store: Path, text: str) -> None:
+    with pytest.raises(GraphDoctorError) as refused:
+        place_named(text, Settings())
+    assert refused.value.hint
+
+
+def test_a_recording_knows_the_folder_that_it_was_made_in(store: Path) -> None:
+    assert place_named(NAME, Settings()).root == store
+    assert place_named("job-17.txt", Settings()).root is None
+
+
+@pytest.mark.parametrize("command", ["report", "guards", "recompiles"])
+def test_commands_take_a_recordings_name(store: Path, run_here: RunCli, command: str) -> None:
+    found = run_here(command, NAME)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout == run_here(command).stdout
+
+
+@pytest.mark.parametrize("command", ["report", "guards", "recompiles"])
+def test_commands_take_a_log_whatever_its_name(store: Path, run_here: RunCli, command: str) -> None:
+    found = run_here(command, "job-17.txt")
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_a_json_document_is_shown_like_the_recording(store: Path, run_here: RunCli) -> None:
+    assert run_here("report", NAME, "-o", "whole.json").returncode == 0
+    assert run_here("report", "whole.json").stdout == run_here("report", NAME).stdout
+    fewer = run_here("report", "whole.json", "--select", "GD2").stdout
+    assert fewer == run_here("report", NAME, "--select", "GD2").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("report", "whole.json", "--format", "html"), "which holds counts and findings but no pictures"),
+        (("guards", "whole.json"), "whole.json was written without guards"),
+        (("bundle", "whole.json"), "a bundle holds a recording"),
+        (("report", "old.json"), "old.json"),
+    ],
+    ids=str,
+)
+def test_what_a_json_document_lacks_is_said(
+    store: Path, run_here: RunCli, arguments: tuple[str, ...], says: str
+) -> None:
+    assert run_here("report", NAME, "-o", "whole.json").returncode == 0
+    found = run_here(*arguments)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr
