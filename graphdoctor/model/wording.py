@@ -1,4 +1,4 @@
-"""Words that every room writes alike. Comes in: a number and a noun. Goes out: text. Imports nothing."""
+"""Words that every room shares. Comes in: numbers and nouns. Goes out: text. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -6,3 +6,27 @@ from __future__ import annotations
 def counted(number: int, noun: str) -> str:
     """A number with its noun: ``1 graph``, ``2 graphs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 in whole percent, but never 0% or 100% for what is neither."""
+    if 0 < share < 0.01:
+        return "<1%"
+    if 0.99 < share < 1:
+        return ">99%"
+    return f"{share:.0%}"
+
+
+def percent_of_limit(share: float, limit: float) -> str:
+    """A share in whole percent, or in as many digits as it takes to show that it's below a limit.
+
+    With a limit of ``0.9``, ``0.9004`` is ``90%`` but ``0.8996`` is ``89.96%``. The limit itself is shown exactly.
+    """
+    from decimal import Decimal
+
+    exact, bound = 100 * Decimal(repr(share)), 100 * Decimal(repr(limit))
+    for digits in range(-min(int(exact.as_tuple().exponent), 0)):
+        rounded = round(exact, digits)
+        if rounded < bound if exact < bound else rounded == bound if exact == bound else rounded >= bound:
+            return f"{rounded:f}%"
+    return f"{exact.normalize():f}%"

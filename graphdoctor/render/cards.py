@@ -1,7 +1,7 @@
-"""What every view of a diagnosis on the terminal is made of: the title, the cards of findings, labelled rows.
+"""The parts of every view on the terminal: the title, the cards of findings, labeled rows.
 
-Everything that comes from outside (paths, messages, source lines) goes through ``Text``, never through markup, so
-that a path such as ``[red]/x.py`` is shown as it is.
+Text from outside, such as paths, messages and source lines, goes through ``clean`` and never through markup, so a path
+such as ``[red]/x.py`` is shown as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphdoctor.render.words import (
     cost_text,
     counted,
     first_sentence,
-    gaps_not_told,
+    other_gaps,
     title_parts,
 )
 
@@ -35,7 +35,7 @@ _MAX_TRIED = 4
 
 
 def write(console: Console, renderable: RenderableType) -> None:
-    """Print something as it is: no markup, no highlighting."""
+    """Print without markup or highlighting."""
     console.print(renderable, markup=False, highlight=False)
 
 
@@ -45,7 +45,7 @@ def clean(text: str, style: str = "") -> Text:
 
 
 def title_line(diagnosis: Diagnosis) -> Text:
-    """What ran."""
+    """What ran, on one line."""
     first, *rest = title_parts(diagnosis)
     title = Text().append_text(clean(first, "bold"))
     for part in rest:
@@ -57,11 +57,11 @@ def title_line(diagnosis: Diagnosis) -> Text:
 
 
 def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
-    """A card: headings, the line, torch's words, what it caused, suggestions.
+    """A card: headings, the line, torch's message, what it caused, suggestions.
 
     Args:
-        cluster: What ``clusters`` put together.
-        is_verbose: Add torch's full words, every hint and every suggestion.
+        cluster: Findings that ``clusters`` grouped.
+        is_verbose: Add torch's full message, every hint and every suggestion.
     """
     first = cluster[0]
     for finding in cluster:
@@ -81,9 +81,9 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
         rows.append(("path", path))
     rows += [("see also", _related(location)) for finding in cluster for location in finding.related]
     if first.cost is not None or any(finding.cost for finding in cluster):
-        rows.append(("costs", clean(cost_text(next(finding.cost for finding in cluster if finding.cost)))))
+        rows.append(("cost", clean(cost_text(next(finding.cost for finding in cluster if finding.cost)))))
     rows += _fix_rows(cluster, is_verbose=is_verbose)
-    yield labelled_rows(rows)
+    yield labeled_rows(rows)
 
 
 def _source(location: Location) -> Iterator[RenderableType]:
@@ -101,7 +101,7 @@ def _source(location: Location) -> Iterator[RenderableType]:
     yield Text().append(f"  {number} │ ", "blue").append_text(clean(location.text))
     if location.column is not None:
         start = location.column - 1 - (location.indent or 0)
-        # An expression that goes on in the next lines is marked to the end of its first.
+        # An expression of several lines is marked to the end of its first.
         end = location.end_column - 1 - (location.indent or 0) if location.end_column else len(location.text)
         length = end - start
         if start >= 0 and length > 0:
@@ -121,7 +121,7 @@ def _caused(finding: Finding) -> Text:
 
 
 def _call_path(finding: Finding) -> Text | None:
-    """The path through the user's and packages' code, torch's own lines folded to a count."""
+    """The call path through the user's and packages' code; torch's own lines are only counted."""
     if len([entry for entry in finding.user_stack if entry.origin in ("user", "third_party")]) < 2:
         return None
     text = Text()
@@ -136,7 +136,7 @@ def _call_path(finding: Finding) -> Text | None:
             text.append_text(clean(f" {_short_place(entry)}", "dim"))
     folded = sum(entry.origin in ("torch", "stdlib") for entry in finding.user_stack)
     if folded:
-        text.append(f"  ({counted(folded, 'line')} of torch and Python folded)", "dim")
+        text.append(f"  ({counted(folded, 'line')} of torch and Python hidden)", "dim")
     return text
 
 
@@ -152,7 +152,7 @@ def _related(location: Location) -> Text:
 
 
 def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple[str, Text]]:
-    """Suggestions: what was tried with its verdict, then what was not; a few of each unless verbose."""
+    """Suggestions: those tried with their verdicts, then the others; a few of each unless verbose."""
     fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
     tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
     if not any(fix.verdict == "verified" for fix in tried) and all(finding.is_mended for finding in cluster):
@@ -175,20 +175,20 @@ _LABELS: dict[Verdict, str] = {"changes results": "changes", "not tried": "untri
 
 
 def verdict_label(verdict: Verdict) -> str:
-    """A verdict as the label of a row."""
+    """A verdict as a row's label."""
     return _LABELS.get(verdict, verdict)
 
 
 def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> Text:
-    """A suggestion with its verdict's reason, its edit or its lines.
+    """A suggestion with the reason for its verdict, and its edit or snippet.
 
     Args:
         fix: The suggestion.
-        is_verbose: Show the whole diff; else its changed lines, and these only where the fix may be of use.
+        is_verbose: Show the whole diff; otherwise its changed lines, and only if the fix may be useful.
     """
     text = clean(fix.title, "green" if fix.verdict in ("verified", "not tried") else "")
     if fix.verdict == "changes results":
-        text.append("\n").append_text(clean(f"its results differ: {fix.reason}", "red"))
+        text.append("\n").append_text(clean(f"results differ: {fix.reason}", "red"))
     elif fix.reason:
         text.append("\n").append_text(clean(fix.reason, "dim"))
     is_useful = is_verbose or fix.verdict in ("verified", "not tried", "unproven")
@@ -216,8 +216,8 @@ def _diff_style(line: str) -> str:
     return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
 
 
-def labelled_rows(rows: Iterable[tuple[str, Text]], *, style: str = "") -> Padding:
-    """Labelled rows with a hanging indent."""
+def labeled_rows(rows: Iterable[tuple[str, Text]], *, style: str = "") -> Padding:
+    """Labeled rows with a hanging indent."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True, style="blue", min_width=9)
     grid.add_column(overflow="fold", style=style)
@@ -227,26 +227,26 @@ def labelled_rows(rows: Iterable[tuple[str, Text]], *, style: str = "") -> Paddi
 
 
 def partial(diagnosis: Diagnosis) -> Iterator[Text]:
-    """What must be said before all counts when the run ended early."""
+    """That the run ended early, which comes before all counts."""
     if diagnosis.is_partial:
         reason = diagnosis.exit.message or "the run ended early"
         yield Text().append("PARTIAL  ", "bold red").append_text(clean(reason, "red"))
 
 
-def not_known(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    """The gaps."""
-    gaps = gaps_not_told(diagnosis)
+def unknown_rows(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """What torch or the recording couldn't tell."""
+    gaps = other_gaps(diagnosis)
     if gaps:
         yield Text()
-        yield labelled_rows((("not known", clean(gap.message)) for gap in gaps), style="dim")
+        yield labeled_rows((("unknown", clean(gap.message)) for gap in gaps), style="dim")
 
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Text]:
-    """The last lines: what was hidden, where to read more.
+    """The last lines: what is hidden, and where to read more.
 
     Args:
         diagnosis: What was shown.
-        prefix: Beginning of the codes of the findings that were shown.
+        prefix: Prefix of the codes of the findings that were shown.
     """
     hidden = diagnosis.summary.hidden_findings
     if hidden:

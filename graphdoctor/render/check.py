@@ -1,4 +1,4 @@
-"""The gate's answer on the terminal: a line a target, then what failed it."""
+"""A check on the terminal: one line for each target, then what failed it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.check import BaselineEntry, Budget, CheckReport, TargetCheck, UnusedIgnore
+from graphdoctor.model.check import BaselineEntry, CheckReport, TargetCheck, UnusedIgnore
 from graphdoctor.model.diagnosis import Finding, Summary
-from graphdoctor.render.cards import clean, finding_card, labelled_rows, write
-from graphdoctor.render.words import clusters, counted, percent
+from graphdoctor.render.cards import clean, finding_card, labeled_rows, write
+from graphdoctor.render.words import budget_text, check_verdict, clusters, counted, share_text, times
 
 _STYLES = {"passed": "bold green", "failed": "bold red", "crashed": "bold magenta"}
 _MAX_LINES = 20
@@ -20,12 +20,12 @@ _UPDATE = "graphdoctor baseline --update"
 
 
 def render_check(report: CheckReport, console: Console, *, is_verbose: bool = False) -> None:
-    """Write the answer to a terminal.
+    """Write a check to a terminal.
 
     Args:
         report: What to show.
         console: Where to.
-        is_verbose: Add torch's full words, findings below ``fail_on``, known and ignored ones.
+        is_verbose: Add torch's full messages, findings below ``fail_on``, and known and ignored ones.
     """
     if report.targets:
         write(console, _table(report.targets))
@@ -42,11 +42,11 @@ def _table(targets: Sequence[TargetCheck]) -> Table:
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")
     for target in targets:
-        grid.add_row(Text(target.state, _STYLES[target.state]), clean(target.name, "bold"), _in_short(target))
+        grid.add_row(Text(target.state, _STYLES[target.state]), clean(target.name, "bold"), _outcome(target))
     return grid
 
 
-def _in_short(target: TargetCheck) -> Text:
+def _outcome(target: TargetCheck) -> Text:
     if target.state == "crashed":
         return clean(target.error or "", "magenta")
     parts = []
@@ -54,12 +54,12 @@ def _in_short(target: TargetCheck) -> Text:
         parts.append(target.error.rstrip("."))
     if target.failing:
         parts.append(counted(len(target.failing), "new finding"))
-    parts += [broken_budget(budget) for budget in target.budgets if not budget.is_kept]
+    parts += [f"{budget.name}: {budget_text(budget)}" for budget in target.budgets if not budget.is_kept]
     below = len(target.new) - len(target.failing)
     for number, what in (
         (below, f"new below {target.fail_on}" if target.fail_on != "never" else "new"),
         (len(target.known), "known"),
-        (len(target.grown), "more often than before"),
+        (len(target.grown), "more frequent"),
         (len(target.ignored), "ignored"),
         (len(target.fixed), "fixed"),
     ):
@@ -72,25 +72,15 @@ def _in_short(target: TargetCheck) -> Text:
 
 
 def _counts(summary: Summary) -> str:
-    coverage = "not known" if summary.coverage is None else percent(summary.coverage)
     parts = [counted(summary.graphs, "graph"), counted(summary.break_sites, "break site")]
     parts += [counted(summary.recompiles, "recompile")] if summary.recompiles else []
-    return ", ".join([*parts, f"coverage {coverage}"])
-
-
-def broken_budget(budget: Budget) -> str:
-    """What a budget allows and what was measured, as one clause."""
-    limit = percent(budget.limit) if budget.name == "min-coverage" else f"{budget.limit:g}"
-    if budget.value is None:
-        return f"{budget.name} {limit}: not known"
-    value = percent(budget.value) if budget.name == "min-coverage" else f"{budget.value:g}"
-    return f"{budget.name} {limit}: {value}"
+    return ", ".join([*parts, f"coverage {share_text(summary.coverage)}"])
 
 
 def _details(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Iterator[RenderableType]:
     if target.hint:
         yield Text()
-        yield labelled_rows([(target.name, clean(target.hint))])
+        yield labeled_rows([(target.name, clean(target.hint))])
     shown = target.new if is_verbose else target.failing
     for cluster in clusters(shown):
         yield Text()
@@ -99,18 +89,20 @@ def _details(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> It
     if rows:
         yield Text()
         yield clean(target.name, "bold")
-        yield labelled_rows(rows)
+        yield labeled_rows(rows)
 
 
 def _rows(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Iterator[tuple[str, Text]]:
     if target.is_other_torch and target.diagnosis is not None:
         running = target.diagnosis.environment.torch
-        words = f"compared with what the baseline has of torch {target.baseline_torch}; this is {running}"
+        words = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
         if target.new or target.fixed:
-            words += f", so what is new or fixed may come from the upgrade. {_UPDATE} adds this torch beside the other"
+            words += (
+                f", so new and fixed findings may come from the upgrade. {_UPDATE} adds this version to the baseline"
+            )
         yield "torch", clean(words)
     elif has_baseline and target.baseline_torch is None and target.failing:
-        yield "baseline", Text("has nothing of this target: all of its findings are new")
+        yield "baseline", Text("has no entry for this target, so all of its findings are new")
     if target.fixed:
         yield from _listed("fixed", [_entry(entry) for entry in target.fixed], is_verbose=is_verbose)
     if target.grown:
@@ -131,7 +123,7 @@ def _listed(
     for line in shown:
         yield label, clean(line)
     if len(lines) > len(shown):
-        yield label, Text(f"and {len(lines) - len(shown)} more: -v shows all", "dim")
+        yield label, Text(f"and {len(lines) - len(shown)} more (-v shows all)", "dim")
 
 
 def _entry(entry: BaselineEntry) -> str:
@@ -143,7 +135,7 @@ def _place(finding: Finding) -> str:
 
 
 def _grown(finding: Finding) -> str:
-    return f"{_place(finding)}, {finding.count} times now"
+    return f"{_place(finding)}, now {times(finding.count)}"
 
 
 def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableType]:
@@ -151,11 +143,11 @@ def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableTyp
     unused = report.unused_ignores if is_verbose else report.unused_ignores[:_MAX_LINES]
     rows += [("unused", clean(unused_text(ignore))) for ignore in unused]
     if len(unused) < len(report.unused_ignores):
-        rows.append(("unused", Text(f"and {len(report.unused_ignores) - len(unused)} more: -v shows all", "dim")))
+        rows.append(("unused", Text(f"and {len(report.unused_ignores) - len(unused)} more (-v shows all)", "dim")))
     rows += [("note", clean(note)) for note in report.notes]
     if rows:
         yield Text()
-        yield labelled_rows(rows)
+        yield labeled_rows(rows)
     next_step = _next_step(report)
     is_short = [target.state for target in report.targets] == ["passed"] and not (rows or next_step)
     if not is_short:
@@ -166,27 +158,21 @@ def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableTyp
 
 
 def unused_text(ignore: UnusedIgnore) -> str:
-    """An ignore that matches nothing, as one line."""
+    """An ignore that matches nothing, on one line."""
     place = ignore.file if ignore.line is None else f"{ignore.file}:{ignore.line}"
     what = f"ignore[{','.join(ignore.codes)}]" if ignore.codes else "ignore"
     return f"{place}  {what} matches no finding{f': {ignore.why}' if ignore.why else ''}"
 
 
 def _verdict(report: CheckReport) -> Text:
-    targets = report.targets
-    if not targets:
-        return Text(f"No target was run: {counted(len(report.skipped), 'target')} skipped.", "bold")
-    failed, crashed = (sum(target.state == state for target in targets) for state in ("failed", "crashed"))
-    if not failed and not crashed:
-        return Text(f"{counted(len(targets), 'target')} passed.", "bold green")
-    parts = [f"{failed} failed"] if failed else []
-    parts += [f"{crashed} crashed: nothing is known of what could not be run"] if crashed else []
-    return Text(f"Of {counted(len(targets), 'target')} {', '.join(parts)}.", "bold red")
+    states = {target.state for target in report.targets}
+    style = "bold" if not states else "bold green" if states == {"passed"} else "bold red"
+    return Text(f"{check_verdict(report)}.", style)
 
 
 def _next_step(report: CheckReport) -> str | None:
     if any(target.fixed for target in report.targets if not target.is_other_torch):
-        return f"{_UPDATE} drops what is fixed."
+        return f"{_UPDATE} removes the fixed findings."
     if report.baseline is None and any(target.failing for target in report.targets):
-        return "graphdoctor baseline writes a file that allows what is there now, so that only what is new fails."
+        return "graphdoctor baseline accepts the current findings, so that only new ones fail."
     return None

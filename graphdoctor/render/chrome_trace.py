@@ -1,7 +1,7 @@
-"""Phases of compiles and calls as Chrome's trace format, which Perfetto and chrome://tracing open.
+"""Phases of compiles and calls in Chrome's trace format, which Perfetto and chrome://tracing open.
 
-The format is "Trace Event Format", object form: complete events (``X``), begins alone (``B``) for what never ended, and
-metadata (``M``) for names. Each process has a clock of its own, and each call another: the names say so.
+The format is "Trace Event Format", object form: complete events (``X``), lone begin events (``B``) for what never
+ended, and metadata (``M``) for names. Each process has its own clock, and so has each call; the names say so.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
     """The trace as JSON, with a newline at the end.
 
     Args:
-        diagnosis: Has the functions that were compiled.
-        picture: Has the phases, and the calls where they were measured.
+        diagnosis: For the functions that were compiled.
+        picture: The phases, and the calls if they were measured.
     """
     processes = list(dict.fromkeys(phase.process for phase in picture.phases))
     events = [event for pid, name in enumerate(processes, start=1) for event in _process(picture, name, pid, diagnosis)]
@@ -58,7 +58,7 @@ def _phase_args(phase: Phase, frames: Mapping[str, FrameReport]) -> dict[str, An
         "function": None if frame is None else frame.qualname or frame.function,
         "resumes_at": None if frame is None else frame.resumes_at,
         "call": phase.call_index,
-        # Apart from ours: torch's names are any.
+        # In an object of their own, since torch may use any name.
         "torch": phase.notes or None,
     }
     return _known(found)

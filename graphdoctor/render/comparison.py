@@ -1,4 +1,4 @@
-"""Two diagnoses side by side: what keeps them apart, the numbers, then the findings that are new, gone and the same."""
+"""Two diagnoses side by side: differences between the runs, the numbers, then new, gone and common findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from graphdoctor.model.comparison import DiagnosisComparison, Numbers, SameFinding, Side, TimePair
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.render.cards import clean, finding_card, labelled_rows, write
+from graphdoctor.render.cards import clean, finding_card, labeled_rows, write
 from graphdoctor.render.words import (
     changed_text,
     clusters,
@@ -30,7 +30,7 @@ def render_comparison(comparison: DiagnosisComparison, console: Console, *, is_v
     Args:
         comparison: What to show.
         console: Where to.
-        is_verbose: Show the whole of each finding, and every finding that is the same.
+        is_verbose: Show each finding in full, and all findings that both have.
     """
     for renderable in _sections(comparison, is_verbose=is_verbose):
         write(console, renderable)
@@ -40,8 +40,8 @@ def _sections(comparison: DiagnosisComparison, *, is_verbose: bool) -> Iterator[
     yield _sides(comparison)
     if comparison.mismatches:
         yield Text()
-        yield Text("Differences in how they were made", style="bold yellow")
-        yield labelled_rows([("note", clean(mismatch.message)) for mismatch in comparison.mismatches])
+        yield Text("The runs differ", style="bold yellow")
+        yield labeled_rows([("note", clean(mismatch.message)) for mismatch in comparison.mismatches])
     yield Text()
     yield _headline(comparison)
     yield Text()
@@ -56,7 +56,7 @@ def _sections(comparison: DiagnosisComparison, *, is_verbose: bool) -> Iterator[
 
 
 def _sides(comparison: DiagnosisComparison) -> RenderableType:
-    return labelled_rows([("before", _side(comparison.before)), ("after", _side(comparison.after))])
+    return labeled_rows([("before", _side(comparison.before)), ("after", _side(comparison.after))])
 
 
 def _side(side: Side) -> Text:
@@ -75,10 +75,10 @@ def _headline(comparison: DiagnosisComparison) -> Text:
 
 
 def _number_table(numbers: Numbers) -> Padding:
-    """All numbers, those that did not change dimmed."""
+    """All numbers; those that didn't change are dimmed."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("")
-    for heading in ("before", "after", "after/before"):
+    for heading in ("before", "after", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
     for label, before, after, ratio in compared_rows(numbers):
         table.add_row(label, before, after, ratio, style="dim" if before == after else "")
@@ -100,7 +100,7 @@ def _new(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[Renderabl
 
 
 def _gone(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
-    """A line each: what is gone needs no suggestion."""
+    """One line for each: a finding that is gone needs no suggestion."""
     if not findings:
         return
     yield Text()
@@ -125,14 +125,14 @@ def _line(finding: Finding, place: str) -> Padding:
 
 
 def _same(findings: Sequence[SameFinding], *, is_verbose: bool) -> Iterator[RenderableType]:
-    """Those that are worse or better, or struck more or less often; all of them when verbose."""
+    """Findings whose severity or count changed; all of them when verbose."""
     if not findings:
         return
     shown = [pair for pair in findings if is_verbose or {"severity", "count"} & set(pair.changes)]
-    heading = Text("Same", style="bold")
+    heading = Text("In both", style="bold")
     if len(shown) < len(findings):
         differing = f", severity or count changed in {len(shown)}" if shown else ""
-        heading.append(f"  {counted(len(findings), 'finding')}{differing}; -v shows all", "not bold dim")
+        heading.append(f"  {counted(len(findings), 'finding')}{differing} (-v shows all)", "not bold dim")
     yield Text()
     yield heading
     for pair in shown:
@@ -149,4 +149,4 @@ def _closing(comparison: DiagnosisComparison) -> Iterator[Text]:
         yield Text(f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.", style="dim")
     if _is_timed(numbers.compile_time_s) or _is_timed(numbers.steady_call_us):
         yield Text()
-        yield Text("Times are one measurement a side, in two processes: runs of one program differ too.", style="dim")
+        yield Text("Each time is a single measurement, which varies from run to run.", style="dim")

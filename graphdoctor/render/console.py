@@ -1,4 +1,4 @@
-"""The terminal's answer: verdict, findings worst first, graphs, gaps."""
+"""A diagnosis on the terminal: verdict, findings with the worst first, graphs, gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Summary
 from graphdoctor.model.recording import CompileCall
-from graphdoctor.render.cards import clean, closing, finding_card, not_known, partial, title_line, write
+from graphdoctor.render.cards import clean, closing, finding_card, partial, title_line, unknown_rows, write
 from graphdoctor.render.fixes import treatment_sections
 from graphdoctor.render.words import (
     Tone,
@@ -37,7 +37,7 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
     Args:
         diagnosis: What to show.
         console: Where to.
-        is_verbose: Add each graph's operations and code, torch's full words and every hint.
+        is_verbose: Add each graph's operations and code, torch's full messages and every hint.
     """
     write(console, title_line(diagnosis))
     write(console, Text())
@@ -55,13 +55,13 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
         write(console, _graph_table(diagnosis.graphs, is_verbose=is_verbose))
         hidden = len(diagnosis.graphs) - _MAX_GRAPH_ROWS
         if hidden > 0 and not is_verbose:
-            write(console, Text(f"  {hidden} more graphs: -v shows all", style="dim"))
+            write(console, Text(f"  {counted(hidden, 'more graph')} (-v shows all)", style="dim"))
     if is_verbose:
         for graph in diagnosis.graphs:
             write(console, Text())
             for renderable in _graph_detail(graph):
                 write(console, renderable)
-    for renderable in not_known(diagnosis):
+    for renderable in unknown_rows(diagnosis):
         write(console, renderable)
     for line in closing(diagnosis):
         write(console, Text())
@@ -88,7 +88,7 @@ def _compile_calls(calls: Sequence[CompileCall]) -> Iterator[Text]:
     for text in texts[:_MAX_COMPILE_CALLS]:
         yield clean(text, "dim")
     if len(texts) > _MAX_COMPILE_CALLS:
-        yield Text(f"and {len(texts) - _MAX_COMPILE_CALLS} more calls of torch.compile", style="dim")
+        yield Text(f"and {counted(len(texts) - _MAX_COMPILE_CALLS, 'more call')} to torch.compile", style="dim")
 
 
 def _counts(summary: Summary) -> Text:

@@ -1,7 +1,7 @@
-"""A unified diff as the regions of a file that are deleted and the text that takes their place.
+"""A unified diff as regions of a file and the text that replaces them.
 
-Comes in: a diff as ``Fix.diff`` has it. Goes out: regions with lines and columns from 1, ends exclusive. A line ends
-with LF here, as in a diff; a CR before it belongs to the line.
+Comes in: a diff in the form of ``Fix.diff``. Goes out: regions with 1-based lines and columns, ends exclusive. A line
+ends with LF, as in a diff; a CR before it is part of the line.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Replacement:
     """One region and its new text.
 
     Args:
-        line: Where it begins, always at column 1.
-        end_line: Where it ends; the same for an insertion, else mostly the line behind the last that is deleted.
-        end_column: 1, but at the end of a file whose last line has no line end.
-        text: What takes its place; empty for a deletion.
+        line: First line; the region begins at its column 1.
+        end_line: Where it ends: the same line for an insertion, otherwise usually the line after the last deleted one.
+        end_column: 1, except at the end of a file whose last line has no newline.
+        text: The replacement; empty for a deletion.
     """
 
     line: int
@@ -36,8 +36,8 @@ class FileEdit:
     """What a diff does to one file.
 
     Args:
-        path: As the diff names it, without its ``a/``.
-        replacements: In the order of lines, in the lines of the file before.
+        path: The diff's path without ``a/``.
+        replacements: In order, by the line numbers of the original file.
     """
 
     path: str
@@ -45,7 +45,7 @@ class FileEdit:
 
 
 def edits_of(diff: str) -> tuple[FileEdit, ...]:
-    """The edits of a diff, one a file."""
+    """The edits of a diff, one for each file."""
     edits: list[FileEdit] = []
     lines = diff.split("\n")
     at = 0
@@ -59,7 +59,7 @@ def edits_of(diff: str) -> tuple[FileEdit, ...]:
             path, found = _path(line.removeprefix("--- ")), []
         elif hunk := _HUNK.match(line):
             at, body = _body(lines, at + 1, *(1 if count is None else int(count) for count in hunk.groups()[1:]))
-            # An empty range is named by the line in front of it.
+            # An empty range is given by the line before it.
             start = int(hunk[1]) + (1 if hunk[2] == "0" else 0)
             found += _replacements(body, start)
             continue
@@ -71,7 +71,7 @@ def edits_of(diff: str) -> tuple[FileEdit, ...]:
 
 @dataclass
 class _Run:
-    """Neighbouring changed lines."""
+    """Adjacent changed lines."""
 
     line: int
     old: list[str] = field(default_factory=list)
@@ -85,10 +85,10 @@ class _Run:
 
 
 def _body(lines: list[str], at: int, old_left: int, new_left: int) -> tuple[int, list[tuple[str, str]]]:
-    """A hunk's lines by its counts, since any of them can look like a heading.
+    """A hunk's lines by its counts, since any of them can look like a header.
 
     Returns:
-        The index behind it, and mark and line, with the line end where it has one.
+        The index after it, and each line's mark and text, with the newline if it has one.
     """
     body: list[tuple[str, str]] = []
     while at < len(lines):
@@ -121,7 +121,7 @@ def _replacements(body: list[tuple[str, str]], line: int) -> Iterator[Replacemen
 
 
 def _path(named: str) -> str:
-    """The path in a heading: a tab ends one with spaces, quotes surround one with odd characters."""
+    """The path in a header: a tab ends one with spaces, quotes enclose one with special characters."""
     if named.startswith('"'):
         named = _OCTAL.sub(lambda code: chr(int(code[1], 8)), named.strip()[1:-1])
     return named.removesuffix("\t").removeprefix("a/")

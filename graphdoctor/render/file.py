@@ -1,4 +1,4 @@
-"""Writes what was rendered to a file."""
+"""Writes rendered text to a file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from graphdoctor.errors import GraphDoctorError
 
 
 def write_file(content: str | bytes, path: Path) -> None:
-    """Write to a temporary name and rename, so that nobody ever reads half a file.
+    """Write to a temporary file and rename it, so nobody reads half a file.
 
     Raises:
-        GraphDoctorError: The file cannot be written.
+        GraphDoctorError: The file can't be written.
     """
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+        raise GraphDoctorError(f"Can't write {path}: {error.strerror}.") from error
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
@@ -31,5 +31,5 @@ def write_file(content: str | bytes, path: Path) -> None:
         with suppress(OSError):
             Path(temporary).unlink()
         if isinstance(error, OSError):
-            raise GraphDoctorError(f"{path} cannot be written: {error.strerror}.") from error
+            raise GraphDoctorError(f"Can't write {path}: {error.strerror}.") from error
         raise

@@ -1,4 +1,4 @@
-"""The fixes that were tried: each finding with its edits and their verdicts, then all verified ones together."""
+"""The fixes that were tried: each finding with its edits and verdicts, then all verified fixes together."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from graphdoctor.render.cards import (
     closing,
     finding_card,
     fix_text,
-    labelled_rows,
-    not_known,
+    labeled_rows,
     partial,
     title_line,
+    unknown_rows,
     verdict_label,
     write,
 )
-from graphdoctor.render.words import clusters, counted, duration, measured_rows
+from graphdoctor.render.words import clusters, counted, duration, measured_rows, speed_text
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
-    """Write what was tried to a terminal.
+    """Write the fixes that were tried to a terminal.
 
     Args:
-        diagnosis: What to show; its ``treatment`` has been made.
+        diagnosis: What to show, with its ``treatment``.
         console: Where to.
-        is_verbose: Show every fix that was tried, and torch's full words.
+        is_verbose: Show every fix that was tried, and torch's full messages.
     """
     treatment = diagnosis.treatment
     write(console, title_line(diagnosis))
@@ -42,11 +42,11 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
         write(console, line)
     findings = [finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2"))]
     if treatment is None or not findings:
-        write(console, Text("Nothing to fix: no graph break and no recompile.", style="bold green"))
+        write(console, Text("Nothing to fix: no graph breaks and no recompiles.", style="bold green"))
         return
     write(console, _headline(treatment))
     cards = list(clusters(findings))
-    gone = [] if is_verbose else [cluster for cluster in cards if _is_gone_along(cluster)]
+    gone = [] if is_verbose else [cluster for cluster in cards if _is_fixed_by_others(cluster)]
     for cluster in cards:
         if cluster in gone:
             continue
@@ -55,7 +55,7 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
             write(console, renderable)
     for renderable in (*_gone(gone), *treatment_sections(diagnosis, treatment, is_verbose=is_verbose)):
         write(console, renderable)
-    for renderable in not_known(diagnosis):
+    for renderable in unknown_rows(diagnosis):
         write(console, renderable)
     for line in closing(diagnosis):
         write(console, Text())
@@ -63,7 +63,7 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
 
 
 def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
-    """What is told behind the findings: what showed later, all verified fixes together, what is left.
+    """What comes after the findings: fixes for what showed later, all verified fixes together, what is left.
 
     Args:
         diagnosis: The findings that were shown.
@@ -86,15 +86,15 @@ def _headline(treatment: Treatment) -> Text:
 
 
 def _untried(treatment: Treatment) -> str:
-    """Why nothing was tried, a sentence."""
+    """Why nothing was tried, in a sentence."""
     reasons = {fix.reason for fix in treatment.tried if fix.reason}
     if treatment.notes:
         return f"Suggested, not tried: {treatment.notes[0]}."
     if not treatment.tried:
-        return "No fix could be tried."
+        return "There was no fix to try."
     if reasons == {UNSAFE}:
-        return f"No safe fix is known; --unsafe-fixes tries {_fixes(len(_distinct(treatment.tried)), 'unsafe ')}."
-    return f"Suggested, not tried: {reasons.pop() if len(reasons) == 1 else 'no trial was made'}."
+        return f"No safe fix is known. --unsafe-fixes tries {_fixes(len(_distinct(treatment.tried)), 'unsafe ')}."
+    return f"Suggested, not tried: {reasons.pop() if len(reasons) == 1 else 'no trial was run'}."
 
 
 def _fixes(number: int, kind: str = "") -> str:
@@ -102,25 +102,25 @@ def _fixes(number: int, kind: str = "") -> str:
 
 
 def _distinct(fixes: Sequence[TriedFix]) -> list[TriedFix]:
-    """Each fix once: one trial can be for several findings, and what did not help is tried again beside others."""
+    """Each fix once: one trial can serve several findings, and a fix that didn't help is tried again with others."""
     last = {(fix.title, fix.fingerprint): fix for fix in fixes}
     kept = [fix for fix in fixes if fix.is_applied or fix is last[fix.title, fix.fingerprint]]
     return list({(fix.round, fix.title, fix.snippet, fix.diff): fix for fix in kept}.values())
 
 
-def _is_gone_along(cluster: Sequence[Finding]) -> bool:
-    """Nothing was tried for it, and it is gone with what was tried for others."""
+def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
+    """Nothing was tried for it, and the fixes of other findings removed it."""
     return all(finding.is_mended for finding in cluster) and all(
         fix.verdict == "not tried" for finding in cluster for fix in finding.fixes
     )
 
 
 def _gone(clusters: Sequence[Sequence[Finding]]) -> Iterator[RenderableType]:
-    """Findings that need no fix of their own, a line each."""
+    """Findings that need no fix of their own, one line each."""
     if not clusters:
         return
     yield Text()
-    yield Text("Gone with these", style="bold")
+    yield Text("Also gone with these fixes", style="bold")
     for cluster in clusters:
         for finding in cluster:
             place = f"{finding.location.shown_file}:{finding.location.line}"
@@ -129,7 +129,7 @@ def _gone(clusters: Sequence[Sequence[Finding]]) -> Iterator[RenderableType]:
 
 
 def _later(treatment: Treatment, shown: set[str], *, is_verbose: bool) -> Iterator[RenderableType]:
-    """Fixes for what showed only when others were applied."""
+    """Fixes for findings that showed only after other fixes were applied."""
     later = [
         fix
         for fix in treatment.tried
@@ -138,10 +138,10 @@ def _later(treatment: Treatment, shown: set[str], *, is_verbose: bool) -> Iterat
     if not later:
         return
     yield Text()
-    yield Text("Uncovered by these", style="bold")
+    yield Text("Found after these fixes", style="bold")
     for fix in later:
         yield Text("  ").append_text(clean(f"{fix.code} ", "bold yellow")).append_text(clean(fix.place))
-        yield labelled_rows([(verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose))])
+        yield labeled_rows([(verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose))])
 
 
 def _together(treatment: Treatment) -> Iterator[RenderableType]:
@@ -155,19 +155,19 @@ def _together(treatment: Treatment) -> Iterator[RenderableType]:
     table.add_column("")
     table.add_column("before", justify="right")
     table.add_column("after", justify="right")
-    table.add_column("after/before" if treatment.times else "")
+    table.add_column("change" if treatment.times else "")
     for label, before, after in measured_rows(treatment.before, treatment.after):
         table.add_row(label, before, after, "")
     for times in treatment.times:
-        spread = f"{times.ratio:.2f} ({times.ratio_low:.2f} to {times.ratio_high:.2f})"
+        change = speed_text(times.ratio, times.ratio_low, times.ratio_high)
         table.add_row(
-            clean(f"steady call, {times.backend}"), duration(times.before_us), duration(times.after_us), spread
+            clean(f"steady call, {times.backend}"), duration(times.before_us), duration(times.after_us), change
         )
     yield Padding(table, (0, 0, 0, 2))
     rows = [("set", clean(snippet, "cyan")) for snippet in treatment.settings]
     rows += [("call", clean(snippet, "cyan")) for snippet in treatment.calls]
     if rows:
-        yield labelled_rows(rows)
+        yield labeled_rows(rows)
     yield Text()
     yield clean(_results(treatment), "dim")
 
@@ -183,11 +183,11 @@ def _results(treatment: Treatment) -> str:
 def _left(treatment: Treatment) -> Iterator[RenderableType]:
     if treatment.left:
         yield Text()
-        yield Text("Still there", style="bold")
+        yield Text("Not fixed", style="bold")
         for left in treatment.left:
             code = clean(f"{left.code} ", "bold yellow")
             yield Text("  ").append_text(code).append_text(clean(f"{left.place}  {left.message}"))
-            yield labelled_rows([("because", clean(left.reason))])
+            yield labeled_rows([("because", clean(left.reason))])
     if treatment.notes:
         yield Text()
-        yield labelled_rows([("note", clean(note)) for note in treatment.notes], style="dim")
+        yield labeled_rows([("note", clean(note)) for note in treatment.notes], style="dim")

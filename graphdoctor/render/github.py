@@ -1,7 +1,7 @@
-"""The gate's answer as GitHub workflow commands, which show as annotations beside the lines of a pull request.
+"""A check as GitHub workflow commands, which become annotations on the lines of a pull request.
 
-Comes in: a ``CheckReport``. Goes out: one ``::error …::…`` line an annotation, to be printed by a workflow's step. The
-job's summary is the Markdown's matter.
+Comes in: a ``CheckReport``. Goes out: one ``::error …::…`` line for each annotation, to be printed by a step of a
+workflow. For the job's summary, use Markdown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphdoctor.render.printable import printable
 from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
 
 _SHOWN = 10
-"""Annotations of each kind that GitHub shows of one step."""
+"""How many annotations of each kind GitHub shows for one step."""
 
 Level = Literal["error", "warning", "notice"]
 """GitHub's kinds of annotations."""
@@ -52,12 +52,12 @@ class _Annotation:
 
 
 def render_github(report: CheckReport, *, root: Path | None = None) -> str:
-    """The commands, worst first; empty where there is nothing to say.
+    """The commands, the worst first; empty if there is nothing to report.
 
     Args:
         report: What to write.
-        root: The folder that the report's relative paths start from, the repository's; lines of calls below it are
-            shown where a finding itself lies in a package.
+        root: The repository's folder, which the report's relative paths start from. A finding in a package is shown at
+            the line below it that leads there.
     """
     found = sorted(_annotations(report, root), key=_rank)
     counts = {level: sum(annotation.level == level for annotation in found) for level in _ORDER}
@@ -68,13 +68,13 @@ def render_github(report: CheckReport, *, root: Path | None = None) -> str:
             "graphdoctor",
             f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them.",
         )
-        # The first of the notices, so that it is shown itself.
+        # The first notice, so GitHub shows it.
         found.insert(counts["error"] + counts["warning"], more)
     return "".join(annotation.command() + "\n" for annotation in found)
 
 
 def _rank(annotation: _Annotation) -> tuple[int, bool, str, int]:
-    """By level; what has no line first, since it concerns a whole target."""
+    """By level; annotations without a line first, since they are about a whole target."""
     return (
         _ORDER.index(annotation.level),
         annotation.file is not None,
@@ -86,10 +86,10 @@ def _rank(annotation: _Annotation) -> tuple[int, bool, str, int]:
 def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation]:
     for target in report.targets:
         if target.state == "crashed":
-            yield _Annotation("error", f"{target.name} crashed", target.error or "It could not be run to its end.")
+            yield _Annotation("error", f"{target.name} crashed", target.error or "It didn't run to the end.")
         for budget in target.budgets:
             if not budget.is_kept:
-                yield _Annotation("error", f"{target.name}: {budget.name} not kept", f"{budget_text(budget)}.")
+                yield _Annotation("error", f"{target.name}: {budget.name} not met", f"{budget_text(budget)}.")
     for finding, targets in _by_place(report.targets):
         names = targets if len(report.targets) > 1 else []
         yield _of_finding(finding, names, root)
@@ -103,7 +103,7 @@ def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation
 
 
 def _by_place(targets: Sequence[TargetCheck]) -> Iterator[tuple[Finding, list[str]]]:
-    """New findings, each once with the names of the targets that have it."""
+    """New findings, each once, with the names of its targets."""
     found: dict[tuple[str, str, int, str], tuple[Finding, list[str]]] = {}
     for target in targets:
         for finding in target.new:

@@ -1,4 +1,4 @@
-"""A compile's guards by argument and module, with repeated modules folded: what the guards view shows as a tree."""
+"""A compile's guards as a tree of arguments and modules, with repeated modules folded, for the views of guards."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ STATE = "process-wide state"
 _TOKEN = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _INDEX = re.compile(r"\[\d+\]$")
 _BOUND = re.compile(r"[\[\]…]")
-VARIES = "another one in each"
-"""Expected value of a guard in folded parts that differ in it."""
+VARIES = "different in each"
+"""Stands for the expected value of a guard that differs among folded parts."""
 
 
 @dataclass
@@ -21,12 +21,12 @@ class Part:
     """An argument, a module or a group of these.
 
     Args:
-        path: In the user's words; the last index is ``[0…11]`` where several equal ones are folded.
-        label: What it adds to the path above it.
-        guards: Its own guards, those of the parts below left out; of the first one where several are folded.
-        parts: The parts below.
-        times: How many equal ones are folded.
-        costs_us: What each of the folded costs, as far as measured; with everything below.
+        path: In the user's words; the last index is ``[0…11]`` if several equal parts are folded.
+        label: What it adds to the path of its parent.
+        guards: Its own guards, without those of its parts; those of the first if several are folded.
+        parts: The parts inside it.
+        times: How many equal parts are folded.
+        costs_us: What each folded part costs with everything inside, None if not measured.
     """
 
     path: str
@@ -38,18 +38,18 @@ class Part:
 
     @property
     def guard_count(self) -> int:
-        """Guards of one of it, with everything below."""
+        """Guards of one part, with everything inside."""
         return len(self.guards) + sum(part.guard_count * part.times for part in self.parts)
 
     @property
     def check_us(self) -> float | None:
-        """What all of the folded cost together; None unless each was measured."""
+        """What all folded parts cost together; None unless each was measured."""
         known = [cost for cost in self.costs_us if cost is not None]
         return sum(known) if known and len(known) == self.times else None
 
 
 def parts_of(found: GuardSet) -> list[Part]:
-    """The parts of a compile's guards in the order of torch's tree, process-wide state first, repetitions folded."""
+    """The parts of a compile's guards in the order of torch's tree: process-wide state first, repetitions folded."""
     root = Part("", "")
     known = {"": root}
     for node in found.nodes:
@@ -68,7 +68,7 @@ def walk(parts: list[Part], depth: int = 0) -> Iterator[tuple[int, Part]]:
 
 
 def _part(path: str, known: dict[str, Part]) -> Part:
-    """The part of a path, with those above it."""
+    """The part with a path; it and its parents are made if needed."""
     if path in known:
         return known[path]
     tokens = [path] if path == STATE else _TOKEN.findall(path)
@@ -80,7 +80,7 @@ def _part(path: str, known: dict[str, Part]) -> Part:
 
 
 def _folded(parts: list[Part]) -> list[Part]:
-    """Neighbours ``[0]``, ``[1]``, … that check the same as one."""
+    """The parts, with neighbors ``[0]``, ``[1]``, … that check the same merged."""
     kept: list[Part] = []
     shapes: list[object] = []
     for part in parts:
@@ -95,7 +95,7 @@ def _folded(parts: list[Part]) -> list[Part]:
 
 
 def _together(first: Part, other: Part) -> Part:
-    """Two equal parts as one; a value that is another one in each says so."""
+    """Two equal parts as one; expected values that differ are marked."""
     label = f"[{_BOUND.split(first.label)[1]}…{_BOUND.split(other.label)[1]}]"
     path = first.path.removesuffix(first.label) + label
     return Part(path, label, *_both(first, other), first.times + 1, first.costs_us + other.costs_us)
@@ -114,6 +114,6 @@ def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
 
 
 def _shape(part: Part, root: str) -> object:
-    """What two parts must share to be one: kinds and values of their guards, and the same below."""
+    """What two parts must share to be merged: kinds and sources of their guards, and the same parts inside."""
     own = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
     return own, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)

@@ -1,4 +1,4 @@
-"""The terminal's view of guards: what a check costs, then each compile's guards by argument and module."""
+"""Guards on the terminal: what their checks cost, then each compile's guards by argument and module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, FrameReport
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
-from graphdoctor.render.cards import clean, closing, finding_card, labelled_rows, not_known, partial, title_line, write
+from graphdoctor.render.cards import (
+    clean,
+    closing,
+    finding_card,
+    labeled_rows,
+    partial,
+    title_line,
+    unknown_rows,
+    write,
+)
 from graphdoctor.render.guard_parts import STATE, VARIES, Part, parts_of, walk
 from graphdoctor.render.words import base_name, clusters, counted, percent
 
@@ -44,9 +53,9 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
     """Write the guards of a diagnosis to a terminal.
 
     Args:
-        diagnosis: With ``guards``.
+        diagnosis: What to show, with its ``guards``.
         console: Where to.
-        is_verbose: Every guard of every compile.
+        is_verbose: Show every guard of every compile.
     """
     guards = diagnosis.guards or Guards()
     write(console, title_line(diagnosis))
@@ -69,8 +78,8 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
             write(console, renderable)
     if len(sets) < len(guards.sets):
         hidden = counted(len(guards.sets) - len(sets), "more compile")
-        write(console, Text(f"{hidden}, of the same functions or with fewer guards: -v shows all", style="dim"))
-    for renderable in not_known(diagnosis):
+        write(console, Text(f"{hidden} of the same functions or with fewer guards (-v shows all)", style="dim"))
+    for renderable in unknown_rows(diagnosis):
         write(console, renderable)
     others = len(diagnosis.findings) - len(shown)
     more = [Text(f"{counted(others, 'other finding')}: graphdoctor report", "dim")] if others else []
@@ -80,7 +89,7 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
 
 
 def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, FrameReport]) -> list[GuardSet]:
-    """Of each function the compile whose checks cost most, of these the costliest, in the order of the log."""
+    """The compile of each function whose checks cost most; of these the costliest, in the order of the log."""
     first: dict[object, GuardSet] = {}
     for found in sorted(sets, key=lambda found: (found.share or 0, found.guard_count), reverse=True):
         frame = frames.get(found.compile_id)
@@ -100,15 +109,15 @@ def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
         yield Text(f"Guard checks take {percent(guards.share)} of a steady call, timed with warm caches.", style=style)
         line.append(f" · its guard checks {_us(guards.checks_us)}")
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
-        yield Text("The steady call runs no compiled code, so there is no check to time.", style="bold yellow")
+        yield Text("The steady call runs no compiled code, so there are no checks to time.", style="bold yellow")
     yield line
     if guards.call_us is not None and diagnosis.target.compile_arguments.get("backend") == "eager":
-        note = "Measured with the eager backend; --backend inductor gives the share of a faster call."
+        note = "Measured with the eager backend; use --backend inductor for the share of an optimized call."
         yield Text(note, style="dim")
 
 
 def _us(value: float) -> str:
-    """Microseconds with three digits; from ten thousand on milliseconds."""
+    """Microseconds with three digits; milliseconds from ten thousand on."""
     if value >= 10_000:
         return f"{value / 1000:.3g} ms"
     return f"{value:.0f} µs" if value >= 100 else f"{value:.3g} µs"
@@ -126,7 +135,7 @@ def _compile(
         heading.append_text(clean((frame.qualname or frame.function) + place, "bold"))
         heading.append_text(clean(f"  {base_name(frame.file)}:{frame.line}", "dim"))
     yield heading
-    yield labelled_rows(_facts(found, torch_count))
+    yield labeled_rows(_facts(found, torch_count))
     parts = parts_of(found)
     yield _part_table(parts, found, is_verbose=is_verbose, is_narrow=is_narrow)
     if is_verbose:
@@ -143,18 +152,18 @@ def _facts(found: GuardSet, torch_count: int | None) -> Iterator[tuple[str, Text
     more = f" and {counted(len(kinds) - _MAX_KINDS, 'more kind')}" if len(kinds) > _MAX_KINDS else ""
     yield "guards", clean(f"{found.guard_count}: {shown}{more}")
     if torch_count is not None and torch_count != found.guard_count:
-        yield "", clean(f"torch counts {torch_count}: what Dynamo asked for, before it becomes single checks", "dim")
+        yield "", clean(f"torch counts {torch_count}, as Dynamo installs them; each can become several checks", "dim")
     if found.check_us is not None:
         spread = f" ({_us(found.check_low_us or 0)} to {_us(found.check_high_us or 0)})"
-        text = Text(f"{_us(found.check_us)} a check, caches warm{spread}")
+        text = Text(f"{_us(found.check_us)} per check with warm caches{spread}")
         if found.runs_per_call is not None and found.share is not None:
-            times = "" if found.runs_per_call == 1 else f", {found.runs_per_call} of them"
+            times = "" if found.runs_per_call == 1 else f" ({found.runs_per_call} checks)"
             text.append(f" · {percent(found.share)} of the steady call{times}")
         yield "cost", text
     elif found.runs_per_call == 0:
-        yield "cost", Text("the steady call does not reach it", "dim")
+        yield "cost", Text("the steady call doesn't run it", "dim")
     if found.latency_us:
-        yield "", Text(f"torch measured {_us(found.latency_us)} once, right after compiling, caches cold", "dim")
+        yield "", Text(f"torch measured {_us(found.latency_us)} once, right after compiling with cold caches", "dim")
 
 
 def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool, is_narrow: bool) -> Table:
@@ -176,14 +185,14 @@ def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool, is_narr
         table.add_row(*cells, clean(_own_text(part, is_narrow)))
     hidden = sum(1 for _ in walk(parts)) - len(rows)
     if hidden > 0:
-        table.add_row(Text(f"… {hidden} parts below these", "dim"))
+        table.add_row(Text(f"… {counted(hidden, 'part')} inside these", "dim"))
     if found.unbilled_count and has_costs:
-        table.add_row(Text(f"… {counted(found.unbilled_count, 'part')} not timed alone", "dim"))
+        table.add_row(Text(f"… {counted(found.unbilled_count, 'part')} not timed separately", "dim"))
     return table
 
 
 def _chosen(parts: list[Part], *, is_verbose: bool) -> list[tuple[int, Part]]:
-    """Whole levels, as many as fit; never less than the outermost."""
+    """As many whole levels as fit, and at least the outermost."""
     rows = list(walk(parts))
     if is_verbose or len(rows) <= _MAX_PARTS:
         return rows
@@ -204,9 +213,9 @@ def _saving(part: Part, found: GuardSet) -> Text:
 
 
 def _own_text(part: Part, is_narrow: bool) -> str:
-    """What its own guards check, in few words: values first, then how many on its own make-up."""
+    """What its own guards check, in short: values first, then how many check its internals."""
     values = [node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE]
-    # Stable: within a kind torch's order.
+    # Stable: torch's order within a kind.
     values.sort(key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING))
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
     shown = [_cut(text) for text in texts[: 1 if is_narrow else _MAX_OWN]]
@@ -234,9 +243,9 @@ def _value_text(node: GuardNode, path: str) -> str:
 
 
 def _values(found: GuardSet) -> list[tuple[GuardNode, int]]:
-    """Guards on values of the program's, which make torch compile again when they change: the user's lines first.
+    """Guards on values of the program, which cause a recompile when they change, those of the user's lines first.
 
-    Those of repeated modules, or of the items of one list or dict, are one.
+    Guards of repeated modules, or of the items of one list or dict, are shown as one.
     """
     alike: dict[object, list[GuardNode]] = {}
     for node in found.nodes:
@@ -252,7 +261,7 @@ def _origin_rank(nodes: list[GuardNode]) -> int:
 
 
 def _for_all(nodes: list[GuardNode]) -> GuardNode:
-    """The first of several, its expected value marked where the others have another."""
+    """The first of several; its expected value is replaced if the others' differ."""
     is_same = all(node.expected == nodes[0].expected for node in nodes)
     return nodes[0] if is_same else nodes[0].model_copy(update={"expected": VARIES})
 
@@ -261,20 +270,20 @@ def _value_table(values: Sequence[tuple[GuardNode, int]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("value", overflow="fold")
     table.add_column("must be", overflow="fold")
-    table.add_column("because of", overflow="fold", ratio=1)
+    table.add_column("from line", overflow="fold", ratio=1)
     for node, times in values[:_MAX_VALUES]:
-        more = f"  and {times - 1} like it" if times > 1 else ""
+        more = f"  and {times - 1} like this" if times > 1 else ""
         table.add_row(clean(node.expression).append(more, "dim"), clean(node.expected or ""), _because(node))
     if len(values) > _MAX_VALUES:
-        table.add_row(Text(f"… {len(values) - _MAX_VALUES} more: -v shows all", "dim"))
+        table.add_row(Text(f"… {len(values) - _MAX_VALUES} more (-v shows all)", "dim"))
     return table
 
 
 def _guard_table(found: GuardSet) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("kind", "value", "must be", "because of"):
+    for heading in ("kind", "value", "must be", "from line"):
         table.add_column(heading, overflow="fold")
-    # torch prints one guard on a tensor's dynamic marking as five lines that say the same.
+    # torch prints one guard on a tensor's dynamic marking as five identical lines.
     for (kind, value, expected), nodes in groupby(found.nodes, _cells):
         same = list(nodes)
         times = f"  {len(same)} times" if len(same) > 1 else ""

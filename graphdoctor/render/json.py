@@ -13,7 +13,7 @@ from graphdoctor.model.lint import LintReport
 from graphdoctor.render.printable import escaped
 
 Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport
-"""What is written as JSON."""
+"""The documents that are written as JSON."""
 
 _KINDS: dict[type[Document], str] = {
     Diagnosis: "diagnosis",

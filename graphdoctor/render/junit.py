@@ -1,6 +1,6 @@
-"""The gate's answer as JUnit XML: a test suite a target, for the test report of any CI system.
+"""A check as JUnit XML, one test suite for each target, for the test report of any CI system.
 
-Comes in: a ``CheckReport``. Goes out: XML text that Jenkins' schema ``junit-10.xsd`` allows.
+Comes in: a ``CheckReport``. Goes out: XML text that is valid by Jenkins' schema ``junit-10.xsd``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from graphdoctor.render.printable import printable
 from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
-"""What XML 1.0 has no place for, escaped or not, beside the control characters."""
+"""What XML 1.0 can't hold, even escaped, apart from control characters."""
 
 
 def render_junit(report: CheckReport) -> str:
-    """A document of one ``testsuite`` a target.
+    """A document with one ``testsuite`` for each target.
 
-    Each suite has a case that the target ran, one for each new finding that fails it or one that there is none, and one
-    a budget. What fails nothing is in the suite's ``system-out``.
+    Each suite has a test case for the run, one for each new finding that fails it (or one that passes if there are
+    none), and one for each budget. The rest is in the suite's ``system-out``.
 
     Args:
         report: What to write.
@@ -39,7 +39,7 @@ def render_junit(report: CheckReport) -> str:
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
     root.extend(suites)
     if notes := _report_notes(report):
-        # The schema has no place for words beside the suites.
+        # The schema has no place for text outside a suite.
         suite = SubElement(root, "testsuite", name="notes", tests="0", failures="0", errors="0", skipped="0")
         SubElement(suite, "system-out").text = _text("\n".join(notes))
     ElementTree.indent(root)
@@ -65,7 +65,7 @@ def _suite(target: TargetCheck) -> Element:
 def _skipped_suite(name: str) -> Element:
     suite = Element("testsuite", name=_text(name), tests="1", failures="0", errors="0", skipped="1")
     case = _case(name, "runs")
-    SubElement(case, "skipped", message="No given file is reached by it.")
+    SubElement(case, "skipped", message="It doesn't reach any of the given files.")
     suite.append(case)
     return suite
 
@@ -75,7 +75,7 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
     if (seconds := _seconds(target.diagnosis)) is not None:
         ran.set("time", f"{seconds:.3f}")
     if target.state == "crashed":
-        error = target.error or "It could not be run to its end."
+        error = target.error or "It didn't run to the end."
         SubElement(ran, "error", type="crashed", message=_text(error)).text = _text(error)
     yield ran
     named: Counter[str] = Counter()
@@ -83,7 +83,7 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
         place = f"{finding.location.shown_file}:{finding.location.line}"
         name = f"{finding.code} {place} in {finding.location.function}"
         named[name] += 1
-        # Two values that change at one line are two cases, which a report tells apart by their names alone.
+        # Two changing values on one line are two cases, and a report tells cases apart only by name.
         case = _case(target.name, name if named[name] == 1 else f"{name} ({named[name]})")
         failure = SubElement(case, "failure", type=_text(finding.code), message=_text(finding.message))
         failure.text = _text("\n".join(_finding_lines(finding, place)))
@@ -126,12 +126,12 @@ def _properties(target: TargetCheck) -> Iterator[tuple[str, str]]:
 def _target_notes(target: TargetCheck) -> Iterator[str]:
     failing = {finding.fingerprint for finding in target.failing}
     if target.is_other_torch:
-        yield "The baseline has nothing of this torch: new and fixed findings can come from the upgrade."
+        yield "The baseline is from another version of torch, so new and fixed findings may come from the upgrade."
     for finding in target.new:
         if finding.fingerprint not in failing:
             yield f"new, below fail-on: {_line(finding)}"
     for finding in target.grown:
-        yield f"more often than in the baseline: {_line(finding)}"
+        yield f"more frequent than in the baseline: {_line(finding)}"
     for entry in target.fixed:
         yield f"fixed: {entry.code} {entry.file} in {entry.function}: {entry.message}"
     if target.known:
@@ -154,7 +154,7 @@ def _report_notes(report: CheckReport) -> list[str]:
 
 
 def _seconds(diagnosis: Diagnosis | None) -> float | None:
-    """What the calls took, compiling included; None when not known."""
+    """How long the calls took, compiling included; None if unknown."""
     if diagnosis is None:
         return None
     durations = [call.duration_s for call in diagnosis.calls if call.duration_s is not None]

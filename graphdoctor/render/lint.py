@@ -1,4 +1,4 @@
-"""A ``LintReport`` as text: a line a finding, as compilers and ruff write them, so that editors find the place."""
+"""A ``LintReport`` as text: one line for each finding in the form of compilers and ruff, which editors can link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "
 
 
 def render_lint(report: LintReport, console: Console) -> None:
-    """Write the findings, each with its line and its first suggestion, then how many there are."""
+    """Write the findings, each with its source line and first suggestion, then their number."""
     for finding in report.findings:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)

@@ -1,7 +1,7 @@
-"""The gate's answer, and two diagnoses side by side, as Markdown for a comment on a pull request.
+"""A check, or two diagnoses side by side, as Markdown for a comment on a pull request.
 
-Comes in: a ``CheckReport`` or a ``DiagnosisComparison``. Goes out: GitHub's Markdown, short on top, the rest folded,
-and never longer than GitHub takes.
+Comes in: a ``CheckReport`` or a ``DiagnosisComparison``. Goes out: GitHub's Markdown with the essentials at the top and
+the rest folded, no longer than GitHub accepts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from graphdoctor.render.words import (
     UNKNOWN,
     budget_text,
     changed_text,
+    check_verdict,
     compared_rows,
     comparison_verdict,
     counted,
-    known_share,
+    share_text,
     side_parts,
     suggested,
     times,
@@ -28,21 +29,21 @@ from graphdoctor.render.words import (
 )
 
 MAX_CHARACTERS = 60_000
-"""GitHub refuses a comment of more than 65,536; a workflow may add its own words."""
+"""GitHub rejects comments of more than 65,536; a workflow may add some text of its own."""
 
 _ROOM_FOR_CUT = 300
-"""Characters kept free for saying what was cut, in a section and at the end."""
+"""Characters reserved to report what was cut, in a section and at the end."""
 
 
 @dataclass(frozen=True)
 class _Section:
-    """Items below a heading, of which the last ones may be cut.
+    """Items under a heading, the last of which may be cut.
 
     Args:
         items: One or a few lines each.
         noun: What one item is.
-        head: Lines in front of them, such as a heading or a table's.
-        summary: HTML of the line that folds the section; None for one that is open.
+        head: Lines before them, such as a heading or the head of a table.
+        summary: HTML of the line that unfolds the section; None for one that isn't folded.
     """
 
     items: Sequence[str]
@@ -52,7 +53,7 @@ class _Section:
 
 
 def render_check_markdown(report: CheckReport) -> str:
-    """The gate's answer: verdict, a table of the targets, new findings; what fails nothing is folded.
+    """A check: verdict, a table of the targets, new findings; what fails nothing is folded.
 
     Args:
         report: What to write.
@@ -64,7 +65,7 @@ def render_check_markdown(report: CheckReport) -> str:
 
 
 def render_comparison_markdown(comparison: DiagnosisComparison) -> str:
-    """Two diagnoses side by side: verdict, numbers, new findings; what is gone or the same is folded.
+    """Two diagnoses side by side: verdict, numbers, new findings; those that are gone or in both are folded.
 
     Args:
         comparison: What to write.
@@ -77,7 +78,7 @@ def render_comparison_markdown(comparison: DiagnosisComparison) -> str:
 
 
 def _document(head: Sequence[str], sections: Iterable[_Section]) -> str:
-    """Everything that fits, in order, and what was left out."""
+    """Everything that fits, in order, and how much was left out."""
     text = "\n\n".join(head)
     left_out = 0
     for section in sections:
@@ -96,10 +97,12 @@ def _document(head: Sequence[str], sections: Iterable[_Section]) -> str:
         if not shown:
             left_out += left
             continue
-        cut = f"\n\n_{counted(left, section.noun)} more: left out, or the comment would be too long._" if left else ""
+        cut = (
+            f"\n\n_{counted(left, f'more {section.noun}')}, left out to keep the comment short enough._" if left else ""
+        )
         text += opening + "\n".join(shown) + cut + closing
     if left_out:
-        text += f"\n\n_{counted(left_out, 'line')} more: left out, or the comment would be too long._"
+        text += f"\n\n_{counted(left_out, 'more line')}, left out to keep the comment short enough._"
     return text + "\n"
 
 
@@ -108,23 +111,14 @@ def _document(head: Sequence[str], sections: Iterable[_Section]) -> str:
 
 def _verdict(report: CheckReport) -> str:
     targets = report.targets
-    crashed = sum(target.state == "crashed" for target in targets)
-    failed = sum(target.state == "failed" for target in targets)
-    failing = sum(len(target.failing) for target in targets)
-    budgets = sum(not budget.is_kept for target in targets for budget in target.budgets)
-    said = [f"{crashed} of {counted(len(targets), 'target')} crashed"] if crashed else []
-    if failed:
-        said.append(f"{failed} of {counted(len(targets), 'target')} failed")
-    if failing:
-        said.append(counted(failing, "new finding"))
-    if budgets:
-        said.append(f"{counted(budgets, 'budget')} not kept")
-    if not said:
-        said = [f"{counted(len(targets), 'target')} passed"]
-    fixed = sum(len(target.fixed) for target in targets)
-    if fixed:
-        said.append(f"{fixed} fixed")
-    return ", ".join(said) + "."
+    parts = [check_verdict(report)]
+    if failing := sum(len(target.failing) for target in targets):
+        parts.append(counted(failing, "new finding"))
+    if budgets := sum(not budget.is_kept for target in targets for budget in target.budgets):
+        parts.append(f"{counted(budgets, 'budget')} not met")
+    if fixed := sum(len(target.fixed) for target in targets):
+        parts.append(f"{fixed} fixed")
+    return ", ".join(parts) + "."
 
 
 def _check_sections(report: CheckReport) -> Iterator[_Section]:
@@ -147,7 +141,9 @@ def _check_sections(report: CheckReport) -> Iterator[_Section]:
     notes = [f"- {plain(note)}" for note in report.notes]
     yield _Section(notes, "note", summary=f"Notes: {len(notes)}")
     skipped = [f"- {code(name)}" for name in report.skipped]
-    yield _Section(skipped, "target", summary=f"Not run, since no given file is reached by them: {len(skipped)}")
+    yield _Section(
+        skipped, "target", summary=f"Skipped because they don't reach any of the given files: {len(skipped)}"
+    )
 
 
 def _target_row(target: TargetCheck) -> str:
@@ -159,13 +155,13 @@ def _target_row(target: TargetCheck) -> str:
         _measured(target, summary, "max-breaks", lambda found: str(found.break_sites)),
         _measured(target, summary, "max-recompiles", lambda found: str(found.recompiles)),
         _measured(target, summary, "max-graphs", lambda found: str(found.graphs)),
-        _measured(target, summary, "min-coverage", lambda found: known_share(found.coverage)),
+        _measured(target, summary, "min-coverage", lambda found: share_text(found.coverage)),
     ]
     return f"| {' | '.join(cells)} |"
 
 
 def _measured(target: TargetCheck, summary: Summary | None, budget: str, shown: Callable[[Summary], str]) -> str:
-    """A number, in bold with its limit where it is not kept."""
+    """A number, in bold with its limit if it misses it."""
     broken = [limit for limit in target.budgets if limit.name == budget and not limit.is_kept]
     if broken:
         return f"**{budget_text(broken[0])}**"
@@ -175,26 +171,28 @@ def _measured(target: TargetCheck, summary: Summary | None, budget: str, shown: 
 def _warnings(report: CheckReport) -> Iterator[str]:
     for target in report.targets:
         if target.state == "crashed":
-            yield f"- {code(target.name)} crashed: {plain(target.error or 'it could not be run to its end')}"
+            yield f"- {code(target.name)} crashed: {plain(target.error or 'it did not run to the end')}"
         if target.is_other_torch:
             yield (
-                f"- {code(target.name)}: the baseline has nothing of this torch; "
-                "new and fixed findings can come from the upgrade."
+                f"- {code(target.name)}: the baseline is from another version of torch, "
+                "so new and fixed findings may come from the upgrade."
             )
 
 
 def _folded(target: TargetCheck, where: str) -> Iterator[_Section]:
     failing = {finding.fingerprint for finding in target.failing}
     below = [_finding(finding) for finding in target.new if finding.fingerprint not in failing]
-    yield _Section(below, "finding", summary=f"New, below what fails{where}: {len(below)}")
+    yield _Section(below, "finding", summary=f"New, but below the severity that fails{where}: {len(below)}")
     fixed = [
         f"- **{plain(entry.code)}** {code(entry.file)} in {code(entry.function)}: {sentence(entry.message)}"
         for entry in target.fixed
     ]
-    yield _Section(fixed, "finding", summary=f"Fixed{where}: {len(fixed)}, dropped by <code>baseline --update</code>")
+    yield _Section(
+        fixed, "finding", summary=f"Fixed{where}: {len(fixed)}; <code>graphdoctor baseline --update</code> removes them"
+    )
     grown = {finding.fingerprint for finding in target.grown}
     known = [
-        _line(finding) + (f" ({times(finding.count)}, more often)" if finding.fingerprint in grown else "")
+        _line(finding) + (f" ({times(finding.count)}, more frequent)" if finding.fingerprint in grown else "")
         for finding in target.known
     ]
     yield _Section(known, "finding", summary=f"In the baseline{where}: {len(known)}")
@@ -223,16 +221,16 @@ def _comparison_sections(comparison: DiagnosisComparison) -> Iterator[_Section]:
         f"| {label} | {before} | {f'**{after}**' if before != after else after} | {ratio} |"
         for label, before, after, ratio in compared_rows(comparison.numbers)
     ]
-    yield _Section(rows, "number", "| | before | after | after/before |\n| --- | ---: | ---: | ---: |\n")
+    yield _Section(rows, "number", "| | before | after | change |\n| --- | ---: | ---: | ---: |\n")
     made = [f"- {plain(mismatch.message)}" for mismatch in comparison.mismatches]
-    yield _Section(made, "difference", summary=f"Differences in how they were made: {len(made)}")
+    yield _Section(made, "difference", summary=f"Differences between the runs: {len(made)}")
     yield _Section([_finding(finding) for finding in comparison.new], "new finding", "### New\n\n")
     worse = [pair for pair in comparison.same if {"severity", "count"} & set(pair.changes)]
-    yield _Section([_same(pair) for pair in worse], "finding", summary=f"Same, but changed: {len(worse)}")
+    yield _Section([_same(pair) for pair in worse], "finding", summary=f"In both, changed: {len(worse)}")
     gone = [_line(finding) for finding in comparison.gone]
     yield _Section(gone, "finding", summary=f"Gone: {len(gone)}")
     same = [_same(pair) for pair in comparison.same if pair not in worse]
-    yield _Section(same, "finding", summary=f"Same: {len(same)}")
+    yield _Section(same, "finding", summary=f"In both: {len(same)}")
     before, after = comparison.before.hidden_findings, comparison.after.hidden_findings
     if before or after:
         hidden = f"_Hidden by --own-code, --select or --ignore: {before} before, {after} after._"
@@ -254,7 +252,7 @@ def _line(finding: Finding) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    """A finding that asks for something: its function and the first suggestion too."""
+    """A finding to act on, with its function and first suggestion."""
     location = finding.location
     place = f"{code(f'{location.shown_file}:{location.line}')} in {code(location.function)}"
     text = f"- **{plain(finding.code)}** {finding.severity} {place}  \n  {sentence(finding.message)}"

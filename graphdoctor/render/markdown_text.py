@@ -1,4 +1,4 @@
-"""Text from outside as GitHub's Markdown, so that it is read as it is: no markup, no link, nobody mentioned.
+"""Text from outside as GitHub's Markdown, shown as it is: no markup, no links, no mentions.
 
 Comes in: any text. Goes out: Markdown for one line of a paragraph, a list or a table.
 """
@@ -11,31 +11,31 @@ from html import escape
 from graphdoctor.render.printable import printable
 
 _ACTIVE = re.compile(r"[\\`*_\[\]~$!]")
-# GitHub makes links of names behind @, numbers behind # or GH-, and addresses, and pictures of :words:. Nothing of that
-# is switched off by an escape; an empty character between the two parts does.
+# GitHub turns names after @, numbers after # or GH-, and addresses into links, and :words: into pictures. Escapes don't
+# prevent that; a zero-width space between the two parts does.
 _LINKED = re.compile(r"@(?=\S)|#(?=\d)|\bGH-(?=\d)|:(?=//)|\bwww(?=\.)|:(?=[\w+-]+:)", re.IGNORECASE)
 _SPANS = re.compile(r"`([^`]+)`")
 
 
 def one_line(text: str, limit: int) -> str:
-    """Text without line ends and control characters, cut at ``limit`` characters."""
+    """Text without newlines and control characters, cut at ``limit`` characters."""
     line = printable(" ".join(re.split(r"[ \t\r\n]+", text)).strip())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def plain(text: str, limit: int = 300) -> str:
-    """Text as text."""
+    """Text without markup."""
     return _plain(one_line(text, limit))
 
 
 def sentence(text: str, limit: int = 300) -> str:
-    """A sentence of ours, in which code stands between backticks."""
+    """A sentence of graphdoctor's, with code between backticks."""
     parts = _SPANS.split(one_line(text, limit))
     return "".join(code(part, limit) if number % 2 else _plain(part) for number, part in enumerate(parts))
 
 
 def code(text: str, limit: int = 200) -> str:
-    """Text as code; empty for none."""
+    """Text as code; empty for empty text."""
     line = one_line(text, limit)
     if not line:
         return ""
@@ -43,13 +43,13 @@ def code(text: str, limit: int = 200) -> str:
 
 
 def html_code(text: str, limit: int = 200) -> str:
-    """As ``code``, also for where Markdown is not read, such as a ``<summary>``."""
+    """Like ``code``, for places where Markdown isn't read, such as a ``<summary>``."""
     line = escape(one_line(text, limit), quote=False)
     return f"<code>{_ACTIVE.sub(_entity, line).replace('|', '&#124;')}</code>"
 
 
 def _plain(line: str) -> str:
-    # A control character marks the place until nothing can spoil the entity any more.
+    # A control character holds the place until all escaping is done.
     marked = _LINKED.sub("\\g<0>\0", line)
     escaped = escape(_ACTIVE.sub(r"\\\g<0>", marked), quote=False)
     return escaped.replace("|", "&#124;").replace("\0", "&#8203;")

@@ -1,6 +1,6 @@
-"""Where a line is, for readers that are not on this machine: relative to the project or to a package.
+"""Where a line is, for readers on other machines: relative to the project or to a package.
 
-Comes in: paths as torch or a diagnosis names them, with either system's separators. Goes out: paths with ``/``, URIs.
+Comes in: paths of torch or a diagnosis, with the separators of any system. Goes out: paths with ``/``, and URIs.
 Reads no file.
 """
 
@@ -16,7 +16,7 @@ from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.stack import StackEntry
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
-# What a path may hold as it is (RFC 3986); a colon could end a scheme.
+# Characters that a path may contain unescaped (RFC 3986), except a colon, which could end a scheme.
 _PLAIN = "/~!$&'()*+,;=@"
 
 
@@ -25,8 +25,8 @@ class Place:
     """A file.
 
     Args:
-        path: With ``/``; relative to ``base``, absolute without one.
-        base: ``SRCROOT``: the folder that graphdoctor was run in; ``PACKAGES``: the one that holds the package.
+        path: With ``/``; relative to ``base``, or absolute without one.
+        base: ``SRCROOT``: the folder that graphdoctor ran in; ``PACKAGES``: the folder that holds the package.
     """
 
     path: str
@@ -34,7 +34,7 @@ class Place:
 
     @property
     def uri(self) -> str:
-        """The path percent-encoded; with ``file:`` where it is absolute."""
+        """The path percent-encoded, with ``file:`` if it's absolute."""
         if self.base is not None:
             return _quoted(self.path)
         if self.path.startswith("//"):
@@ -48,12 +48,12 @@ def place_of(found: Location | StackEntry, root: Path | None) -> Place | None:
     """Where a line is.
 
     Args:
-        found: The line; a backslash in its path separates folders, on every system.
-        root: The folder that relative paths start from; None where no absolute path is to be made relative.
+        found: The line; a backslash in its path separates folders on every system.
+        root: The folder that relative paths start from; None to keep absolute paths.
 
     Returns:
-        A package's file from the package on, so that another environment gives the same; None for what is no file,
-        such as ``<frozen os>``.
+        A package's file by its path from the package on, which is the same in every environment; None for what isn't a
+        file, such as ``<frozen os>``.
     """
     path = found.file.replace("\\", "/")
     if not path or path.startswith("<"):
@@ -64,7 +64,7 @@ def place_of(found: Location | StackEntry, root: Path | None) -> Place | None:
 
 
 def file_place(file: str, root: Path | None) -> Place:
-    """As ``place_of``, for a file that is known to be one and no package's."""
+    """Like ``place_of``, for a file that isn't in a package."""
     path = file.replace("\\", "/")
     if not path.startswith("/") and not _DRIVE.match(path):
         return Place(path.removeprefix("./"), "SRCROOT")
@@ -75,10 +75,10 @@ def file_place(file: str, root: Path | None) -> Place:
 
 
 def project_line(finding: Finding, root: Path | None) -> tuple[str, Location | StackEntry] | None:
-    """The line of the project that a finding is shown at: its own, or the innermost one that leads to it.
+    """The project's line to show a finding at: its own, or the innermost one that leads to it.
 
     Returns:
-        The path, relative to the folder that graphdoctor was run in, and the line; None where none is the project's.
+        The path, relative to the folder that graphdoctor ran in, and the line; None if no line is the project's.
     """
     lines: list[Location | StackEntry] = [finding.location, *reversed(finding.user_stack)]
     for found in lines:

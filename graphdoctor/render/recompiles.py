@@ -1,4 +1,4 @@
-"""The terminal's answer to ``graphdoctor recompiles``: the causes, then every recompile with its call and its cost."""
+"""Recompiles on the terminal: their causes, then each recompile with its call and cost."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from rich.text import Text
 from graphdoctor.model.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.trials import TrialResult, WhatIf
-from graphdoctor.render.cards import clean, closing, finding_card, labelled_rows, not_known, partial, title_line, write
-from graphdoctor.render.words import base_name, clusters, counted, times
+from graphdoctor.render.cards import (
+    clean,
+    closing,
+    finding_card,
+    labeled_rows,
+    partial,
+    title_line,
+    unknown_rows,
+    write,
+)
+from graphdoctor.render.words import base_name, clusters, counted, duration
 
 _MAX_ROWS = 60
 _MAX_CHANGES = 4
@@ -21,12 +30,12 @@ _MAX_IDS = 3
 
 
 def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
-    """Write what was compiled again, and why, to a terminal.
+    """Write the recompiles and their causes to a terminal.
 
     Args:
-        diagnosis: What to show; its findings on other things are left out.
+        diagnosis: What to show; findings about anything else are left out.
         console: Where to.
-        is_verbose: Show every recompile and every value that differed.
+        is_verbose: Show every recompile and every value that changed.
     """
     write(console, title_line(diagnosis))
     write(console, Text())
@@ -41,14 +50,14 @@ def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
         write(console, _table(diagnosis.recompiles, is_verbose=is_verbose))
         hidden = len(diagnosis.recompiles) - _MAX_ROWS
         if hidden > 0 and not is_verbose:
-            write(console, Text(f"  {hidden} more: -v shows all", style="dim"))
+            write(console, Text(f"  {hidden} more (-v shows all)", style="dim"))
         if not all(report.is_exact for report in diagnosis.recompiles):
-            note = "  ~ read from torch's text, which names the first failed guard of each cache entry alone"
+            note = "  ~ from torch's message, which names only the first failed guard of each cache entry"
             write(console, Text(note, style="dim"))
     if diagnosis.what_if is not None:
         for renderable in _what_if(diagnosis.what_if):
             write(console, renderable)
-    for renderable in not_known(diagnosis):
+    for renderable in unknown_rows(diagnosis):
         write(console, renderable)
     for line in closing(diagnosis, prefix="GD2"):
         write(console, Text())
@@ -65,16 +74,16 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
         yield Text(many, style="bold red")
     if summary.recompiles:
         causes = counted(summary.recompile_causes, "cause")
-        yield Text(f"Compiled again {times(summary.recompiles)}, for {causes}.", style="bold yellow")
+        yield Text(f"{counted(summary.recompiles, 'recompile')} from {causes}.", style="bold yellow")
     elif not summary.frames_over_limit and summary.compiles:
-        yield Text("Nothing was compiled again.", style="bold green")
+        yield Text("No recompiles.", style="bold green")
     parts = [counted(summary.calls, "call")] if summary.calls else []
     parts += [counted(summary.compiles, "compile")]
     if summary.compile_time_s is not None:
         parts.append(f"{summary.compile_time_s:.2f} s compiling")
     costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
     if costs and summary.compile_time_s:
-        parts.append(f"{sum(costs):.2f} s of it again")
+        parts.append(f"{sum(costs):.2f} s of it recompiling")
     yield Text(" · ".join(parts))
 
 
@@ -110,7 +119,7 @@ def _ids(report: RecompileReport) -> Text:
 def _function(report: RecompileReport) -> Text:
     text = clean(report.function)
     if report.followed_in:
-        text.append(f"\nand {counted(len(report.followed_in), 'function')} after it", "dim")
+        text.append(f"\nthen {counted(len(report.followed_in), 'more function')}", "dim")
     return text
 
 
@@ -128,7 +137,7 @@ def _changes(report: RecompileReport, *, is_verbose: bool) -> Text:
         text.append(f"\n{hidden} more", "dim")
     if report.nearest:
         text.append_text(clean(f"  [{report.nearest}]", "dim"))
-    return text or Text("torch named no guard", "dim")
+    return text or Text("torch didn't name a guard", "dim")
 
 
 def _change(change: GuardChange) -> Text:
@@ -158,11 +167,11 @@ def _cost(report: RecompileReport) -> Text:
 
 
 def _what_if(answer: WhatIf) -> Iterator[RenderableType]:
-    """What the same calls do under each remedy, best first."""
+    """What the same calls do with each remedy, the best first."""
     yield Text()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="What if", title_justify="left", title_style="bold")
     table.add_column("remedy", overflow="fold", ratio=2)
-    for heading in ("compiles", "limit", "outputs", "compiling", "all calls", "steady call"):
+    for heading in ("compiles", "limit", "outputs", "compile time", "all calls", "steady call"):
         table.add_column(heading, justify="left" if heading in ("limit", "outputs") else "right")
     for result in answer.results:
         table.add_row(*_trial_row(result))
@@ -171,17 +180,17 @@ def _what_if(answer: WhatIf) -> Iterator[RenderableType]:
     for change in answer.untried:
         yield clean(f"Not tried: {change.expression}: {change.reason}", "dim")
     if answer.skipped_count:
-        yield Text(f"{counted(answer.skipped_count, 'combination')} not tried: too many.", "dim")
+        yield Text(f"{counted(answer.skipped_count, 'combination')} not tried: there are too many.", "dim")
     best = answer.results[0]
     if best.remedies and best.compiles is not None:
-        yield labelled_rows(
+        yield labeled_rows(
             ("try" if number == 0 else "with", clean(remedy.snippet, "cyan"))
             for number, remedy in enumerate(best.remedies)
         )
 
 
 def _trial_row(result: TrialResult) -> Iterator[Text]:
-    name = Text("as it is", "bold") if not result.remedies else clean(" with ".join(r.name for r in result.remedies))
+    name = Text("unchanged", "bold") if not result.remedies else clean(" + ".join(r.name for r in result.remedies))
     if result.compiles is None:
         yield name.append("\n").append_text(clean(result.error or "failed", "red"))
         yield from (Text("-") for _ in range(6))
@@ -192,7 +201,7 @@ def _trial_row(result: TrialResult) -> Iterator[Text]:
     yield _outputs(result)
     for seconds in (result.compile_s, result.calls_s):
         yield Text("?" if seconds is None else f"{seconds:.2f} s")
-    yield Text("?" if result.steady_us is None else _microseconds(result.steady_us))
+    yield Text("?" if result.steady_us is None else duration(result.steady_us))
 
 
 def _outputs(result: TrialResult) -> Text:
@@ -202,7 +211,3 @@ def _outputs(result: TrialResult) -> Text:
         return Text("not compared", "dim")
     by = "" if result.largest_difference is None else f" by {result.largest_difference:.2g}"
     return Text(f"differ{by}", "red").append_text(clean(f"\n{result.where}" if result.where else "", "dim"))
-
-
-def _microseconds(value: float) -> str:
-    return f"{value / 1000:.2f} ms" if value >= 1000 else f"{value:.0f} µs"

@@ -1,4 +1,4 @@
-"""What ``graphdoctor rule`` prints: a rule's own documentation."""
+"""The documentation of rules, as ``graphdoctor rule`` prints it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANY = 3
 
 
 def render_rules(rules: Sequence[Page], console: Console) -> None:
-    """One or a few rules in full, more than that as a table."""
+    """Write up to three rules in full, more as a table."""
     if len(rules) > _MANY:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in ("code", "name", "severity", "finds"):
@@ -37,7 +37,7 @@ def render_rules(rules: Sequence[Page], console: Console) -> None:
 
 
 def render_rules_json(rules: Sequence[Page]) -> str:
-    """The rules with their documentation by section."""
+    """The rules as JSON, with their documentation by section."""
     described = [
         {
             "code": rule.code,

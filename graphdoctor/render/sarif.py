@@ -1,4 +1,4 @@
-"""The gate's answer as SARIF 2.1.0: one run a report, one result a finding and target.
+"""A check as SARIF 2.1.0: one run with one result for each finding of each target.
 
 Comes in: a ``CheckReport``. Goes out: JSON text. ``§`` below is a section of the OASIS standard with Errata 01.
 """
@@ -38,7 +38,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
 
     Args:
         report: What to write.
-        root: The folder that the report's relative paths start from; stack entries below it become relative to it.
+        root: The folder that the report's relative paths start from; stack entries in it become relative to it.
 
     Returns:
         JSON, indented, with a newline at the end.
@@ -48,7 +48,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
         "tool": {"driver": _driver(report.graphdoctor_version, codes)},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {
-            "SRCROOT": {"description": {"text": "The folder that graphdoctor was run in."}},
+            "SRCROOT": {"description": {"text": "The folder that graphdoctor ran in."}},
             "PACKAGES": {"description": {"text": "The folder that a package is installed in."}},
         },
         "invocations": [_invocation(report, root)],
@@ -63,7 +63,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
     return json_text(log)
 
 
-# The tool and what became of it.
+# The tool and its run.
 
 
 def _driver(version: str, codes: Sequence[str]) -> _Json:
@@ -73,7 +73,7 @@ def _driver(version: str, codes: Sequence[str]) -> _Json:
 
 def _rule(code: str) -> _Json:
     rule = PAGES.get(code)
-    if rule is None:  # of another version, in a report that was read
+    if rule is None:  # a rule of another version, in a report that was read from a file
         return {"id": code}
     documentation = rule.documentation()
     url = links.rule_url(code)
@@ -90,7 +90,7 @@ def _rule(code: str) -> _Json:
 def _invocation(report: CheckReport, root: Path | None) -> _Json:
     crashed = [target for target in report.targets if target.state == "crashed"]
     executed = [
-        _notification("error", f"The target {target.name} crashed: {target.error or 'it is not known why.'}")
+        _notification("error", f"The target {target.name} crashed: {target.error or 'the reason is unknown.'}")
         for target in crashed
     ]
     executed += [_notification("note", note) for note in report.notes]
@@ -115,10 +115,10 @@ def _notification(level: str, text: str) -> _Json:
 
 
 def _run_properties(report: CheckReport) -> _Json:
-    """What has no place of its own in the standard: targets, budgets, what is fixed.
+    """What the standard has no place for: targets, budgets, fixed findings.
 
-    A finding that is gone is no result with ``baselineState`` ``absent``: GitHub takes every result for one that is
-    there, and the baseline does not keep its line.
+    A fixed finding isn't a result with ``baselineState`` ``absent``: GitHub takes every result for one that exists, and
+    the baseline doesn't keep its line.
     """
     return {
         "baseline": report.baseline,
@@ -158,7 +158,7 @@ def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, r
     failing = {finding.fingerprint for finding in target.failing}
     states: list[tuple[Finding, _State, Ignored | None]] = [(finding, "new", None) for finding in target.new]
     states += [(finding, "updated" if finding.fingerprint in grown else "unchanged", None) for finding in target.known]
-    # The baseline holds no ignored finding, and each result needs a state where one has it (§3.27.24).
+    # The baseline holds no ignored findings, but if one result has a state all need one (§3.27.24).
     states += [(ignored.finding, "new", ignored) for ignored in target.ignored]
     for finding, state, ignored in states:
         is_failing = ignored is None and state == "new" and finding.fingerprint in failing
@@ -170,7 +170,7 @@ def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, r
             "locations": [_location(finding.location, root)],
             "occurrenceCount": finding.count,
             "partialFingerprints": {_FINGERPRINT: finding.fingerprint},
-            # Empty, not absent: all results of a run have it or none (§3.27.23).
+            # Empty rather than absent: either all results of a run have it or none (§3.27.23).
             "suppressions": [_suppression(ignored)] if ignored is not None else [],
             "properties": _properties(finding, target) | {"isFailing": is_failing},
         }
@@ -206,7 +206,7 @@ def _properties(finding: Finding, target: TargetCheck) -> _Json:
 
 
 def _message(text: str) -> _Json:
-    """Text in which nothing is a link (§3.11.6)."""
+    """Text without links (§3.11.6)."""
     return {"text": _LINK.sub(r"\[", text)}
 
 
@@ -214,7 +214,7 @@ def _message(text: str) -> _Json:
 
 
 def _location(found: Location | StackEntry, root: Path | None) -> _Json:
-    """A line; what is no file has a function alone."""
+    """A line; what isn't in a file has only a function."""
     function = (found.function if isinstance(found, Location) else found.qualname) or found.function
     location: _Json = {"logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}]}
     place = place_of(found, root)
@@ -231,7 +231,7 @@ def _artifact(place: Place) -> _Json:
 
 
 def _regions(found: Location | StackEntry) -> _Json:
-    """The expression within its line where its columns are known, else the line without its indentation."""
+    """The expression within its line if its columns are known, otherwise the line without its indentation."""
     line = _line_region(found)
     start, end = found.column, found.end_column
     if start is None or start < 1:
@@ -272,7 +272,7 @@ def _related(finding: Finding, root: Path | None) -> Iterator[_Json]:
 
 
 def _code_flow(finding: Finding, root: Path | None) -> _Json:
-    """How the line was reached, outermost first; torch's own lines can be hidden."""
+    """The call path to the line, outermost first; viewers may hide torch's own lines."""
     steps = [
         {
             "location": _location(entry, root) | {"message": {"text": f"in {entry.qualname or entry.function}"}},
@@ -288,7 +288,7 @@ def _code_flow(finding: Finding, root: Path | None) -> _Json:
 
 
 def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
-    """A viewer applies a fix at one click: none is offered that a trial has refuted."""
+    """Edits that a viewer applies with one click, so none that a trial has ruled out."""
     for fix in worth_trying(fixes):
         if not fix.diff:
             continue

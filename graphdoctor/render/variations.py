@@ -1,4 +1,4 @@
-"""The terminal's answer to ``graphdoctor recompiles --vary``: what the compiled call is sensitive to, worst first."""
+"""What the compiled call is sensitive to, the worst first: ``graphdoctor recompiles --vary`` on the terminal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.variations import TriedValue, Variation, Verdict
-from graphdoctor.render.cards import clean, not_known, partial, title_line, write
+from graphdoctor.render.cards import clean, partial, title_line, unknown_rows, write
 from graphdoctor.render.words import counted
 
 _GROUPS: tuple[tuple[Verdict, str, str], ...] = (
     ("fails", "Fails only under torch.compile", "bold red"),
-    ("recompiles", "Compiles again for each new value", "bold red"),
-    ("generalises", "Compiles again, then serves other values too", "bold yellow"),
+    ("recompiles", "Recompiles for each new value", "bold red"),
+    ("generalises", "Recompiles once, then handles other values too", "bold yellow"),
     ("free", "Free", "bold green"),
 )
 _MAX_NAMES = 12
@@ -28,46 +28,46 @@ _COST_WIDTH = 6
 
 _MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
 _ADVICE: tuple[tuple[Verdict, tuple[str, ...], str], ...] = (
-    ("fails", (), "`graphdoctor explain` with such an input says why."),
+    ("fails", (), "`graphdoctor explain` with such an input shows why."),
     (
         "recompiles",
         ("size",),
-        "A size that never becomes dynamic is read as a number somewhere; `graphdoctor recompiles` on two such inputs "
-        "names the line.",
+        "Some code reads a size that never becomes dynamic as a number; `graphdoctor recompiles` with two such inputs "
+        "shows the line.",
     ),
-    ("recompiles", ("number",), "Pass a number that changes as a tensor: torch.tensor(n)."),
+    ("recompiles", ("number",), "Pass changing numbers as tensors: torch.tensor(n)."),
     (
         "recompiles",
         ("module_number",),
-        "Keep a number that changes in a buffer, or set torch._dynamo.config.allow_unspec_int_on_nn_module for ints.",
+        "Keep changing numbers in a buffer, or set torch._dynamo.config.allow_unspec_int_on_nn_module for ints.",
     ),
     (
         "recompiles",
         ("flag", "text", "value"),
-        "One version for each flag or text: fine for a few, beyond the recompile limit (8) the function runs eagerly.",
+        "One compile for each value: fine for a few, but beyond the recompile limit (8) the function runs eagerly.",
     ),
     (
         "recompiles",
         ("dtype", "stride", "requires_grad", "device"),
-        "Settle dtype, strides, device and requires_grad before the call: .to(…), .contiguous(), .detach().",
+        "Fix dtype, strides, device and requires_grad before the call: .to(…), .contiguous(), .detach().",
     ),
-    ("recompiles", _MODES, "One version for each mode: warm up every one that production uses."),
+    ("recompiles", _MODES, "One compile for each mode: warm up every mode that production uses."),
     (
         "generalises",
         ("size",),
-        "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True, saves the second compile.",
+        "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True, avoids the second compile.",
     ),
-    ("generalises", ("number",), "Passed as a tensor from the start, a number costs no second compile."),
+    ("generalises", ("number",), "A number passed as a tensor from the start needs no second compile."),
 )
 
 
 def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
-    """Write what changes of the first call compile something again to a terminal.
+    """Write which changes to the first call cause recompiles to a terminal.
 
     Args:
         diagnosis: What to show; its findings are left out.
         console: Where to.
-        is_verbose: Add torch's reason for each compile, and name everything that was not varied.
+        is_verbose: Add torch's reason for each compile, and name everything that wasn't varied.
     """
     write(console, title_line(diagnosis))
     write(console, Text())
@@ -86,15 +86,15 @@ def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
             write(console, Text(heading, style=style))
             write(console, _table(group if is_verbose else group[:_MAX_ROWS], widths, is_verbose=is_verbose))
             if len(group) > _MAX_ROWS and not is_verbose:
-                write(console, Text(f"  {len(group) - _MAX_ROWS} more: -v shows all", style="dim"))
+                write(console, Text(f"  {len(group) - _MAX_ROWS} more (-v shows all)", style="dim"))
             for advice in _advice(group, verdict):
                 write(console, advice)
     untried = [variation for variation in variations if variation.verdict == "not_varied"]
     if untried:
         write(console, Text())
-        write(console, Text("Could not be varied", style="bold"))
+        write(console, Text("Not varied", style="bold"))
         write(console, _untried(untried, is_verbose=is_verbose))
-    for renderable in not_known(diagnosis):
+    for renderable in unknown_rows(diagnosis):
         write(console, renderable)
 
 
@@ -102,10 +102,10 @@ def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Tex
     yield Text("What your compiled model is sensitive to", style="bold")
     call = next(iter(diagnosis.calls), None)
     if call is not None and call.inputs is not None:
-        yield clean(f"One change at a time, starting from the call ({call.inputs}).")
+        yield clean(f"Changed one property of the call at a time: ({call.inputs}).")
     tried = [variation for variation in variations if variation.verdict != "not_varied"]
     parts = [f"{len(tried)} varied"]
-    names = {"fails": "fail", "recompiles": "compile again", "generalises": "become dynamic", "free": "free"}
+    names = {"fails": "fail", "recompiles": "recompile", "generalises": "become dynamic", "free": "free"}
     for verdict, name in names.items():
         number = sum(variation.verdict == verdict for variation in tried)
         if number:
@@ -119,7 +119,7 @@ def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Tex
 
 
 def _widths(variations: Sequence[Variation], width: int) -> tuple[int, int]:
-    """Widths of the first two columns, the same in every group, so that the groups read as one table."""
+    """Widths of the first two columns, the same in each group, so the groups read as one table."""
     lines = [line for variation in variations for line in _name(variation).split()]
     names = max((line.cell_len for line in lines), default=0)
     bases = max((clean(variation.base).cell_len for variation in variations), default=0)
@@ -148,7 +148,7 @@ def _name(variation: Variation) -> Text:
 
 
 def _values(variation: Variation, *, is_verbose: bool) -> Text:
-    """What each value did, neighbours that did the same together."""
+    """What each value did; neighbors with the same outcome are grouped."""
     text = Text()
     made = [value for value in variation.tried if value.outcome != "fails_eager"]
     parts = []
@@ -159,7 +159,7 @@ def _values(variation: Variation, *, is_verbose: bool) -> Text:
     if failed:
         text.append(" · ").append_text(clean(f"{', '.join(failed)}: fails in eager mode", "dim"))
     if variation.back_compiles:
-        text.append(" · ").append(f"back: {counted(variation.back_compiles, 'compile')}", "yellow")
+        text.append(" · ").append(f"changed back: {counted(variation.back_compiles, 'compile')}", "yellow")
     if is_verbose:
         for value in made:
             if value.torch_reason:
@@ -191,7 +191,7 @@ def _outcome(values: Sequence[TriedValue]) -> Text:
 
 
 def _advice(group: Sequence[Variation], verdict: Verdict) -> Iterator[RenderableType]:
-    # Where nothing but special sizes and numbers could be tried, there is nothing to advise about the others.
+    # If only special sizes and numbers could be tried, there is no advice on the others.
     kinds = {variation.kind for variation in group if any(_is_ordinary(value) for value in variation.tried)}
     for of_verdict, of_kinds, text in _ADVICE:
         if of_verdict == verdict and (not of_kinds or kinds & set(of_kinds)):
@@ -203,7 +203,7 @@ def _is_ordinary(value: TriedValue) -> bool:
 
 
 def _untried(variations: Sequence[Variation], *, is_verbose: bool) -> Padding:
-    """Reasons, each with what it holds for."""
+    """The reasons, each with the properties it applies to."""
     by_reason: dict[str, list[Variation]] = {}
     for variation in variations:
         by_reason.setdefault(variation.reason or "", []).append(variation)

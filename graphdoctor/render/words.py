@@ -1,6 +1,6 @@
-"""Phrases that every view of a diagnosis shares: counts, times, verdicts in plain text.
+"""Phrases that all views share: counts, times and verdicts as plain text.
 
-Comes in: parts of a diagnosis. Goes out: text, never markup of any kind.
+Comes in: parts of a diagnosis, a comparison or a check. Goes out: text without markup.
 """
 
 from __future__ import annotations
@@ -9,52 +9,46 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from graphdoctor.model.check import Budget
+from graphdoctor.model.check import Budget, CheckReport
 from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
 from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Summary
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import Measures
 from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
 from graphdoctor.model.wording import counted as counted  # noqa: PLC0414 - the views take it from here
+from graphdoctor.model.wording import percent as percent  # noqa: PLC0414
+from graphdoctor.model.wording import percent_of_limit
 
 Tone = Literal["good", "warning", "bad"]
-"""How a sentence is meant."""
+"""Whether a sentence is good news."""
 
-UNKNOWN = "not known"
-"""What stands where a number would."""
+UNKNOWN = "unknown"
+"""What stands in place of a number."""
 
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
+_TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def times(number: int) -> str:
-    """``once``, ``2 times``."""
-    return "once" if number == 1 else f"{number} times"
-
-
-def percent(share: float) -> str:
-    """Whole percent, but never 0 or 100 for what is neither."""
-    if 0 < share < 0.01:
-        return "<1 %"
-    if 0.99 < share < 1:
-        return ">99 %"
-    return f"{share:.0%}".replace("%", " %")
+    """``once``, ``twice``, ``3 times``."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def duration(us: float) -> str:
-    """A time in the unit that suits it."""
+    """A time in a unit that fits it."""
     if us < 1000:
         return f"{us:.0f} µs"
     return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
 
 
 def base_name(file: str) -> str:
-    """A path's last part, on every system."""
+    """The last part of a path of any system."""
     return re.split(r"[/\\]", file)[-1]
 
 
 def first_sentence(text: str) -> str:
-    """A text's first paragraph, in one line, without the stack that torch prints behind a guard's reason."""
+    """A text's first paragraph on one line, without the stack that torch prints after a guard's reason."""
     paragraph = re.split(r"\n\s*\n|\s*User stack trace:", text, maxsplit=1)[0]
     return " ".join(paragraph.split())
 
@@ -63,7 +57,7 @@ def first_sentence(text: str) -> str:
 
 
 def title_parts(diagnosis: Diagnosis) -> list[str]:
-    """What ran: target, class, torch, backend and what else ``torch.compile`` was given."""
+    """What ran: target, class, torch, backend and other arguments of ``torch.compile``."""
     target, environment = diagnosis.target, diagnosis.environment
     parts = [target.text or "trace log"]
     if target.class_name and target.class_name not in parts[0]:
@@ -82,7 +76,10 @@ def title_parts(diagnosis: Diagnosis) -> list[str]:
 
 
 def headline(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | None:
-    """What must be said first: nothing compiled, or nothing wrong (which half a run cannot tell)."""
+    """What to say first: nothing compiled, or nothing wrong; None if neither is so.
+
+    Half a run can't show that nothing is wrong.
+    """
     detail = summary.coverage_detail
     if detail is not None and summary.coverage == 0:
         total = detail.graph_ops + detail.eager_ops
@@ -91,34 +88,34 @@ def headline(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | None:
         return "Not compiled: no graph reached the backend.", "bad"
     is_clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial)
     if is_clean and summary.graphs:
-        recompiled = f", compiled again {times(summary.recompiles)}" if summary.recompiles else ""
-        return f"No graph break{recompiled}.", "warning" if recompiled else "good"
+        recompiled = f", {counted(summary.recompiles, 'recompile')}" if summary.recompiles else ""
+        return f"No graph breaks{recompiled}.", "warning" if recompiled else "good"
     return None
 
 
 def coverage_text(summary: Summary) -> str:
-    """Coverage with the counts behind it."""
+    """Coverage with its counts."""
     detail = summary.coverage_detail
     if detail is None:
-        return "coverage not known"
+        return "coverage unknown"
     total = detail.graph_ops + detail.eager_ops
     if summary.coverage is None:
-        return "no tensor operation"
+        return "no tensor operations"
     return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Why a script's recording is empty, if it is: the verdict rather than something not known."""
+    """Why a script's recording is empty, if it is. It's the verdict, not a gap."""
     return next((gap for gap in diagnosis.gaps if gap.code == _NOTHING_COMPILED), None)
 
 
-def gaps_not_told(diagnosis: Diagnosis) -> list[CaptureGap]:
-    """The gaps, less the one that is the verdict."""
+def other_gaps(diagnosis: Diagnosis) -> list[CaptureGap]:
+    """The gaps, without the one that is the verdict."""
     return [gap for gap in diagnosis.gaps if gap.code != _NOTHING_COMPILED]
 
 
 def compile_calls_text(calls: Sequence[CompileCall]) -> list[str]:
-    """Where a script called torch.compile and with what, each place once."""
+    """Where a script called torch.compile and with which arguments, each place once."""
     counts: dict[str, int] = {}
     for call in calls:
         arguments = "".join(f", {name}={value}" for name, value in call.arguments.items())
@@ -131,7 +128,7 @@ def compile_calls_text(calls: Sequence[CompileCall]) -> list[str]:
 
 
 def clusters(findings: Sequence[Finding]) -> Iterator[list[Finding]]:
-    """Findings at one line with one cause are one card: a break and the skipped frame that it made."""
+    """Findings on one line with one cause, shown as one card: a break and the skipped frame it caused."""
     order: dict[tuple[str, int, str | None], list[Finding]] = {}
     for finding in findings:
         key = (finding.location.file, finding.location.line, finding.torch_id)
@@ -139,17 +136,17 @@ def clusters(findings: Sequence[Finding]) -> Iterator[list[Finding]]:
             key = (*key[:2], finding.fingerprint)
         order.setdefault(key, []).append(finding)
     for cluster in order.values():
-        # The cause comes before its consequence, whatever their severities.
+        # The cause comes before its effect, whatever their severities.
         yield sorted(cluster, key=lambda finding: finding.code)
 
 
 def caused_text(finding: Finding) -> str:
-    """What a break led to, in a line; empty for another finding."""
+    """What a break caused, on one line; empty for other findings."""
     effects = finding.effects
-    parts = [f"fired {times(finding.count)}"] if finding.break_effects else []
+    parts = [f"broke {times(finding.count)}"] if finding.break_effects else []
     if "raised" in finding.break_effects:
-        parts.append("raised: fullgraph allows no break")
-    parts += [f"`{name}` skipped: it runs eagerly as a whole" for name in effects.skipped_frames]
+        parts.append("raised an error because of fullgraph=True")
+    parts += [f"`{name}` skipped: all of it runs eagerly" for name in effects.skipped_frames]
     parts += [f"the rest of `{name}` runs eagerly" for name in effects.rest_eager_frames]
     if effects.graphs:
         parts.append(counted(len(effects.graphs), "graph"))
@@ -161,19 +158,19 @@ def caused_text(finding: Finding) -> str:
 def cost_text(cost: Cost) -> str:
     """What a finding costs."""
     parts = []
-    share = f" ({abs(cost.share):.0%})" if cost.share is not None else ""
+    share = f" ({percent(abs(cost.share))})" if cost.share is not None else ""
     if cost.call_us is not None and cost.call_from == "fix":
-        less = "less" if cost.call_us >= 0 else "more"
-        parts.append(f"a steady call takes {duration(abs(cost.call_us))} {less} with it fixed{share}")
+        change = "saves" if cost.call_us >= 0 else "adds"
+        parts.append(f"fixing it {change} {duration(abs(cost.call_us))} per call{share}")
     elif cost.call_us is not None:
-        parts.append(f"{duration(cost.call_us)} of a steady call outside the graphs{share}")
+        parts.append(f"{duration(cost.call_us)} per call outside the graphs{share}")
     if cost.compile_s is not None:
-        parts.append(f"{cost.compile_s:.2f} s of compiling")
+        parts.append(f"{cost.compile_s:.2f} s compiling")
     return ", ".join(parts)
 
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
-    """The suggestions that no trial has refuted, in their order."""
+    """The suggestions that no trial has ruled out, in their order."""
     return [fix for fix in fixes if fix.verdict in ("verified", "unproven", "not tried")]
 
 
@@ -182,7 +179,7 @@ def suggested(fix: Fix, title: str | None = None) -> str:
 
     Args:
         fix: The suggestion.
-        title: Its title as the view writes it; None for as it is.
+        title: Its title in the view's own markup; None for plain text.
     """
     shown = fix.title if title is None else title
     return shown if fix.verdict == "not tried" else f"{shown} ({fix.verdict})"
@@ -192,7 +189,7 @@ def suggested(fix: Fix, title: str | None = None) -> str:
 
 
 def inputs_text(graph: GraphReport) -> str:
-    """Arguments one by one, parameters and buffers as a count."""
+    """The arguments of a graph, and how many parameters and buffers it takes."""
     inputs = graph.inputs
     if inputs is None:
         return "not recorded"
@@ -218,7 +215,7 @@ def _input_text(item: GraphInput, resumes_at: int | None) -> str:
 
 
 def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str, str]]:
-    """What all verified fixes change: label, before, after."""
+    """What all verified fixes change together: label, before, after."""
     yield "break sites", str(before.break_sites), str(after.break_sites)
     yield "skipped frames", str(before.skipped_frames), str(after.skipped_frames)
     yield "graphs", str(before.graphs), str(after.graphs)
@@ -226,38 +223,44 @@ def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str,
     yield "recompiles", str(before.recompiles), str(after.recompiles)
     if before.frames_over_limit or after.frames_over_limit:
         yield "frames over the limit", str(before.frames_over_limit), str(after.frames_over_limit)
-    yield "coverage", _share(before.coverage), _share(after.coverage)
-
-
-def _share(share: float | None) -> str:
-    return "unknown" if share is None else f"{share:.0%}"
+    yield "coverage", share_text(before.coverage), share_text(after.coverage)
 
 
 # The gate.
 
 
 def budget_text(budget: Budget) -> str:
-    """What was measured and what is allowed, in a clause."""
+    """What was measured and what is allowed: ``3, must be at most 1``."""
     bound = "least" if budget.name == "min-coverage" else "most"
-    return f"{_budget_number(budget, budget.value)}, at {bound} {_budget_number(budget, budget.limit)}"
+    value = UNKNOWN if budget.value is None else _budget_number(budget, budget.value)
+    return f"{value}, must be at {bound} {_budget_number(budget, budget.limit)}"
 
 
-def _budget_number(budget: Budget, number: float | None) -> str:
-    if number is None:
-        return UNKNOWN
-    # Digits enough to tell a share from the limit that it missed.
-    return f"{100 * number:.6g} %" if budget.name == "min-coverage" else f"{number:g}"
+def _budget_number(budget: Budget, number: float) -> str:
+    return percent_of_limit(number, budget.limit) if budget.name == "min-coverage" else f"{number:g}"
+
+
+def check_verdict(report: CheckReport) -> str:
+    """How many targets failed and crashed, without a period."""
+    states = [target.state for target in report.targets]
+    if not states:
+        return f"No targets ran: {counted(len(report.skipped), 'target')} skipped"
+    targets = counted(len(states), "target")
+    counts = [(states.count("failed"), "failed"), (states.count("crashed"), "crashed (results unknown)")]
+    (number, outcome), *rest = [pair for pair in counts if pair[0]] or [(len(states), "passed")]
+    subject = targets if number == len(states) else f"{number} of {targets}"
+    return ", ".join([f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)])
 
 
 # Two diagnoses side by side.
 
 
 def comparison_verdict(comparison: DiagnosisComparison) -> str:
-    """How many findings are new, gone and the same."""
+    """How many findings are new, gone and in both."""
     new, gone, same = (len(findings) for findings in (comparison.new, comparison.gone, comparison.same))
     if not (new or gone or same):
-        return "No finding on either side."
-    return f"{counted(new, 'new finding')}, {gone} gone, {same} the same."
+        return "No findings on either side."
+    return f"{counted(new, 'new finding')}, {gone} gone, {same} in both."
 
 
 def side_parts(side: Side) -> list[str]:
@@ -273,14 +276,14 @@ def side_parts(side: Side) -> list[str]:
 
 
 def compared_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
-    """The numbers of both sides: label, before, after, after over before for a time; no count that is 0 on both."""
+    """The numbers of both sides: label, before, after, and how a time changed. Counts of 0 on both are left out."""
     for label, pair in _counts(numbers):
         if pair.before or pair.after:
             yield label, _count(pair.before), _count(pair.after), ""
     coverage, seconds, call = numbers.coverage, numbers.compile_time_s, numbers.steady_call_us
-    yield "coverage", known_share(coverage.before), known_share(coverage.after), ""
-    yield "compiling", _seconds(seconds.before), _seconds(seconds.after), _ratio(seconds)
-    yield "steady call", _microseconds(call.before), _microseconds(call.after), _ratio(call)
+    yield "coverage", share_text(coverage.before), share_text(coverage.after), ""
+    yield "compile time", _seconds(seconds.before), _seconds(seconds.after), speed_change(seconds)
+    yield "steady call", _microseconds(call.before), _microseconds(call.after), speed_change(call)
 
 
 def _counts(numbers: Numbers) -> Iterator[tuple[str, CountPair]]:
@@ -298,8 +301,8 @@ def _count(number: int | None) -> str:
     return UNKNOWN if number is None else str(number)
 
 
-def known_share(share: float | None) -> str:
-    """A share, or that it is not known."""
+def share_text(share: float | None) -> str:
+    """A share in percent, or that it's unknown."""
     return UNKNOWN if share is None else percent(share)
 
 
@@ -311,20 +314,43 @@ def _microseconds(us: float | None) -> str:
     return UNKNOWN if us is None else duration(us)
 
 
-def _ratio(pair: TimePair) -> str:
-    if pair.ratio is None:
-        return ""
-    return f"{pair.ratio:.2f}" if pair.ratio >= 0.1 else f"{pair.ratio:.2g}"
+def speed_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign.
+
+    Args:
+        ratio: The time after over the time before, above 0.
+        low: Lower end of its confidence interval; None if there is none.
+        high: Its upper end.
+    """
+    is_faster = ratio <= 1
+    shown = _factor(1 / ratio if is_faster else ratio)
+    if shown == f"1.00{_TIMES}" and low is None:
+        return "same"
+    text = f"{shown} {'faster' if is_faster else 'slower'}"
+    if low is None or high is None:
+        return text
+    ends = (1 / high, 1 / low) if is_faster else (low, high)
+    return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})"
+
+
+def _factor(value: float) -> str:
+    digits = 2 if value < 1.095 else 1 if value < 9.95 else 0
+    return f"{value:.{digits}f}{_TIMES}"
+
+
+def speed_change(pair: TimePair) -> str:
+    """How much faster or slower the second side is; empty if a time is unknown."""
+    return "" if not pair.ratio else speed_text(pair.ratio)
 
 
 def moved_place(pair: SameFinding) -> str:
-    """Where a finding of both sides is, and the line that it was on."""
+    """Where a finding of both sides is, and the line it was on before."""
     line, place = pair.before.location.line, f"{pair.after.location.shown_file}:{pair.after.location.line}"
-    return f"{place} (was {line})" if "line" in pair.changes else place
+    return f"{place} (was line {line})" if "line" in pair.changes else place
 
 
 def changed_text(pair: SameFinding, *, has_costs: bool) -> str:
-    """What else differs of a finding of both sides; empty for nothing."""
+    """What else changed about a finding of both sides; empty for nothing."""
     before, after = pair.before, pair.after
     parts = []
     if "severity" in pair.changes:
@@ -341,6 +367,6 @@ def _costs(before: Finding, after: Finding) -> Iterator[str]:
     if old is None or new is None:
         return
     if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:
-        yield f"{duration(old.call_us)} → {duration(new.call_us)} of a steady call"
+        yield f"{duration(old.call_us)} → {duration(new.call_us)} per call"
     if old.compile_s is not None and new.compile_s is not None:
-        yield f"{old.compile_s:.2f} s → {new.compile_s:.2f} s of compiling"
+        yield f"{old.compile_s:.2f} s → {new.compile_s:.2f} s compiling"

@@ -51,7 +51,7 @@ def compared(process: Any) -> dict[str, Any]:
 def test_a_fix_shows_as_a_finding_that_is_gone_though_another_checkout_was_recorded(run_cli, broken, recorded):
     text = run_cli("diff", only_recording(broken), only_recording(recorded), cwd=recorded)
     assert text.returncode == 0, text.stderr
-    assert "0 new findings, 1 gone, 0 the same." in text.stdout
+    assert "0 new findings, 1 gone, 0 in both." in text.stdout
     assert "GD101 clean.py:6" in text.stdout
     assert "Differences" not in text.stdout
     back = compared(run_cli("diff", only_recording(recorded), only_recording(broken), "--format", "json"))
@@ -74,7 +74,7 @@ def test_a_document_and_a_recording_of_one_run_are_the_same(tmp_path, run_cli, b
 def test_a_recording_is_compared_with_the_last_one_by_its_name(store, run_here):
     process = run_here("diff", "20261121-042901-000000-item")
     assert process.returncode == 0, process.stderr
-    assert "0 new findings, 0 gone, 2 the same" in process.stdout
+    assert "0 new findings, 0 gone, 2 in both" in process.stdout
     assert "Another torch: 2.13.0+cpu before, 2.15.0+cu132 after" in process.stdout
 
 
@@ -101,7 +101,7 @@ def test_a_file_is_written_as_for_every_command(store, run_here):
     refused = run_here("diff", "20261121-042901-000000-item", "-o", "out.json")
     assert (refused.returncode, "out.json exists" in refused.stderr) == (2, True)
     assert run_here("diff", "20261121-042901-000000-item", "-o", "out.txt").returncode == 0
-    assert "2 the same" in (store / "out.txt").read_text()
+    assert "2 in both" in (store / "out.txt").read_text()
 
 
 def test_select_compares_less_and_says_so(store, run_here):
@@ -160,7 +160,7 @@ def test_an_unreadable_file_is_refused_by_name(store, run_here):
 def test_a_comparison_is_written_as_markdown_by_its_name_and_by_its_ending(store, run_here):
     process = run_here("diff", "20261121-042901-000000-item", "--format", "markdown")
     assert process.returncode == 0, process.stderr
-    assert process.stdout.startswith("## graphdoctor\n\n**0 new findings, 0 gone, 2 the same.**\n")
+    assert process.stdout.startswith("## graphdoctor\n\n**0 new findings, 0 gone, 2 in both.**\n")
     assert run_here("diff", "20261121-042901-000000-item", "-o", "pr.md").stderr == "Wrote pr.md\n"
     assert (store / "pr.md").read_text(encoding="utf-8") == process.stdout
 

@@ -137,7 +137,7 @@ def test_the_gate_runs_where_a_staged_file_reaches_a_target(repository: Path, en
 
     skipped = gate("unrelated.py")
     assert skipped.returncode == 0, skipped.stdout
-    assert "No target was run: 1 target skipped" in skipped.stdout
+    assert "No targets ran: 1 target skipped" in skipped.stdout
 
     (repository / "helper.py").write_text(HELPER.replace("    return", '    print("doubling")\n    return'))
     red = gate("helper.py", "unrelated.py")

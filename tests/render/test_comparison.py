@@ -69,7 +69,7 @@ def test_a_comparison_reads_as_it_should(snapshot: SnapshotAssertion, width: int
 
 def test_new_findings_come_before_those_that_are_gone_and_those_that_stay() -> None:
     text = text_of(both())
-    assert text.index("\nNew\n") < text.index("\nGone\n") < text.index("\nSame ")
+    assert text.index("\nNew\n") < text.index("\nGone\n") < text.index("\nIn both ")
 
 
 def test_what_is_the_same_is_a_count_unless_it_got_worse_or_is_asked_for() -> None:
@@ -77,23 +77,24 @@ def test_what_is_the_same_is_a_count_unless_it_got_worse_or_is_asked_for() -> No
     assert "model.py:20" in text
     assert "warning → error" in text
     assert "model.py:14" not in text
-    assert "model.py:14 (was 12)" in verbose
+    assert "model.py:14 (was line 12)" in verbose
 
 
 def test_a_run_against_itself_has_nothing_to_say_but_its_numbers() -> None:
     diagnosis = diagnosed(facts(is_after=False))
     text = text_of(compare(diagnosis, diagnosis))
     assert "0 new findings, 0 gone" in text
-    assert "Differences" not in text
-    assert "1.00" in text
+    assert "The runs differ" not in text
+    assert "3 in both" in text
+    assert "same" in text
 
 
 def test_two_clean_runs_say_so_and_unknown_is_never_0() -> None:
     clean = diagnosed(recording(coverage=None))
     text = text_of(compare(clean, clean))
-    assert "No finding on either side." in text
+    assert "No findings on either side." in text
     assert "coverage" in text
-    assert text.count("not known") == 4
+    assert text.count("unknown") == 4
     assert "break sites" not in text
 
 

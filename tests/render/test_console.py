@@ -72,7 +72,7 @@ def test_nothing_compiled_is_said_first() -> None:
 
 
 def test_a_share_that_is_not_whole_is_never_shown_as_whole() -> None:
-    assert "coverage >99 % (311 of 312 operations)" in " ".join(rendered(broken()).split())
+    assert "coverage >99% (311 of 312 operations)" in " ".join(rendered(broken()).split())
 
 
 def test_a_partial_run_says_so_and_why() -> None:

@@ -239,7 +239,7 @@ def test_nothing_that_could_be_tried_is_not_called_a_suggestion() -> None:
     known = facts(12)
     left = LeftFinding(code="GD101", place="model.py:12", message="broken", reason="no edit: its result is used")
     text = rendered(known, Treatment(tried=(), before=BEFORE, left=(left,)))
-    assert "No fix could be tried." in text
+    assert "There was no fix to try." in text
     assert "Suggested" not in text
 
 
@@ -247,4 +247,4 @@ def test_unsafe_ones_alone_are_not_called_suggestions_without_a_reason() -> None
     known = facts(12)
     fix = tried(known, 12, is_safe=False, diff=GUARD, reason=UNSAFE)
     text = words(rendered(known, Treatment(tried=(fix,), before=BEFORE)))
-    assert "No safe fix is known; --unsafe-fixes tries 1 unsafe fix." in text
+    assert "No safe fix is known. --unsafe-fixes tries 1 unsafe fix." in text

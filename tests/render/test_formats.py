@@ -17,12 +17,13 @@ from graphdoctor.diagnosis.comparison import compare
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.lint import lint_files
+from graphdoctor.model.check import Budget
 from graphdoctor.model.result import Result
 from graphdoctor.render import formats
 from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOptions
 from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.trace.reader import read_recording
-from tests.render.check_reports import failed_report
+from tests.render.check_reports import failed_report, report, target
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"
 OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
@@ -128,3 +129,11 @@ def test_the_registry_loads_no_renderer() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("each", formats.CHECK.formats, ids=formats.CHECK.names)
+def test_a_share_below_its_limit_is_never_rounded_to_it(each: Any) -> None:
+    budget = Budget(name="min-coverage", limit=0.9, value=0.8996, is_kept=False)
+    text = rendered(report(target(state="failed", budgets=(budget,))), each)
+    assert ("0.8996" if each.name in ("json", "sarif") else "89.96%") in text
+    assert "90 %" not in text

@@ -98,7 +98,7 @@ def test_verbose_shows_every_guard() -> None:
 
 def test_the_share_is_said_first() -> None:
     text = shown(LAYERS, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0, checks_us=10.0, share=0.1)
-    assert "Guard checks take 10 % of a steady call, timed with warm caches." in text
+    assert "Guard checks take 10% of a steady call, timed with warm caches." in text
     assert "steady call 100 µs (99 µs to 120 µs) · its guard checks 10 µs" in text
 
 
@@ -119,14 +119,14 @@ def test_of_one_function_the_costliest_compile_is_shown() -> None:
     render_guards(diagnosis, Console(file=buffer, width=100, force_terminal=False, color_system=None))
     assert "0/1 Net.forward" in buffer.getvalue()
     assert "0/0 Net.forward" not in buffer.getvalue()
-    assert "1 more compile, of the same functions" in buffer.getvalue()
+    assert "1 more compile of the same functions" in buffer.getvalue()
 
 
 def test_a_call_without_compiled_code_has_no_share() -> None:
     found = guard_set(guard("x", "x"), runs_per_call=0)
     text = shown(found, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
     assert "The steady call runs no compiled code" in text
-    assert "0 %" not in text
+    assert " 0%" not in text
 
 
 def test_outside_text_cannot_move_the_cursor() -> None:

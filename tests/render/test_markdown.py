@@ -69,7 +69,7 @@ def test_a_gate_that_passed_is_short():
 
 def test_what_is_not_known_is_no_number():
     text = render_check_markdown(report(target(state="crashed", diagnosis=None, error="x")))
-    assert "| `train` | **crashed** | not known | not known | not known | not known | not known |" in text
+    assert "| `train` | **crashed** | unknown | unknown | unknown | unknown | unknown |" in text
 
 
 def test_details_are_closed_and_what_fails_is_not_in_them():
@@ -102,19 +102,19 @@ def test_a_comment_is_never_longer_than_github_takes_and_says_what_is_missing():
         text = render_check_markdown(answer)
         assert 0.9 * MAX_CHARACTERS < len(text) <= MAX_CHARACTERS
         assert text.count("<details>") == text.count("</details>")
-        assert re.search(r"_\d+ \w.*more: left out, or the comment would be too long\._", text)
+        assert re.search(r"_\d+ more \w.*, left out to keep the comment short enough\._", text)
 
 
 def test_all_that_was_cut_is_counted():
     text = render_check_markdown(report(target(state="failed", new=(finding(),) * 900)))
-    (left,) = re.findall(r"_(\d+) new findings more: left out", text)
+    (left,) = re.findall(r"_(\d+) more new findings, left out", text)
     assert text.count("- **GD101**") + int(left) == 900
 
 
 def test_two_clean_runs_have_no_list():
     clean = diagnose(recording(), RULES, root=ROOT, version="0")
     text = render_comparison_markdown(compare(clean, clean))
-    assert "**No finding on either side.**" in text
+    assert "**No findings on either side.**" in text
     assert "###" not in text
 
 
@@ -123,7 +123,7 @@ def test_a_long_comparison_is_cut():
     clean = diagnose(recording(), RULES, root=ROOT, version="0")
     text = render_comparison_markdown(compare(clean, diagnose(recording(breaks=breaks), RULES, root=ROOT, version="0")))
     assert len(text) <= MAX_CHARACTERS
-    assert "new findings more: left out" in text
+    assert "more new findings, left out" in text
 
 
 TEXT = st.text(st.characters() | st.sampled_from("`|\\*_[]()<>&@#:~$!1.- \n"))

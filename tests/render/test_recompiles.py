@@ -100,11 +100,11 @@ def test_outside_text_cannot_speak_to_the_terminal() -> None:
 
 
 def test_nothing_compiled_again_is_good_news() -> None:
-    assert "Nothing was compiled again." in rendered(recording(compiles=(compiled(),)))
+    assert "No recompiles." in rendered(recording(compiles=(compiled(),)))
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
     many = [recompiled(f"0/{n}", change("value", "mode", str(n), str(n + 1)), call=n + 1) for n in range(1, 100)]
     facts = recording(frames=(frame(),), compiles=(compiled(), *many))
-    assert "39 more: -v shows all" in rendered(facts)
+    assert "39 more (-v shows all)" in rendered(facts)
     assert "0/99" in rendered(facts, is_verbose=True)

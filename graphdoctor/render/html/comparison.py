@@ -1,4 +1,4 @@
-"""Two diagnoses side by side as one HTML file that needs nothing else."""
+"""Two diagnoses side by side as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from graphdoctor.model.comparison import CountPair, DiagnosisComparison, SharePair, Side, TimePair
 from graphdoctor.render import words
 from graphdoctor.render.html.document import write_document
-
-_UNKNOWN = "not known"
 
 
 def render_comparison_page(comparison: DiagnosisComparison, *, has_source: bool = True) -> str:
@@ -27,6 +25,7 @@ def render_comparison_page(comparison: DiagnosisComparison, *, has_source: bool 
         comparison = without_source(comparison)
     context = {
         "comparison": comparison,
+        "verdict": words.comparison_verdict(comparison),
         "has_source": has_source,
         "rows": list(_rows(comparison)),
         "made": list(_made(comparison)),
@@ -42,8 +41,8 @@ def _rows(comparison: DiagnosisComparison) -> Iterator[dict[str, str]]:
             continue
         yield {
             "label": label,
-            "before": _UNKNOWN if pair.before is None else shown(pair.before),
-            "after": _UNKNOWN if pair.after is None else shown(pair.after),
+            "before": words.UNKNOWN if pair.before is None else shown(pair.before),
+            "after": words.UNKNOWN if pair.after is None else shown(pair.after),
             "change": _change(pair),
         }
 
@@ -60,7 +59,7 @@ def _change(pair: CountPair | SharePair | TimePair) -> str:
     if pair.before is None or pair.after is None:
         return ""
     if isinstance(pair, TimePair):
-        return "" if pair.ratio is None else f"{pair.ratio:.2f} of it"
+        return words.speed_change(pair)
     if pair.before == pair.after:
         return "same"
     if isinstance(pair, SharePair):

@@ -1,4 +1,4 @@
-"""What the page's scripts draw: graphs, guards, calls and phases on time axes. Plain lists and numbers."""
+"""The data that the page's scripts draw: graphs, guards, calls and phases, as plain lists and numbers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from graphdoctor.model.picture import GeneratedCode, Lane, Phase, Picture, Stage
 from graphdoctor.render.guard_parts import Part, parts_of
 
 Place = Callable[[str | None, int | None], list[Any] | None]
-"""A file and a line to ``[file as shown, line, anchor or None]``; None for no file."""
+"""Turns a file and a line into ``[file as shown, line, anchor or None]``; None without a file."""
 
 
 def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[dict[str, Any]]:
-    """Every graph with its stages on the way to Inductor.
+    """Each graph with its stages on the way to Inductor.
 
     Args:
-        diagnosis: Has the graphs.
-        picture: Has their nodes, stage by stage, and the generated code.
-        place: Where a line is in the page.
+        diagnosis: For its graphs.
+        picture: For their nodes at each stage, and the generated code.
+        place: Finds a line in the page.
 
     Returns:
-        One object a graph, in the order of ``Graph.index``.
+        One object for each graph, in the order of ``Graph.index``.
     """
     by_graph: dict[int, list[dict[str, Any]]] = {}
     labels = {graph.index: _labels(graph) for graph in diagnosis.graphs}
@@ -48,7 +48,7 @@ def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[di
 
 
 def _labels(graph: GraphReport) -> dict[str, str]:
-    """Inputs of a captured graph in the user's words, by the name of their node."""
+    """The inputs of a captured graph in the user's words, by the names of their nodes."""
     return {item.name: expression(item.source, graph.resumes_at) for item in graph.inputs or () if item.source}
 
 
@@ -74,7 +74,7 @@ def _generated(code: GeneratedCode) -> dict[str, Any]:
 
 
 def guards_data(diagnosis: Diagnosis, place: Place) -> list[dict[str, Any]]:
-    """Each compile's guards as the tree of their parts."""
+    """The guards of each compile as a tree of parts."""
     if diagnosis.guards is None:
         return []
     return [
@@ -106,7 +106,7 @@ def _part(part: Part, place: Place) -> dict[str, Any]:
 
 
 def lanes_data(diagnosis: Diagnosis, picture: Picture) -> list[dict[str, Any]]:
-    """The calls, each with its segments."""
+    """The calls with their segments."""
     compiled = {graph.index: graph for graph in diagnosis.graphs}
     inputs = {call.index: call.inputs for call in diagnosis.calls}
 
@@ -120,7 +120,7 @@ def lanes_data(diagnosis: Diagnosis, picture: Picture) -> list[dict[str, Any]]:
 
 
 def _fate(diagnosis: Diagnosis, lane: Lane) -> str | None:
-    """What went wrong in a call, the worst alone."""
+    """The worst that happened in a call; None if nothing did."""
     if lane.call_index is None:
         return None
     compiles = [found for found in diagnosis.compiles if found.call_index == lane.call_index]

@@ -1,4 +1,4 @@
-"""A unified diff as rows, for a view in one column and for one side by side."""
+"""A unified diff as rows, for a unified and a side-by-side view."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class DiffRow:
     """One row of a diff, for both views.
 
     Args:
-        kind: ``hunk`` and ``file`` rows have their text in ``old``.
-        old: The line before, or None where there is none.
-        new: The line after, or None where there is none.
+        kind: ``hunk`` and ``file`` rows hold their text in ``old``.
+        old: The line before the edit; None if there is none.
+        new: The line after the edit; None if there is none.
         old_number: 1-based.
         new_number: 1-based.
     """
@@ -30,7 +30,7 @@ class DiffRow:
 
 
 def diff_rows(diff: str) -> tuple[DiffRow, ...]:
-    """A unified diff's lines, removed ones beside those that take their place."""
+    """The rows of a unified diff, removed lines next to those that replace them."""
     rows: list[DiffRow] = []
     removed: list[tuple[int, str]] = []
     added: list[tuple[int, str]] = []
@@ -39,7 +39,7 @@ def diff_rows(diff: str) -> tuple[DiffRow, ...]:
         hunk = _HUNK.match(line)
         mark, text = line[:1], line[1:]
         if hunk is None and old == 0:
-            # Both names of a file say the same; the second stands for both.
+            # A file is named twice; the second name is enough.
             if line.startswith("+++ "):
                 rows.append(DiffRow("file", line[4:].removeprefix("b/")))
             continue

@@ -1,8 +1,8 @@
-"""A whole HTML document: template, style, scripts, and the policy that keeps it to itself.
+"""A whole HTML document: template, style, scripts, and a policy against loading anything else.
 
-The page asks for no file and no host: a policy in its head forbids it, and lets only the scripts run that are written
-here. Everything of a program's (paths, source, messages, arguments) goes through Jinja's escaping or, for scripts,
-through ``packed``.
+The page loads no file and contacts no host: a policy in its head forbids that, and runs only the scripts written here.
+All text from outside (paths, source, messages, arguments) goes through ``printable`` and Jinja's escaping or, for
+scripts, through ``packed``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def write_document(
 
     Args:
         template: Its name.
-        context: What it needs.
-        blobs: Data for the scripts, packed, by the name that they ask for.
-        scripts: Names of the scripts that it needs beside those that every page has.
+        context: Its variables.
+        blobs: Packed data for the scripts, by name.
+        scripts: Names of the scripts it needs besides those of every page.
     """
     theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
     sources = " ".join(_source_hash(text) for text in (theme, *texts))
-    # 'unsafe-inline' for styles alone: a bar's length is a style of its own.
+    # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
     policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
     return (
         _environment()
@@ -78,6 +78,7 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "measured_rows": words.measured_rows,
+        "speed_text": words.speed_text,
         "coverage_text": words.coverage_text,
         "compile_calls_text": words.compile_calls_text,
     }
@@ -85,12 +86,12 @@ def _environment() -> Environment:
 
 
 def _printable(value: object) -> object:
-    """What an expression of a template puts into the page; markup was made of printable text already."""
+    """The value of a template's expression, printable; markup is already made from printable text."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _ticks(text: str) -> Markup:
-    """Text in which what stands between backticks is code."""
+    """Text with code between backticks."""
     parts = escape(printable(text)).split("`")
     if len(parts) % 2 == 0:
         return Markup("`").join(parts)

@@ -1,4 +1,4 @@
-"""Python source as lines of spans for a style sheet to colour."""
+"""Python source as lines of spans that the style sheet colors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CLASSES = {
     Token.Literal.Number: "m",
     Token.Comment: "c",
 }
-"""Few classes: what helps to read, not what a lexer can tell apart."""
+"""Few classes: what helps to read, not everything a lexer can tell apart."""
 
 
 def highlighted(text: str) -> list[Markup]:
-    """Each line of a Python file as markup; everything of the file is escaped.
+    """The lines of a Python file as markup, with the file's own text escaped.
 
     Args:
-        text: The whole file, so that strings over several lines are told.
+        text: The whole file, so that strings of several lines are recognized.
     """
     lines = [Markup()]
     for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(printable(text)):

@@ -1,4 +1,4 @@
-"""Data for a page's scripts: JSON, compressed, in letters that no text of a program can break out of."""
+"""Data for a page's scripts: compressed JSON in letters that no text from outside can break out of."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from graphdoctor.render.printable import printable
 def packed(value: object) -> str:
     """A value as base64 of gzip of JSON; the page reads it with ``DecompressionStream``."""
     text = printable(orjson.dumps(value).decode())
-    # A fixed time in the header: the same recording gives the same page.
+    # A fixed time in the header, so the same recording always gives the same page.
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()

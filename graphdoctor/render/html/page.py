@@ -1,4 +1,4 @@
-"""A diagnosis and what belongs to its picture as one HTML file that needs nothing else."""
+"""A diagnosis and its picture as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_sourc
 
     Args:
         diagnosis: What to show.
-        picture: What only the page shows.
-        root: Paths below it are shown relative to it, as the diagnosis does.
-        has_source: Show lines of code; without them the page says that they were left out.
+        picture: Graphs, phases and calls to draw, and the source.
+        root: Paths in it are shown relative to it; the same as the diagnosis's.
+        has_source: Show lines of code; otherwise the page says that they were left out.
 
     Returns:
         A whole HTML document.
@@ -44,7 +44,7 @@ def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_sourc
 
 
 class _Page:
-    """Where things are in the page, and what the templates ask for."""
+    """Where things are in the page, and the variables of its templates."""
 
     def __init__(self, diagnosis: Diagnosis, picture: Picture, root: Path) -> None:
         self._diagnosis = diagnosis
@@ -56,7 +56,7 @@ class _Page:
         self._hues: dict[str, int] = {}
 
     def context(self) -> dict[str, Any]:
-        """What the template needs."""
+        """The variables of the template."""
         diagnosis = self._diagnosis
         said, tone = sentence(diagnosis)
         return {
@@ -75,7 +75,7 @@ class _Page:
             "calls": self._calls(),
             "frames": self._frames(),
             "phase_rows": _phase_rows(self._picture),
-            "gaps": words.gaps_not_told(diagnosis),
+            "gaps": words.other_gaps(diagnosis),
             "hue": self.hue,
             "anchor": self.anchor,
             "location_anchor": lambda location: self.anchor(location.file, location.line),
@@ -83,7 +83,7 @@ class _Page:
         }
 
     def blobs(self) -> dict[str, str]:
-        """What the scripts ask for."""
+        """The data of the scripts, packed."""
         diagnosis, picture = self._diagnosis, self._picture
         return {
             "graphs": packed(data.graphs_data(diagnosis, picture, self._place)),
@@ -93,7 +93,7 @@ class _Page:
         }
 
     def anchor(self, file: str | None, line: int | None) -> str | None:
-        """Where a line is in the page; None when it is not."""
+        """The anchor of a line in the page; None if the page doesn't have it."""
         if file is None or line is None:
             return None
         number = self._numbers.get(relative(file, self._root))
@@ -107,7 +107,7 @@ class _Page:
         return [words.base_name(file), line, self.anchor(file, line)]
 
     def hue(self, compile_id: str) -> int:
-        """A frame's colour; all compiles of a frame have the same."""
+        """The color of a frame, which all of its compiles share."""
         frame = compile_id.rpartition("/")[0]
         return self._hues.setdefault(frame, len(self._hues) % _HUES)
 
@@ -124,7 +124,7 @@ class _Page:
         }
 
     def _calls(self) -> list[dict[str, Any]]:
-        """Each call with the compiles that it caused."""
+        """Each call with the compiles it caused."""
         compiles: dict[int | None, list[Any]] = {}
         for compile_ in self._diagnosis.compiles:
             compiles.setdefault(compile_.call_index, []).append(compile_)
@@ -145,7 +145,7 @@ class _Page:
         ]
 
     def _frames(self) -> list[dict[str, Any]]:
-        """Each function that was compiled more than once or went over its limit, its cache entries in order."""
+        """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
         reports = {id_: report for report in self._diagnosis.recompiles for id_ in report.compile_ids[:1]}
         followers = {
             id_: report.compile_ids[0] for report in self._diagnosis.recompiles for id_ in report.compile_ids[1:]
@@ -174,20 +174,20 @@ def _notes(file: AnnotatedFile) -> Iterator[str]:
     if file.finding_count:
         yield words.counted(file.finding_count, "finding")
     if file.is_source_missing:
-        yield "not recorded: only the lines that are known"
+        yield "source not recorded, only known lines are shown"
     if file.hidden_line_count:
-        yield f"{words.counted(file.hidden_line_count, 'line')} not shown"
+        yield words.counted(file.hidden_line_count, "hidden line")
 
 
 def _phase_rows(picture: Picture) -> list[tuple[str, int, float, float]]:
-    """Phases by name: how many, all of their time, and their own without the phases in them; longest own time first."""
+    """Phases by name: count, total time, and self time without inner phases; the longest self time first."""
     totals: dict[str, list[float]] = {}
     stack: list[tuple[str | None, int, int, str]] = []
     for phase in picture.phases:
         if phase.duration_us is None:
             continue
         row = totals.setdefault(phase.name, [0, 0.0, 0.0])
-        # A phase within one of its own name is in the other's time already.
+        # A phase inside one of the same name is already in that one's time.
         while stack and not (stack[-1][:2] == (phase.process, phase.thread) and stack[-1][2] < phase.depth):
             stack.pop()
         is_inner = any(name == phase.name for *_, name in stack)

@@ -1,4 +1,4 @@
-"""What a page shows, without a line of the user's code."""
+"""What a page shows, without the user's code."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from graphdoctor.model.diagnosis import Fix
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
-"""Fields that hold the program's own lines, whatever the model."""
+"""Fields that hold the program's own lines, in any model."""
 _SENTENCES = frozenset({"message", "title", "conclusion"})
-"""Fields of ours that quote a part of a line between backticks."""
+"""Fields written by graphdoctor that quote parts of lines between backticks."""
 _CODE_COMMENT = re.compile(r", code: .*$", re.MULTILINE)
 # ``torch/_guards.py`` and ``torch/_dynamo/guards.py``, 2.13: an expression, the line and its place; then a stack.
 _GUARD_COMMENT = re.compile(r"  # .*(?=  # \S+:\d+ in )")
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\w.]+(\[[^]]*\][\w.]*)*(\(\))?")
 
 
 def without_source(model: _Model) -> _Model:
-    """Leave out the program's lines: source, edits of it, and what quotes it: comments of torch's and our sentences.
+    """Leave out the program's lines: source, edits, and text that quotes it, such as torch's comments.
 
     Names of files, functions and values stay.
 
@@ -48,8 +48,8 @@ def _without(name: str, value: object) -> object:
     if isinstance(value, str):
         if name in _OF_PROGRAM:
             return ""
-        told = _without_quoted_lines(value)
-        return _QUOTED.sub(_name_alone, told) if name in _SENTENCES else told
+        kept = _without_quoted_lines(value)
+        return _QUOTED.sub(_name_alone, kept) if name in _SENTENCES else kept
     if isinstance(value, BaseModel):
         return without_source(value)
     if isinstance(value, tuple) and any(isinstance(item, (BaseModel, str)) for item in value):
@@ -62,7 +62,7 @@ def _name_alone(quoted: re.Match[str]) -> str:
 
 
 def _without_quoted_lines(text: str) -> str:
-    """What torch says, without the lines of code that it says it of."""
+    """Torch's text without the lines of code it quotes."""
     if ", code: " in text:
         text = _CODE_COMMENT.sub("", text)
     if "  # " in text:

@@ -1,4 +1,4 @@
-"""The first thing a reader sees: one sentence, the counts, and what to do, each thing once."""
+"""The top of the page: one sentence, the counts, and what to do."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Tile:
 
     Args:
         label: What is counted.
-        value: The number, or ``unknown``.
-        note: What belongs to it.
-        tone: ``bad`` or ``warning`` where it is one.
-        anchor: The section that tells more.
+        value: The number or ``unknown``.
+        note: A detail about it.
+        tone: ``bad`` or ``warning``; None if the count is neither.
+        anchor: The section with the details.
     """
 
     label: str
@@ -38,11 +38,11 @@ class Tile:
 
 @dataclass
 class Action:
-    """One thing to do, and the findings that it is for.
+    """One thing to do, and the findings it is for.
 
     Args:
-        fix: The suggestion; None where none is known.
-        findings: Worst first.
+        fix: The suggestion; None if none is known.
+        findings: The worst first.
     """
 
     fix: Fix | None
@@ -50,20 +50,20 @@ class Action:
 
     @property
     def call_us(self) -> float | None:
-        """What its findings cost a steady call."""
+        """What its findings cost in a steady call, in microseconds; None if unknown."""
         known = [finding.cost.call_us for finding in self.findings if finding.cost and finding.cost.call_us is not None]
         return sum(known) if known else None
 
     @property
     def compile_s(self) -> float | None:
-        """What its findings cost in compiles."""
+        """What its findings cost in compile time, in seconds; None if unknown."""
         costs = [finding.cost.compile_s for finding in self.findings if finding.cost]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if known else None
 
 
 def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
-    """The verdict."""
+    """The verdict in one sentence, and its tone."""
     summary = diagnosis.summary
     if (empty := nothing_compiled(diagnosis)) is not None:
         return empty.message, "warning"
@@ -75,7 +75,9 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
     elif summary.graphs:
         parts.append(f"{counted(summary.graphs, 'graph')} compiled")
     if summary.break_sites:
-        parts.append(f"{counted(summary.break_sites, 'line')} {'breaks' if summary.break_sites == 1 else 'break'} it")
+        parts.append(
+            f"{counted(summary.break_sites, 'line')} {'breaks' if summary.break_sites == 1 else 'break'} the graph"
+        )
     if summary.frames_over_limit:
         verb = "is" if summary.frames_over_limit == 1 else "are"
         parts.append(f"{counted(summary.frames_over_limit, 'function')} {verb} over the recompile limit")
@@ -85,7 +87,7 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
 
 
 def tiles(summary: Summary) -> Iterator[Tile]:
-    """The counts in the order in which they are asked for."""
+    """The counts, in the order people look for them."""
     failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
     yield Tile("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
     yield Tile("graphs", str(summary.graphs), "", None, "graphs")
@@ -100,7 +102,11 @@ def tiles(summary: Summary) -> Iterator[Tile]:
     over = f"{summary.frames_over_limit} over the limit" if summary.frames_over_limit else ""
     skipped = f"{summary.skipped_frames} skipped" if summary.skipped_frames else ""
     yield Tile(
-        "frames gone eager", str(eager), ", ".join(filter(None, (skipped, over))), "bad" if eager else None, "findings"
+        "functions running eagerly",
+        str(eager),
+        ", ".join(filter(None, (skipped, over))),
+        "bad" if eager else None,
+        "findings",
     )
     yield Tile(
         "recompiles",
@@ -117,8 +123,8 @@ def tiles(summary: Summary) -> Iterator[Tile]:
 def actions(findings: Sequence[Finding]) -> list[Action]:
     """What to do, each thing once, the costliest first.
 
-    Those whose cost in a steady call is known come first; the others keep the order of their findings. A finding that
-    is gone with the fixes of others asks for nothing.
+    Actions with a known cost in a steady call come first; the others keep the order of their findings. A finding that
+    other findings' fixes removed needs no action.
     """
     found: dict[tuple[str, str | None] | str, Action] = {}
     for cluster in clusters(findings):
@@ -132,7 +138,7 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
-    """The verified one, else the first that nothing speaks against."""
+    """The verified fix, otherwise the first that no trial has ruled out."""
     fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
     for verdict in ("verified", "not tried", "unproven"):
         chosen = next((fix for fix in fixes if fix.verdict == verdict), None)

@@ -38,7 +38,7 @@ def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
     page = visit(page_of(tmp_path, before, after))
     assert (len(comparison.new), len(comparison.gone), len(comparison.same)) == (2, 1, 1)
     expect(page.locator("h1")).to_have_text("old → new")
-    expect(page.locator(".sentence")).to_have_text("2 new findings, 1 gone, 1 the same.")
+    expect(page.locator(".sentence")).to_have_text("2 new findings, 1 gone, 1 in both.")
     for name, findings in (("new", comparison.new), ("gone", comparison.gone)):
         codes = page.locator(f"#{name} .card h3 .code").all_inner_texts()
         assert codes == [finding.code for finding in findings]
@@ -55,7 +55,7 @@ def test_the_numbers_are_those_of_both_runs_and_what_is_unknown_is_no_zero(visit
     before = diagnosed(recording(breaks=(PRINTED,), coverage=HALF))
     after = diagnosed(recording(coverage=None))
     shown = numbers(visit(page_of(tmp_path, before, after)))
-    assert shown["coverage"] == ["50 %", "not known", ""]
+    assert shown["coverage"] == ["50%", "unknown", ""]
     assert shown["break sites"] == ["1", "0", "-1"]
     assert shown["graphs"] == ["1", "1", "same"]
     assert shown["compile time"][:2] == ["0.25 s", "0.25 s"]

@@ -312,8 +312,8 @@ def test_the_page_marks_every_hidden_line_those_below_the_last_shown_too():
     text = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(100)
     shown = picture(captured(11), captured(5, 98, file=PACKAGE), more=(package(text),))
     page = render_page(diagnosed(), shown, root=ROOT)
-    assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) lines', page) == ["2", "90", "407"]
-    assert "499 lines not shown" in page
+    assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) hidden lines', page) == ["2", "90", "407"]
+    assert "499 hidden lines" in page
 
 
 def test_around_a_line_outside_any_function_there_is_some_context():

@@ -44,7 +44,7 @@ def press(box: Locator, name: str) -> None:
 
 
 def folded_count(box: Locator) -> int:
-    found = re.search(r"([\d,]+) nodes? of ([\d,]+) are folded", box.locator(".told-folded").first.inner_text())
+    found = re.search(r"([\d,]+) of ([\d,]+) nodes? folded", box.locator(".notice").first.inner_text())
     assert found is not None
     return int(found[1].replace(",", ""))
 
@@ -79,7 +79,7 @@ def test_each_stage_has_its_own_nodes_code_and_operations(visit, tmp_path):
     assert rows[1] == ["sin", "call_method", "sin", "l_x_", "f32[4, 8]", "model.py:11", ""]
     press(box, "code (forward)")
     assert box.locator("pre").inner_text() == KERNEL
-    expect(box.locator(".told-folded", has_text="Kernels")).to_contain_text("cpp_fused_sin_0, extern_kernels.addmm")
+    expect(box.locator(".notice", has_text="Kernels")).to_contain_text("cpp_fused_sin_0, extern_kernels.addmm")
     expect(box.get_by_role("button", name="Drawn")).to_have_count(0)
 
 
@@ -128,7 +128,7 @@ def test_a_large_graph_is_folded_by_module_and_unfolds(visit, tmp_path):
     box.locator(".side").get_by_role("button", name="Unfold").click()
     assert folded_count(box) <= before
     assert box.locator(".node").count() > drawn
-    box.get_by_role("button", name="Fold as at first").click()
+    box.get_by_role("button", name="Reset folding").click()
     expect(box.locator(".node")).to_have_count(drawn)
     assert folded_count(box) == before
 

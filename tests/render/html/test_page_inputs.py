@@ -53,7 +53,7 @@ def test_half_a_recording_says_that_it_is_half(visit, run_here, tmp_path, report
     assert process.returncode == 0, process.stderr
     page = visit(tmp_path / "graphdoctor-report.html")
     expect(page.locator("#verdict .banner.bad")).to_contain_text("Partial.")
-    expect(page.locator("#evidence")).to_contain_text("Not known")
+    expect(page.locator("#evidence")).to_contain_text("Unknown")
     expect(page.locator("#source")).to_contain_text("program.py")
 
 

@@ -147,7 +147,7 @@ def test_without_source_no_line_of_the_program_is_in_the_file(run_here, tmp_path
 def test_without_source_a_page_says_so_and_keeps_the_rest(visit, run_here, tmp_path, reported):
     run_here("report", reported.recording, "--no-source", "-o", "without.html")
     page = visit(tmp_path / "without.html")
-    expect(page.locator("#source .banner")).to_contain_text("left out with --no-source")
+    expect(page.locator("#source .banner")).to_contain_text("--no-source left out the lines of code")
     assert page.locator("#findings .card").count() == visit(reported.page).locator("#findings .card").count()
     page.locator("#graph-view").scroll_into_view_if_needed()
     expect(page.locator("#graph-view .node")).not_to_have_count(0)

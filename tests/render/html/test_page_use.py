@@ -110,7 +110,7 @@ def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
     tab_to(page, field)
     page.keyboard.type("GD101")
     expect(page.locator("#findings output")).to_have_text("1 of 5")
-    words = page.locator("#findings .card:visible summary", has_text="torch's own words")
+    words = page.locator("#findings .card:visible summary", has_text="torch's message")
     tab_to(page, words)
     page.keyboard.press("Enter")
     expect(page.locator("#findings .card:visible details", has_text="Avoid calling builtin")).to_have_attribute(
@@ -134,7 +134,7 @@ def test_the_skip_link_leads_past_the_head(visit, reported):
 
 def test_a_column_is_sorted_with_the_keyboard(visit, reported):
     page = visit(reported.page)
-    took = page.locator("#calls th", has_text="took")
+    took = page.locator("#calls th", has_text="time")
     took.get_by_role("button").focus()
     for way in ("descending", "ascending"):
         page.keyboard.press("Enter")

@@ -3,7 +3,7 @@
 const gd = (() => {
   const blobs = {};
 
-  /** The data of a name: base64 of gzip of JSON, decoded once and only when it is asked for. */
+  /** The data with a name: base64 of gzip of JSON, decoded once, on first use. */
   const data = (name) => {
     blobs[name] ??= (async () => {
       const text = document.getElementById(`data-${name}`).textContent.trim();
@@ -14,7 +14,7 @@ const gd = (() => {
     return blobs[name];
   };
 
-  /** An element; text of a program is only ever set as text. */
+  /** An element; text from outside is only ever set as text. */
   const make = (tag, options = {}, ...children) => {
     const { text, className, attributes = {}, on = {} } = options;
     const svg = ["svg", "g", "rect", "path", "text", "title", "defs", "marker"].includes(tag);
@@ -32,7 +32,7 @@ const gd = (() => {
     return us < 1e6 ? `${(us / 1000).toFixed(2)} ms` : `${(us / 1e6).toFixed(2)} s`;
   };
 
-  /** A link to a line of the annotated source, or its text where the page has no such line. */
+  /** A link to a line of the annotated source, or plain text if the page doesn't have the line. */
   const place = (where) => {
     if (!where) return document.createTextNode("");
     const [file, line, anchor] = where;
@@ -41,7 +41,7 @@ const gd = (() => {
     return make("a", { text, className: "place", attributes: { href: `#${anchor}` } });
   };
 
-  /** Run once when an element comes near the screen, or at once where that cannot be told. */
+  /** Run once when an element comes near the screen, or right away if the browser can't observe that. */
   const whenSeen = (element, start) => {
     if (!("IntersectionObserver" in window)) return void start();
     const observer = new IntersectionObserver(
@@ -84,10 +84,10 @@ const gd = (() => {
     document.dispatchEvent(new Event("gd-theme"));
   });
 
-  // Filters: hide what does not hold every word.
+  // Filters: hide what doesn't contain every word.
   for (const input of document.querySelectorAll("input[data-filters]")) {
     const items = [...document.querySelectorAll(input.dataset.filters)];
-    const told = input.closest(".filterbar").querySelector("output");
+    const status = input.closest(".filterbar").querySelector("output");
     input.addEventListener("input", () => {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let count = 0;
@@ -96,12 +96,12 @@ const gd = (() => {
         item.hidden = !words.every((word) => text.includes(word));
         count += !item.hidden;
       }
-      told.textContent = words.length ? `${count} of ${items.length}` : "";
+      status.textContent = words.length ? `${count} of ${items.length}` : "";
       if (words.length) for (const item of items) if (!item.hidden) item.closest("details")?.setAttribute("open", "");
     });
   }
 
-  /** Rows beyond the first are shown when they are asked for: what is hidden is said and one click away. */
+  /** Show the first rows, and the rest on request. */
   const page = (table) => {
     const size = Number(table.dataset.page);
     const rows = [...table.tBodies[0].rows];
@@ -138,7 +138,7 @@ const gd = (() => {
         const sign = way === "ascending" ? 1 : -1;
         const rows = [...table.tBodies[0].rows].map((row) => [value(row), row]);
         rows.sort(([a], [b]) => {
-          // What is not known comes last either way.
+          // Unknown values come last either way.
           if (a === "" || b === "") return (a === "") - (b === "");
           const [x, y] = [Number(a), Number(b)];
           return sign * (Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y);
@@ -153,7 +153,7 @@ const gd = (() => {
     page(table);
   }
 
-  // A graph under the pointer or in focus lights up its lines in every file.
+  // A graph under the pointer or in focus highlights its lines in every file.
   const light = (index) => {
     for (const lit of document.querySelectorAll(".code tr.lit, .chip.lit")) lit.classList.remove("lit");
     if (index === undefined) return;
@@ -173,7 +173,7 @@ const gd = (() => {
     });
   }
 
-  /** Open what a link points into, show rows that were held back, and go there. */
+  /** Open and unhide what a link points to, and scroll there. */
   const reveal = () => {
     const id = decodeURIComponent(location.hash.slice(1));
     const target = id && document.getElementById(id);
@@ -210,7 +210,7 @@ const gd = (() => {
     }
   }
 
-  // What is folded would be missing on paper.
+  // Folded parts would be missing on paper.
   let unfolded = [];
   addEventListener("beforeprint", () => {
     unfolded = [...document.querySelectorAll("details:not([open])")];

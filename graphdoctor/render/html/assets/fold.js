@@ -1,14 +1,14 @@
-// A graph's nodes as a tree of modules, of which a part is shown: what a large graph is folded by.
+// A graph's nodes as a tree of modules, which large graphs are folded by.
 "use strict";
 const gdFold = (() => {
   const MOST_LEAVES = 150;
   const FIRST = 80;
   const MANY_INPUTS = 12;
-  const INPUTS = "inputs of the graph";
+  const INPUTS = "graph inputs";
 
   const tokens = (path) => path.match(/\[[^\]]*\]|[^.[\]]+/g) ?? [path];
 
-  /** Split what is too long to be shown at once into runs of neighbours. */
+  /** Split long lists into runs of neighbors. */
   const chunked = (branch) => {
     for (const key of ["children", "leaves"]) {
       const items = branch[key];
@@ -29,8 +29,8 @@ const gdFold = (() => {
   };
 
   /**
-   * nodes: [[name, opcode, target, inputs, value, place, module]], labels: what the user calls an input → the root.
-   * Parameters go with their module; of other inputs many are one part.
+   * nodes: [[name, opcode, target, inputs, value, place, module]], labels: inputs in the user's words → the root.
+   * Parameters go with their module; many other inputs become one part.
    */
   const tree = (nodes, labels) => {
     const root = { key: "", label: "all", children: [], leaves: [] };
@@ -66,7 +66,7 @@ const gdFold = (() => {
     return root;
   };
 
-  /** Which branches are open at first: all of a small graph, else as many whole levels as fit. */
+  /** The branches that are open at first: all of a small graph, otherwise as many whole levels as fit. */
   const opened = (root) => {
     const open = new Set([root.key]);
     let visible = root.leaves.length + root.children.length;
@@ -81,7 +81,7 @@ const gdFold = (() => {
     return open;
   };
 
-  /** What is shown: for each node the branch or the node that stands for it. */
+  /** What is shown, and for each node the branch or the node that stands for it. */
   const visible = (root, open) => {
     const shown = [];
     const standsFor = new Map();

@@ -1,4 +1,4 @@
-// One graph at a time: drawn, as operations, as code, at each stage on its way to Inductor.
+// One graph at a time, drawn, as operations or as code, at each stage on its way to Inductor.
 "use strict";
 (() => {
   const { data, make, place, whenSeen } = gd;
@@ -27,7 +27,7 @@
   const flow = make("div", { className: "flow", attributes: { role: "group", "aria-label": "Stage" } });
   const views = make("div", { className: "flow", attributes: { role: "group", "aria-label": "View" } });
   const search = make("input", { attributes: { type: "search", placeholder: "find a node", "aria-label": "Find a node" } });
-  const folded = make("div", { className: "told-folded", attributes: { "aria-live": "polite" } });
+  const folded = make("div", { className: "notice", attributes: { "aria-live": "polite" } });
   const body = make("div", { className: "bodyrow" });
   const main = make("div");
   const side = make("div", { className: "side", attributes: { "aria-live": "polite" } });
@@ -87,12 +87,12 @@
     body.classList.toggle("with-side", view === "drawn" && (picked !== null || found.size > 0));
     folded.hidden = true;
     if (!stage) {
-      main.replaceChildren(make("p", { className: "told-folded", text: "The log holds neither nodes nor code of this graph." }));
+      main.replaceChildren(make("p", { className: "notice", text: "The log has no nodes and no code for this graph." }));
       return;
     }
     if (stage.unread) {
       folded.hidden = false;
-      folded.textContent = `${plural(stage.unread, "line")} of the printed graph could not be read. `;
+      folded.textContent = `${plural(stage.unread, "line")} of the printed graph couldn't be read. `;
     } else folded.textContent = "";
     if (view === "code") showCode();
     else if (view === "ops") showOperations();
@@ -100,14 +100,14 @@
   };
 
   const showCode = () => {
-    const text = stage.code ?? "torch's log holds no code of this graph.";
+    const text = stage.code ?? "torch's log has no code for this graph.";
     const code = make("pre", { className: "codeview", text: text.slice(0, LETTERS), attributes: { tabindex: "0" } });
     main.replaceChildren(code);
     if (stage.kernels?.length) {
-      main.prepend(make("div", { className: "told-folded", text: `Kernels and library calls: ${stage.kernels.join(", ")}` }));
+      main.prepend(make("div", { className: "notice", text: `Kernels and library calls: ${stage.kernels.join(", ")}` }));
     }
     if (text.length > LETTERS) {
-      main.append(make("button", { text: `Show all ${text.length.toLocaleString("en")} letters`, attributes: { type: "button" },
+      main.append(make("button", { text: `Show all ${text.length.toLocaleString("en")} characters`, attributes: { type: "button" },
         on: { click: (event) => { code.textContent = text; event.target.remove(); } } }));
     }
   };
@@ -149,17 +149,17 @@
   const draw = () => {
     const { shown, standsFor } = gdFold.visible(root, open);
     if (shown.length > MOST_DRAWN) {
-      main.replaceChildren(make("p", { className: "told-folded",
-        text: `${plural(shown.length, "node")} would be drawn, at most ${MOST_DRAWN} are: fold something, or read the operations.` }),
-        make("button", { text: "Fold as at first", attributes: { type: "button" }, on: { click: () => { open = gdFold.opened(root); show(); } } }));
+      main.replaceChildren(make("p", { className: "notice",
+        text: `${plural(shown.length, "node")} are too many to draw (at most ${MOST_DRAWN}). Fold some, or use the list of operations.` }),
+        make("button", { text: "Reset folding", attributes: { type: "button" }, on: { click: () => { open = gdFold.opened(root); show(); } } }));
       return;
     }
     const hidden = shown.filter((item) => item.branch);
     const count = hidden.reduce((sum, item) => sum + item.branch.size, 0);
     if (count) {
       folded.hidden = false;
-      folded.append(`${plural(count, "node")} of ${stage.nodes.length.toLocaleString("en")} are folded into ${plural(hidden.length, "part")}, by module and in runs of neighbours. `);
-      folded.append(make("button", { text: "Fold as at first", attributes: { type: "button" }, on: { click: () => { open = gdFold.opened(root); show(); } } }));
+      folded.append(`${count.toLocaleString("en")} of ${plural(stage.nodes.length, "node")} folded into ${plural(hidden.length, "part")}, by module and in runs of neighbors. `);
+      folded.append(make("button", { text: "Reset folding", attributes: { type: "button" }, on: { click: () => { open = gdFold.opened(root); show(); } } }));
     }
     const edges = edgesBetween(shown, standsFor);
     const layout = new dagre.graphlib.Graph({ multigraph: false });
@@ -182,7 +182,7 @@
     showSide();
   };
 
-  /** The edges between what is shown; a value with many users stands as a small copy beside each. */
+  /** The edges between what is shown; a value with many users gets a small copy next to each. */
   const edgesBetween = (shown, standsFor) => {
     const edges = new Map();
     stage.nodes.forEach(([, , , inputs], index) => {
@@ -258,7 +258,7 @@
     const place_ = () => scene.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
     const fit = (isWhole = false) => {
       const [w, h] = [canvas.clientWidth || 800, canvas.clientHeight || 540];
-      // What does not fit legibly begins at its first node.
+      // A graph too large to be legible as a whole begins at its first node.
       scale = Math.min(1.15, Math.max(isWhole ? 0.05 : 0.55, Math.min(w / width, h / height)));
       const first = layout.nodes().map((id) => layout.node(id)).reduce((top, node) => (node.y < top.y ? node : top));
       x = width * scale > w ? w / 2 - first.x * scale : (w - width * scale) / 2;
@@ -344,7 +344,7 @@
       }
       side.append(facts);
       const users = stage.nodes.flatMap(([, , , from], index) => (from.includes(picked.leaf) ? [index] : []));
-      for (const [word, list] of [["Takes", inputs], ["Used by", users]]) {
+      for (const [word, list] of [["Inputs", inputs], ["Used by", users]]) {
         if (list.length) side.append(make("h4", { text: word }), ...list.slice(0, 30).map((leaf) => make("button", { text: nameOf(leaf), attributes: { type: "button" }, on: { click: () => go(leaf) } })));
         if (list.length > 30) side.append(` and ${list.length - 30} more`);
       }

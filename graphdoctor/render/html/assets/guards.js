@@ -1,4 +1,4 @@
-// The guards of one compile as the tree of the values that they check.
+// The guards of one compile as a tree of the values they check.
 "use strict";
 (() => {
   const { data, make, duration, place, whenSeen } = gd;
@@ -17,10 +17,10 @@
     }
     const shown = make("table", {}, body);
     if (guards.length <= ROWS) return [shown];
-    return [shown, make("p", { className: "dim", text: `and ${guards.length - ROWS} more; the filter finds them` })];
+    return [shown, make("p", { className: "dim", text: `and ${guards.length - ROWS} more; use the filter to find them` })];
   };
 
-  /** A part with everything below it; parts are filled when they are opened. */
+  /** A part with everything inside; parts are filled when they are opened. */
   const branch = (part, isOpen, wanted) => {
     const summary = make("summary", {}, make("code", { text: part.label }));
     if (part.times > 1) summary.append(` ×${part.times}`);
@@ -49,8 +49,8 @@
   let sets = [];
   let chosen = 0;
   const select = make("select", { attributes: { "aria-label": "Compile" } });
-  const filter = make("input", { attributes: { type: "search", placeholder: "value, kind, text of a guard", "aria-label": "Filter guards" } });
-  const told = make("output");
+  const filter = make("input", { attributes: { type: "search", placeholder: "value, kind or text", "aria-label": "Filter guards" } });
+  const status = make("output");
   const tree = make("div");
   const show = () => {
     const found = sets[chosen];
@@ -64,7 +64,7 @@
     const parts = wanted ? found.parts.filter((part) => holds(part, wanted)) : found.parts;
     tree.replaceChildren(...parts.map((part) => branch(part, Boolean(wanted), wanted)));
     const count = wanted ? found.parts.reduce((sum, part) => sum + tally(part, wanted), 0) : null;
-    told.textContent = wanted ? `${count} found` : `${found.count} guards`;
+    status.textContent = wanted ? `${count} found` : `${found.count} guards`;
   };
   const choose = (id) => {
     chosen = Math.max(0, sets.findIndex((found) => found.id === id));
@@ -78,7 +78,7 @@
       sets = await data("guards");
       if (!sets.length) return;
       sets.forEach((found, number) => select.append(make("option", { text: `${found.id}: ${found.count} guards`, attributes: { value: number } })));
-      const bar = make("div", { className: "filterbar" }, make("label", {}, "Compile ", select), make("label", {}, "Filter ", filter), told);
+      const bar = make("div", { className: "filterbar" }, make("label", {}, "Compile ", select), make("label", {}, "Filter ", filter), status);
       box.replaceChildren(bar, tree);
       show();
     })();

@@ -1,4 +1,4 @@
-// Before anything is painted: the theme that was chosen last, so that nothing flashes.
+// Set the last chosen theme before anything is painted, so nothing flashes.
 "use strict";
 (() => {
   document.documentElement.classList.add("scripted");
@@ -6,6 +6,6 @@
     const chosen = localStorage.getItem("graphdoctor-theme");
     if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
   } catch {
-    // A sandboxed frame has no storage; the system's theme holds.
+    // A sandboxed frame has no storage; the system's theme applies.
   }
 })();

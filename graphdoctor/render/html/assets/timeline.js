@@ -1,23 +1,23 @@
-// Bars on a time axis, row by row: the calls, and the phases of compiling.
+// Rows of bars on a time axis: the calls, and the phases of compiling.
 "use strict";
 (() => {
   const { data, make, duration, whenSeen } = gd;
   const LINE = 18;
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-  /** A colour for a name: the same name has the same one everywhere. */
+  /** A color for a name, the same everywhere. */
   const hue = (name) => [...name].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
 
-  /** Fill a bar; eager and compile have a pattern of their own, so that colour is not all that tells. */
+  /** Fill a bar; eager and compile bars have patterns, so they differ by more than color. */
   const paint = (context, { kind, label }, x, y, width, height) => {
     if (kind === "phase") {
-      context.fillStyle = `hsl(${hue(label)} ${colour("chip-back-s")} ${colour("chip-back-l")})`;
+      context.fillStyle = `hsl(${hue(label)} ${color("chip-back-s")} ${color("chip-back-l")})`;
       context.fillRect(x, y, width, height);
-      context.fillStyle = colour("dim");
+      context.fillStyle = color("dim");
       return context.fillRect(x, y, 1, height);
     }
-    context.fillStyle = colour(kind === "graph" ? "compiled" : kind);
+    context.fillStyle = color(kind === "graph" ? "compiled" : kind);
     if (kind !== "eager" && kind !== "compile") return context.fillRect(x, y, width, height);
     context.save();
     context.beginPath();
@@ -27,7 +27,7 @@
     context.fillRect(x, y, width, height);
     context.globalAlpha = 1;
     if (width > 3) {
-      context.strokeStyle = colour(kind);
+      context.strokeStyle = color(kind);
       context.lineWidth = 2;
       context.beginPath();
       const slope = kind === "eager" ? height : 0;
@@ -42,13 +42,13 @@
 
   /**
    * A drawing.
-   * rows: [{name, note, us, depth, bars: [{start, end, depth, kind, label, told}]}], times in µs from the row's start.
+   * rows: [{name, note, us, depth, bars: [{start, end, depth, kind, label, detail}]}], times in µs from the row's start.
    */
   const timeline = (box, rows, { legend, scales }) => {
     let [from, to] = [0, 1];
     let scale = scales[0];
     const longest = rows.reduce((most, row) => Math.max(most, row.us), 1);
-    const told = make("p", { className: "told", attributes: { "aria-live": "polite" } });
+    const detail = make("p", { className: "detail", attributes: { "aria-live": "polite" } });
     const bar = make("div", { className: "bar" });
     const list = make("div", { className: "rows", attributes: { role: "list" } });
 
@@ -90,7 +90,7 @@
       button("All", "Show everything", () => ([from, to] = [0, 1], redraw())),
     );
     if (scales.length > 1) {
-      const names = { common: "One scale for all", each: "Each to its own width" };
+      const names = { common: "Same scale", each: "Full width each" };
       for (const name of scales) {
         const chooser = button(names[name], names[name], () => {
           scale = name;
@@ -122,7 +122,7 @@
         const context = canvas.getContext("2d");
         context.scale(ratio, ratio);
         const x = (us) => ((us / span(row) - from) / (to - from)) * width;
-        context.fillStyle = colour("raised");
+        context.fillStyle = color("raised");
         context.fillRect(x(0), 2, x(row.us) - x(0), height - 4);
         context.font = "11px ui-monospace, Menlo, Consolas, monospace";
         row.bars.forEach((part, number) => {
@@ -132,7 +132,7 @@
           const top = 2 + (part.depth ?? 0) * LINE;
           paint(context, part, left, top, Math.max(right - left, 1), LINE - 2);
           if (number === chosen) {
-            context.strokeStyle = colour("link");
+            context.strokeStyle = color("link");
             context.lineWidth = 2;
             context.strokeRect(left, top + 1, Math.max(right - left, 2), LINE - 4);
           }
@@ -142,20 +142,20 @@
             context.rect(left, top, right - left - 3, LINE);
             context.clip();
             if (part.kind === "eager" || part.kind === "compile") {
-              // Words on stripes need a ground.
-              context.fillStyle = colour("page");
+              // Text on stripes needs a background.
+              context.fillStyle = color("page");
               context.fillRect(left + 2, top + 2, context.measureText(part.label).width + 4, LINE - 6);
             }
-            context.fillStyle = part.kind === "graph" || part.kind === "guards" ? colour("page") : colour("text");
+            context.fillStyle = part.kind === "graph" || part.kind === "guards" ? color("page") : color("text");
             context.fillText(part.label, left + 4, top + 12);
             context.restore();
           }
         });
       };
-      const tell = (number) => {
+      const choose = (number) => {
         chosen = number;
         const part = row.bars[number];
-        told.textContent = part ? `${row.name}: ${part.told}` : "";
+        detail.textContent = part ? `${row.name}: ${part.detail}` : "";
         draw();
       };
       canvas.addEventListener("mousemove", (event) => {
@@ -165,7 +165,7 @@
         const number = row.bars.findIndex(
           (part) => (part.depth ?? 0) === depth && part.start - slack <= time && time <= part.end + slack,
         );
-        if (number !== chosen) tell(number);
+        if (number !== chosen) choose(number);
       });
       canvas.addEventListener("wheel", (event) => {
         if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return;
@@ -181,7 +181,7 @@
       });
       canvas.addEventListener("keydown", (event) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-        if (step) tell(Math.min(row.bars.length - 1, Math.max(0, chosen + step)));
+        if (step) choose(Math.min(row.bars.length - 1, Math.max(0, chosen + step)));
         else if (event.key === "+" || event.key === "=") zoom(0.5);
         else if (event.key === "-") zoom(2);
         else if (event.key === "0") [from, to] = [0, 1], redraw();
@@ -195,7 +195,7 @@
       canvas.gdDraw = draw;
       watcher.observe(canvas);
     }
-    box.replaceChildren(bar, list, told);
+    box.replaceChildren(bar, list, detail);
     addEventListener("resize", redraw);
     document.addEventListener("gd-theme", redraw);
   };
@@ -214,11 +214,11 @@
           const what = { graph: `graph ${id ?? index ?? ""}${named ? ` of ${named}` : ""}`, compile: `compile ${id ?? ""}`,
             guards: "guard checks", eager: `${count ?? "some"} eager operation${count === 1 ? "" : "s"}` }[kind];
           const ops = Object.entries(names).map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
-          const told = `${what}${ops ? ` (${ops})` : ""}, ${duration(end - start)}, from ${duration(start)} on`;
-          return { start, end, kind, label: kind === "eager" ? ops : id ?? "", told };
+          const detail = `${what}${ops ? ` (${ops})` : ""}, ${duration(end - start)}, starting at ${duration(start)}`;
+          return { start, end, kind, label: kind === "eager" ? ops : id ?? "", detail };
         });
         const parts = Object.entries(totals).map(([kind, us]) => `${WORDS[kind]} ${duration(us)}`);
-        const hidden = lane.hidden ? `, ${lane.hidden} segments left out` : "";
+        const hidden = lane.hidden ? `, ${lane.hidden} segments not shown` : "";
         return {
           name: lane.call === null ? "steady call" : `call ${lane.call}`,
           note: `${duration(lane.us)}${lane.profiled ? ", profiled" : ""}${hidden}`,
@@ -242,7 +242,7 @@
         const row = rows.get(key);
         const extra = Object.entries(notes).map(([word, value]) => `${word} ${value}`).join(", ");
         row.bars.push({ start, end: start + us, depth, kind: "phase", label: name,
-          told: `${name}, ${duration(us)}${extra ? ` (${extra})` : ""}` });
+          detail: `${name}, ${duration(us)}${extra ? ` (${extra})` : ""}` });
       }
       const drawn = [...rows.values()].map((row) => {
         const least = row.bars.reduce((least_, part) => Math.min(least_, part.depth), Infinity);

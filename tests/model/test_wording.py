@@ -1,0 +1,57 @@
+"""Shares as percent: rounded for reading, never across 0, 100 or a limit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.model.wording import percent, percent_of_limit
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        (0, "0%"),
+        (0.004, "<1%"),
+        (0.0099, "<1%"),
+        (0.01, "1%"),
+        (0.5, "50%"),
+        (0.994, ">99%"),
+        (0.99, "99%"),
+        (1, "100%"),
+    ],
+)
+def test_whole_percent_but_never_0_or_100_for_what_is_neither(share: float, shown: str) -> None:
+    assert percent(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "limit", "shown"),
+    [
+        (0.8996, 0.9, "89.96%"),
+        (0.9004, 0.9, "90%"),
+        (0.5, 0.9, "50%"),
+        (0.895, 0.9, "89.5%"),
+        (0.95, 0.955, "95%"),
+        (0.955, 0.955, "95.5%"),
+        (0.9, 0.9, "90%"),
+        (0.07, 0.07, "7%"),
+        (0.8999999999999999, 0.9, "89.99999999999999%"),
+        (1.0, 0.999, "100%"),
+        (0.0, 0.001, "0%"),
+    ],
+)
+def test_a_share_is_shown_on_its_side_of_the_limit(share: float, limit: float, shown: str) -> None:
+    assert percent_of_limit(share, limit) == shown
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_rounding_never_crosses_a_limit(share: float, limit: float) -> None:
+    shown = Fraction(percent_of_limit(share, limit).removesuffix("%")) / 100
+    # As people write the two numbers, which is what the shortest text of a float is.
+    exact = Fraction(repr(share)), Fraction(repr(limit))
+    assert (shown < exact[1]) == (exact[0] < exact[1])
+    assert shown == exact[1] or exact[0] != exact[1]
