@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=9, help="pairs to measure (default: %(default)s)")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only; repeatable")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
-    parser.add_argument("--markdown", action="store_true", help="print the table as the README has it")
+    parser.add_argument("--markdown", action="store_true", help="print the table as docs/benchmarks.md has it")
     chosen = parser.parse_args(arguments)
     parts = tuple(chosen.only or PARTS)
     with tempfile.TemporaryDirectory(prefix="graphdoctor-benchmarks-") as folder:

@@ -92,6 +92,6 @@ def as_table(rows: Sequence[Row]) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """The rows for the README."""
+    """The rows for docs/benchmarks.md."""
     lines = [HEADINGS, ["---"] * len(HEADINGS), *(row.cells() for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

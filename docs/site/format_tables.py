@@ -1,0 +1,28 @@
+"""The registry of formats -> the table of the formats page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphdoctor.render.formats import CHECK, COMPARISON, DIAGNOSIS, LINT, RULES, Document
+
+_DOCUMENTS: dict[str, Document[Any]] = {
+    "explain, fix, recompiles, guards, report": DIAGNOSIS,
+    "diff": COMPARISON,
+    "check": CHECK,
+    "lint": LINT,
+    "rule": RULES,
+}
+"""What the commands write, by their names."""
+
+
+def formats_table() -> str:
+    """For each group of commands its formats, and the file endings that choose one."""
+    lines = ["| command | `--format` | ending of the file |", "|---|---|---|"]
+    for commands, document in _DOCUMENTS.items():
+        shown = ", ".join(f"`{name}`" for name in commands.split(", "))
+        for found in document.formats:
+            endings = ", ".join(f"`{ending}`" for ending in found.endings)
+            lines.append(f"| {shown} | `{found.name}` | {endings} |")
+            shown = ""
+    return "\n".join(lines)

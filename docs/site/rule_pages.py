@@ -1,0 +1,74 @@
+"""Rules -> their pages.
+
+Comes in: the rules of ``graphdoctor.rules.catalog``. Goes out: Markdown by path, made of the rules' own docstrings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphdoctor.diagnosis.rule import Rule
+from graphdoctor.rules.catalog import ALL_RULES
+
+FAMILIES = {
+    "GD1": "Graph breaks",
+    "GD2": "Recompiles",
+    "GD3": "Guards",
+    "GD4": "Compile time and graphs",
+    "GD5": "Backends and kernels",
+    "GD9": "Your program and the recording",
+}
+"""Headings by the beginning of a code."""
+
+
+def rule_pages() -> Iterator[tuple[str, str]]:
+    """The overview, then one page for each rule: path below docs/ and text."""
+    yield "rules/index.md", _overview()
+    for rule in ALL_RULES.values():
+        yield page_path(rule), _page(rule)
+
+
+def page_path(rule: Rule) -> str:
+    """Where a rule's page is; ``graphdoctor.model.links.rule_url`` links to it."""
+    return f"rules/{rule.code}.md"
+
+
+def families() -> Iterator[tuple[str, list[Rule]]]:
+    """Rules under their headings, in order of their codes."""
+    for start, heading in FAMILIES.items():
+        if found := [rule for code, rule in ALL_RULES.items() if code.startswith(start)]:
+            yield heading, found
+    strays = [code for code in ALL_RULES if code[:3] not in FAMILIES]
+    if strays:
+        raise ValueError(f"no heading for {', '.join(strays)}: add one to FAMILIES")
+
+
+def _overview() -> str:
+    lines = [
+        "# Rules",
+        "",
+        "Every finding has the code of its rule. `graphdoctor rule CODE` prints the same text in the terminal.",
+        "",
+    ]
+    for heading, rules in families():
+        lines += [f"## {heading}", "", "| code | name | severity | finds |", "|---|---|---|---|"]
+        lines += [
+            f"| [{rule.code}]({rule.code}.md) | `{rule.name}` | {rule.severity} | {rule.title()} |" for rule in rules
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _page(rule: Rule) -> str:
+    _, _, body = rule.documentation().partition("\n")
+    return "\n".join(
+        [
+            f"# {rule.code} {rule.name}",
+            "",
+            f"**{rule.title()}**",
+            "",
+            f"Severity: {rule.severity} · In the terminal: `graphdoctor rule {rule.code}`",
+            body,
+            "",
+        ]
+    )

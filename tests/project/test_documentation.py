@@ -1,0 +1,188 @@
+"""Every command of README.md and docs/ exists and does what the page shows; the site has a page for each rule."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphdoctor.model import links
+from graphdoctor.rules.catalog import ALL_RULES
+from tests.conftest import clean_environment
+from tests.project.documentation import (
+    COMMENTS,
+    NAMES,
+    REPOSITORY,
+    Command,
+    blocks_of,
+    inline_commands,
+    is_slow,
+    missing_line,
+)
+
+EVERY_PAGE = pytest.mark.parametrize("page", NAMES)
+WITH_COMMANDS = [page for page in NAMES if any(block.is_run for block in blocks_of(page))]
+
+
+def generator(name: str) -> ModuleType:
+    """A module of docs/site/, which MkDocs loads by path too."""
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "docs" / "site" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+HELP = generator("command_help")
+
+
+@pytest.fixture(scope="session")
+def options() -> Callable[[str], frozenset[str]]:
+    known: dict[str, frozenset[str]] = {}
+
+    def options_of(command: str) -> frozenset[str]:
+        if command not in known:
+            known[command] = HELP.options_of(command)
+        return known[command]
+
+    return options_of
+
+
+@EVERY_PAGE
+def test_a_block_says_in_known_words_what_becomes_of_it(page: str) -> None:
+    for block in blocks_of(page):
+        assert block.language not in ("bash", "sh", "shell", ""), f"line {block.line}: name console, or text"
+        if block.comment is not None and not block.comment.startswith("generated: "):
+            assert COMMENTS.fullmatch(block.comment), f"line {block.line}: {block.comment}"
+        if test := block.asked("test"):
+            assert (REPOSITORY / test).is_file()
+
+
+@EVERY_PAGE
+def test_python_blocks_parse(page: str) -> None:
+    for block in blocks_of(page):
+        if block.language == "python":
+            ast.parse(block.text)
+
+
+@EVERY_PAGE
+def test_every_command_and_option_on_a_page_exists(page: str, options: Callable[[str], frozenset[str]]) -> None:
+    written = [command.text for block in blocks_of(page) if block.language == "console" for command in block.commands()]
+    for text in [*written, *inline_commands(page)]:
+        words = Command(text).words
+        if words[0] != "graphdoctor" or not re.fullmatch(r"[a-z]+", words[1]):
+            continue
+        assert words[1] in HELP.command_names(), text
+        # What stands behind a script's name is the script's.
+        own = words[2 : _end_of_options(words)]
+        unknown = {word.partition("=")[0] for word in own if re.match(r"-", word)} - options(words[1])
+        assert not unknown - {"-"}, text
+
+
+def _end_of_options(words: list[str]) -> int | None:
+    if words[1] != "run":
+        return None
+    return next((number + 1 for number, word in enumerate(words) if word.endswith(".py") or word == "-m"), None)
+
+
+def run_page(page: str, folder: Path) -> None:
+    """Run a page's commands in order, in a folder that has the sample models."""
+    shutil.copytree(REPOSITORY / "sample_models", folder / "sample_models")
+    environment = clean_environment(
+        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", COLUMNS="120"
+    )
+    for block in blocks_of(page):
+        if name := block.asked("file"):
+            (folder / name).write_text(block.text, encoding="utf-8")
+        for command in block.commands() if block.is_run else ():
+            done = subprocess.run(
+                ["bash", "-c", command.text],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                timeout=300,
+                check=False,
+            )
+            where = f"{page}:{block.line}: {command.text}\n{done.stdout}"
+            assert done.returncode == command.status, where
+            missing = missing_line(done.stdout, command.shown)
+            assert missing is None, f"not printed: {missing}\n{where}"
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_COMMANDS if not is_slow(page)])
+def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
+    run_page(page, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in WITH_COMMANDS if is_slow(page)])
+def test_the_commands_of_a_page_that_run_models_do_what_it_shows(page: str, tmp_path: Path) -> None:
+    run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shown", "missing"),
+    [
+        (("first", "…", "third"), None),
+        (("f…t",), None),
+        (("  first  ",), None),
+        (("third", "first"), "first"),
+        (("fir",), "fir"),
+        (("second", "second"), "second"),
+    ],
+)
+def test_shown_output_must_appear_in_order(shown: tuple[str, ...], missing: str | None) -> None:
+    assert missing_line("first\n second \nthird\n", shown) == missing
+
+
+def test_every_command_has_a_guide_that_ends_with_its_help() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for name, path in NAMES.items() if name.startswith("docs/"))
+    for command in HELP.command_names():
+        assert f"<!-- generated: help {command} -->" in text
+
+
+def test_the_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_bytes()) <= 6 * 1024
+
+
+def test_every_rule_has_a_page_where_its_link_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "DOCS_URL", "https://docs.example.org/")
+    pages = dict(generator("rule_pages").rule_pages())
+    for code, rule in ALL_RULES.items():
+        path = links.rule_url(code).removeprefix("https://docs.example.org/").removesuffix("/") + ".md"
+        assert " ".join(rule.sections()["What it finds"].split()) in " ".join(pages[path].split())
+        assert f"({code}.md)" in pages["rules/index.md"]
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_a_network(tmp_path: Path) -> None:
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocstrings")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        cwd=REPOSITORY,
+        env=clean_environment(NO_MKDOCS_2_WARNING="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    loaded = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"')
+    for page in (tmp_path / "site").rglob("*.html"):
+        assert not loaded.findall(page.read_text(encoding="utf-8")), page
+    for style in (tmp_path / "site").rglob("*.css"):
+        assert not re.findall(r"(?:url\(|@import)[\"' ]*(?:https?:)?//", style.read_text(encoding="utf-8")), style
+    assert (tmp_path / "site" / "rules" / "GD101" / "index.html").is_file()
