@@ -1,5 +1,5 @@
-"""What is attached to a PyTorch issue: one zip of a recording and all that is made of it.
+"""The file to attach to a PyTorch issue: one zip with a recording and everything derived from it.
 
-Comes in: a recording. Goes out: the zip's bytes; ``cli`` writes them. ``redact/`` takes source, paths, values and the
-program's own names out.
+Comes in: a recording. Goes out: the zip's bytes; ``cli`` writes them. ``redact/`` removes source, paths, values and the
+program's own names.
 """

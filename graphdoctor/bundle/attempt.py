@@ -1,4 +1,4 @@
-"""Runs ``reproduce.py`` by itself and says whether it shows what the recording shows."""
+"""Runs ``reproduce.py`` on its own. Comes in: a script and its recording. Goes out: whether it shows the same."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from graphdoctor.diagnosis.rule import BreakSite
 from graphdoctor.diagnosis.sites import view_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.wording import counted
 from graphdoctor.trace.reader import read_recording
 
 SCRIPT = "reproduce.py"
 _LEAST_S = 60.0
 _TIMES = 6
-"""The time that a run may take: this many times what the recorded one took, at least ``_LEAST_S``."""
+"""A run may take this many times as long as the recorded one, and at least ``_LEAST_S``."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of running the script.
+    """The result of running the script.
 
     Args:
-        is_same: It breaks where the recording does, compiles again as often and fails alike; None where it was not run.
-        words: What came of it, in sentences.
+        is_same: It has the graph breaks, the number of recompiles and the failure of the recording; None if not run.
+        words: The result in sentences.
     """
 
     is_same: bool | None
@@ -35,27 +36,27 @@ class Attempt:
 
 
 def not_tried() -> Attempt:
-    """Nobody asked for it."""
+    """The result if running the script is turned off."""
     return Attempt(None, "It was not run (--no-try).")
 
 
 def attempt(script: Script, recording: Recording, *, timeout_s: float | None) -> Attempt:
-    """Run the script as its reader will, in an empty folder, and compare what torch does with the recording.
+    """Run the script in an empty folder, as its reader will, and compare what torch does with the recording.
 
     Args:
-        script: With a text.
-        recording: What it was made of.
-        timeout_s: Seconds until it is stopped; None for a multiple of what the recorded run took.
+        script: A script with a text.
+        recording: What it was made from.
+        timeout_s: Seconds until it is stopped; None for a multiple of the recorded run's time.
 
     Raises:
         GraphDoctorError: Interrupted.
     """
     python = recording.environment.executable
     if python is None or not Path(python).exists():
-        return Attempt(None, "It was not run: the interpreter of the recording is not there.")
+        return Attempt(None, "It was not run: the recording's Python interpreter is missing.")
     limit_s = timeout_s or max(_LEAST_S, _TIMES * (recording.exit.duration_s or 0.0))
     with tempfile.TemporaryDirectory(prefix="graphdoctor-") as made:
-        # Resolved: stack entries have no links in them.
+        # Resolved, because stack entries have no links in them.
         folder = Path(made).resolve()
         run, log = folder / "run", folder / "recording"
         write_script_files(script, run)
@@ -68,24 +69,30 @@ def attempt(script: Script, recording: Recording, *, timeout_s: float | None) ->
             return Attempt(None, f"It was not run: {error.message}")
     if again.exit.reason == "interrupted":
         raise GraphDoctorError("Interrupted.", exit_code=130)
-    return _compared(recording, again, run)
+    return compared(recording, again, run)
 
 
 def write_script_files(script: Script, folder: Path) -> None:
-    """The script and its modules as they lie in the bundle."""
+    """Write the script and its modules as they are in the bundle."""
     (folder / MODULES).mkdir(parents=True)
     (folder / SCRIPT).write_text(script.text or "", encoding="utf-8")
     for name, text in script.modules.items():
         (folder / MODULES / name).write_text(text, encoding="utf-8")
 
 
-def _compared(before: Recording, after: Recording, folder: Path) -> Attempt:
+def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
+    """Compare the script's run with the recording.
+
+    Args:
+        before: The recording.
+        after: The recording of the script's run.
+        folder: Where the script and its modules were.
+    """
     if after.exit.reason in ("timeout", "killed"):
-        return Attempt(False, f"Run by itself it did not come to an end: {after.exit.message}")
-    compared = (_sites(before, after), _recompiles(before, after), _error(before, after))
-    words = [*(told for told, _ in compared if told), *_foreign_files(after, folder)]
-    told = ", ".join(words).rstrip(".")
-    return Attempt(all(is_same for _, is_same in compared), f"Run by itself, {told}.")
+        return Attempt(False, f"On its own, it didn't finish: {after.exit.message}")
+    parts = (_sites(before, after), _recompiles(before, after), _error(before, after))
+    words = ", ".join([*(text for text, _ in parts if text), *_foreign_files(after, folder)]).rstrip(".")
+    return Attempt(all(is_same for _, is_same in parts), f"On its own, {words}.")
 
 
 def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
@@ -97,14 +104,14 @@ def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
         return f"it has {places.get(len(old), f'the same {len(old)} graph breaks')}", True
     parts = [f"it has {len(old) - len(missing)} of the {len(old)} recorded graph breaks"]
     if missing:
-        parts.append(f"lacks {_named(missing)}")
+        parts.append(f"not {_named(missing)}")
     if other:
-        parts.append(f"has besides {_named(other)}")
+        parts.append(f"and also {_named(other)}")
     return ", ".join(parts), False
 
 
 def _key(site: BreakSite) -> Hashable:
-    """What stays of a break when its line is in another file: torch's id, the function, the line's text."""
+    """What identifies a break when its line is in another file: torch's id, the function, the line's text."""
     entry, cause = site.entry, site.cause.torch_id or site.cause.gb_type
     if entry.origin == "user":
         return cause, entry.qualname or entry.function, entry.text
@@ -123,26 +130,30 @@ def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
         for recording in (before, after)
     )
     if old == new:
-        return (f"as many recompiles ({old})" if old else ""), True
-    return f"{new} recompiles instead of {old}", False
+        return (f"the same number of recompiles ({old})" if old else ""), True
+    return f"{counted(new, 'recompile')} instead of {old}", False
 
 
 def _error(before: Recording, after: Recording) -> tuple[str, bool]:
-    failed = next((call.error.type for call in before.calls if call.error is not None), None)
-    message = after.exit.message if after.exit.reason != "finished" else None
-    if failed is None and message is None:
+    old, new = _error_name(before), _error_name(after)
+    if old is not None:
+        is_same = new == old
+        return f"and fails with {old} as recorded" if is_same else f"and doesn't fail with {old} as recorded", is_same
+    if after.exit.reason == "finished":
         return "", True
-    if failed is None:
-        ended = "came to its end" if before.exit.reason == "finished" else f"ended so: {before.exit.message}"
-        return f"and fails ({message}), where the recorded run {ended}", False
-    last = failed.rpartition(".")[2]
-    if message is not None and last in message:
-        return f"and fails with {last} as recorded", True
-    return f"and does not fail with {last}, as the recorded run did", False
+    ended = "finished" if before.exit.reason == "finished" else f"ended differently: {before.exit.message}"
+    return f"and fails ({after.exit.message}), while the recorded run {ended}", False
+
+
+def _error_name(recording: Recording) -> str | None:
+    """The exception that ended a run, without its module; None if none did."""
+    of_call = next((call.error.type for call in recording.calls if call.error is not None), None)
+    name = of_call or recording.exit.error_type
+    return name and name.rpartition(".")[2]
 
 
 def _foreign_files(after: Recording, folder: Path) -> list[str]:
-    """Files of the project's that the script came to all the same, through an installation or PYTHONPATH."""
+    """Files of the project that the script still reached, through an installation or PYTHONPATH."""
     files = {frame.file for frame in after.frames if frame.origin == "user" and not frame.file.startswith("<")}
     outside = sorted(Path(file).name for file in files if not Path(file).is_relative_to(folder))
-    return [f"and still needs {', '.join(outside)} of the project"] if outside else []
+    return [f"and still needs the project's {', '.join(outside)}"] if outside else []

@@ -1,7 +1,6 @@
-"""The lines of ``reproduce.py`` that make the target, compile it and make its calls, as the probe did.
+"""The lines of ``reproduce.py`` that create the target, compile it and call it as the probe did.
 
-They follow ``probe/steps/workload.py`` and ``probe/target/targets.py``; whoever changes how calls are made there
-changes it here.
+They follow ``probe/steps/workload.py`` and ``probe/target/targets.py``: change them together.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _DTYPES = {
 }
 _CALLS = '''\
 def _calls(value):
-    """A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both; a list is several calls."""
+    """A tuple is positional arguments, a dict is keyword arguments, (tuple, dict) is both, a list is several calls."""
     if isinstance(value, torch.Tensor):
         return [((value,), {})]
     if isinstance(value, dict):
@@ -53,7 +52,7 @@ def _given(parts):
 
 
 def seed_lines(request: Mapping[str, Any]) -> Iterator[str]:
-    """The same random numbers as in the recording, before the target's file is run."""
+    """Seed random numbers as in the recording, before the target's file runs."""
     seed = request.get("seed") or 0
     yield "import torch"
     yield ""
@@ -72,10 +71,10 @@ def seed_lines(request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def call_lines(recording: Recording, request: Mapping[str, Any]) -> Iterator[str]:
-    """What stands behind the target's file.
+    """The lines after the target's file.
 
     Args:
-        recording: Its target was made.
+        recording: A recording whose target was created.
         request: What the probe was asked to do.
     """
     origin = recording.target.inputs_from or ""
@@ -96,7 +95,7 @@ def call_lines(recording: Recording, request: Mapping[str, Any]) -> Iterator[str
 
 
 def _is_own_call(recording: Recording) -> bool:
-    """The factory gave the arguments with the target."""
+    """Whether the factory returned the arguments with the target."""
     target = recording.target
     return target.kind == "factory" and target.inputs_from == f"{target.name}()"
 
@@ -110,7 +109,7 @@ def _body(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -> 
             yield "given = _given(target[1:])"
         yield "target = target[0] if isinstance(target, tuple) else target"
     if target.kind in ("factory", "module"):
-        yield "# What is compiled already is compiled anew."
+        yield "# Compile the original if the target is already compiled."
         yield 'target = getattr(target, "_orig_mod", target)'
     is_set = device is not None or request.get("train") is not None
     if is_set:
@@ -134,7 +133,7 @@ def _body(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -> 
 
 
 def _rounds(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -> tuple[str | None, str]:
-    """What is made once before the calls, and what gives one round of them."""
+    """The expression that is evaluated once before the calls, and the one that gives a round of calls."""
     target = recording.target
     origin = target.inputs_from or ""
     if is_own:
@@ -147,7 +146,7 @@ def _rounds(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -
     rounds = request.get("calls") or 1
     is_complete = recording.exit.reason == "finished"
     if is_complete and len(recording.calls) == rounds:
-        # A list of bare tensors can be the arguments of one call; it was one call.
+        # A list of bare tensors can be the arguments of one call, and here it was.
         return None, f"_calls(tuple(value) if isinstance(value := {value}, list) and len(value) > 1 else value)"
     return None, f"_calls({value})"
 
@@ -159,7 +158,7 @@ def _asked(inputs: Mapping[str, Any]) -> str:
 
 
 def _input(spec: Mapping[str, Any]) -> str:
-    """As ``make_input`` of ``graphdoctor/probe/target/asked.py`` makes it."""
+    """An input as the probe's ``make_input`` makes it."""
     if spec["kind"] == "value":
         return repr(spec["value"])
     dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]

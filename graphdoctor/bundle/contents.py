@@ -1,4 +1,4 @@
-"""A recording to the files of its bundle."""
+"""Collects a bundle. Comes in: a recording's place on disk and what is wanted. Goes out: the files by name."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Recording
+from graphdoctor.probe.wire import (
+    CRASH_FILE,
+    EVENTS_FILE,
+    FIXES_FILE,
+    META_FILE,
+    REQUEST_FILE,
+    TRACE_FOLDER,
+    WHAT_IF_FILE,
+)
 from graphdoctor.render import words
 from graphdoctor.render.html.page import render_page
 from graphdoctor.render.json import render_json
@@ -26,25 +35,26 @@ from graphdoctor.trace.processes import find_logs
 from graphdoctor.trace.reader import read_recording
 
 MAX_FILE_BYTES = 256 * 2**20
-"""A file of the recording that is larger stays out."""
-_TOLD = ("request.json", "recording.json", "probe.jsonl", "crash.txt", "fixes.json", "what-if.json")
-"""Files of a recording that are its own."""
-_TRIALS = ("fixes", "what-if")
+"""Larger files of the recording are left out."""
+_OWN_FILES = (REQUEST_FILE, META_FILE, EVENTS_FILE, CRASH_FILE, FIXES_FILE, WHAT_IF_FILE)
+"""Files of a recording beside its trace logs."""
+_TRIALS = tuple(Path(name).stem for name in (FIXES_FILE, WHAT_IF_FILE))
+"""Folders with the recordings of trials; each is named after the file with their results."""
 _TENSORS = ".pt"
 _LOG = "dedicated_log_torch_trace_"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a bundle.
+    """What a bundle should hold.
 
     Args:
-        root: Paths below it are shown relative to it.
-        version: graphdoctor's own.
+        root: Paths below this folder are shown relative to it.
+        version: graphdoctor's own version.
         is_redacted: Leave out source, paths, values and names.
-        has_trials: Take the recordings of trials along.
+        has_trials: Include the recordings of trials.
         is_tried: Run the script.
-        timeout_s: Seconds until the script is stopped, or None for a multiple of the recorded run.
+        timeout_s: Seconds until the script is stopped; None for a multiple of the recorded run's time.
     """
 
     root: Path
@@ -57,13 +67,13 @@ class Wanted:
 
 @dataclass
 class Bundle:
-    """What goes into the zip.
+    """The content of the zip.
 
     Args:
-        files: By name, in order.
+        files: File contents by name, in order.
         script: The script, or why there is none.
-        attempt: What came of running it.
-        notes: What is not in it, in sentences.
+        attempt: The result of running the script; None without one.
+        notes: What was left out, in sentences.
     """
 
     files: dict[str, bytes]
@@ -73,36 +83,36 @@ class Bundle:
 
 
 def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
-    """All files of a recording's bundle.
+    """Collect the files of a recording's bundle.
 
     Args:
         place: A recording's folder, a ``TORCH_TRACE`` folder, or one log.
-        wanted: What is asked for.
-        on_phase: Told what is being done.
+        wanted: What the bundle should hold.
+        on_phase: Called with a description of each phase.
 
     Raises:
-        GraphDoctorError: There is no recording, it is another version's, it cannot be read, or interrupted.
+        GraphDoctorError: There is no recording, another version wrote it, it can't be read, or interrupted.
     """
     on_phase("reading the recording")
     try:
         recording = read_recording(place, guards=True, picture=True)
         return _bundle_of(place, recording, wanted, on_phase)
     except OSError as error:
-        raise GraphDoctorError(f"{error.filename or place} cannot be read: {error.strerror}.") from error
+        raise GraphDoctorError(f"{error.filename or place} can't be read: {error.strerror}.") from error
 
 
 def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
     picture = recording.picture
-    if picture is None or not (picture.records or (place / "recording.json").is_file()):
+    if picture is None or not (picture.records or (place / META_FILE).is_file()):
         raise GraphDoctorError(
-            f"{place} holds no record of torch's.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
+            f"{place} has no records from torch.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
         )
     diagnosis = diagnose(recording, RULES, root=wanted.root, version=wanted.version)
     notes: list[str] = []
     if wanted.is_redacted:
         script, tried = Script(None, reason="--redact leaves out source"), None
     else:
-        script = write_script(recording, _read_json(place / "request.json"))
+        script = write_script(recording, _read_json(place / REQUEST_FILE))
         tried = _try(script, recording, wanted, on_phase)
     on_phase("writing the report")
     if wanted.is_redacted:
@@ -148,39 +158,39 @@ def _files(
     title = " · ".join(words.title_parts(diagnosis))
     readme = readme_text(title, [*texts, *kept], notes, is_redacted=wanted.is_redacted)
     written = {"README.md": readme, **texts}
-    # A program may have put halves of surrogate pairs anywhere.
+    # A program can put halves of surrogate pairs anywhere.
     return {name: text.encode("utf-8", "replace") for name, text in written.items()} | kept
 
 
 def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
-    """The files of a recording by their names in the bundle; nothing else that lies in its folder."""
+    """The files of a recording by their names in the bundle, without any other files in its folder."""
     if place.is_file():
-        yield from _within(f"recording/trace/{_log_name(place)}", place, notes)
+        yield from _within(f"recording/{TRACE_FOLDER}/{_log_name(place)}", place, notes)
         return
-    for name in _TOLD:
+    for name in _OWN_FILES:
         if (place / name).is_file() and (place / name).stat().st_size:
             yield from _within(f"recording/{name}", place / name, notes)
-    for log in find_logs(place / "trace") or find_logs(place):
-        yield from _within(f"recording/trace/{log.name}", log, notes)
+    for log in find_logs(place / TRACE_FOLDER) or find_logs(place):
+        yield from _within(f"recording/{TRACE_FOLDER}/{log.name}", log, notes)
     for folder in _TRIALS:
         trials = sorted(path for path in (place / folder).rglob("*") if path.is_file() and path.suffix != _TENSORS)
         if trials and not has_trials:
-            notes.append(f"Recordings of trials (`{folder}/`): `--with-trials` takes them along, tensors excepted.")
+            notes.append(f"Recordings of trials (`{folder}/`); `--with-trials` includes them, without tensors.")
         for path in trials if has_trials else ():
             yield from _within(f"recording/{path.relative_to(place).as_posix()}", path, notes)
 
 
 def _within(name: str, path: Path, notes: list[str]) -> Iterator[tuple[str, Path]]:
-    """The file, unless it is too large."""
+    """The file, unless it's too large."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
-        notes.append(f"`{name}`: it has {size / 2**20:.0f} MiB.")
+        notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
     else:
         yield name, path
 
 
 def _log_name(log: Path) -> str:
-    """A name that the reader takes for a log's."""
+    """A name that the reader accepts for a log."""
     is_known = log.name.startswith(_LOG) and log.suffix == ".log"
     return log.name if is_known else f"{_LOG}{log.stem}.log"
 

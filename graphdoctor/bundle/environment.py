@@ -1,4 +1,4 @@
-"""Where the target ran, as ``torch.utils.collect_env`` words it."""
+"""Describes where the target ran, in the format of ``torch.utils.collect_env``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNKNOWN = "not recorded"
 
 
 def versions_text(environment: Environment) -> str:
-    """The versions that a report to torch asks for, as far as they were recorded."""
+    """The versions that a PyTorch issue asks for, as far as they were recorded."""
     return "\n".join(_lines(environment)) + "\n"
 
 
@@ -19,7 +19,7 @@ def _lines(environment: Environment) -> Iterator[str]:
     yield f"PyTorch was built for: {environment.torch_build or _UNKNOWN}"
     yield f"Platform: {environment.platform or _UNKNOWN}"
     yield f"Python version: {environment.python or _UNKNOWN}"
-    # Without one the probe says None, and so does a log of others.
+    # None means no device in our recordings, but unknown in other logs.
     gpu = environment.device_name or ("none" if environment.python else _UNKNOWN)
     yield f"First CUDA device: {gpu}"
     yield ""
@@ -36,14 +36,14 @@ def environment_text(environment: Environment, config: Mapping[str, str] | None,
 
     Args:
         environment: Where the target ran.
-        config: torch's config values that were not the default, by dotted name; None when not known.
-        graphdoctor: Our own version.
+        config: torch's config values that differ from the defaults, by dotted name; None if unknown.
+        graphdoctor: graphdoctor's own version.
     """
-    lines = [versions_text(environment), "torch's config, where it was not the default:"]
+    lines = [versions_text(environment), "torch config values that differ from the defaults:"]
     if config is None:
         lines.append(_UNKNOWN)
     else:
-        lines += [f"{name} = {value}" for name, value in sorted(config.items())] or ["(all of it was the default)"]
+        lines += [f"{name} = {value}" for name, value in sorted(config.items())] or ["(none)"]
     lines += ["", f"Recorded with graphdoctor {graphdoctor}."]
     if environment.executable:
         lines.append(f"Interpreter: {environment.executable}")

@@ -1,4 +1,4 @@
-"""The draft of an issue for PyTorch: what happened, in torch's words, how to see it again, where it ran."""
+"""Drafts a PyTorch issue: what happened, in torch's words, how to reproduce it, and where it ran."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) ->
     """The draft.
 
     Args:
-        diagnosis: What is wrong.
-        script: How to see it again, or why there is no script.
-        attempt: What came of running the script; None where there is none.
+        diagnosis: The diagnosis to report.
+        script: How to reproduce it, or why there is no script.
+        attempt: The result of running the script; None without one.
     """
     return "\n".join(_lines(diagnosis, script, attempt)) + "\n"
 
 
 def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Iterator[str]:
-    yield "<!-- A draft. Say what you expected instead, and take out what has nothing to do with it. -->"
+    yield "<!-- A draft. Add what you expected to happen, and remove what isn't relevant. -->"
     yield ""
     yield "### 🐛 Describe the bug"
     yield ""
@@ -43,7 +43,7 @@ def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Ite
         yield f"{words.counted(more, 'more finding')} in `diagnosis.json` and `report.html`."
         yield ""
     if diagnosis.is_partial:
-        yield f"The run did not make all of its calls. {diagnosis.exit.message or ''}".rstrip()
+        yield f"The run didn't make all of its calls. {diagnosis.exit.message or ''}".rstrip()
         yield ""
     yield from _error_lines(diagnosis)
     yield "### Minimal repro"
@@ -54,7 +54,7 @@ def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Ite
     yield ""
     yield from fenced(versions_text(diagnosis.environment).rstrip("\n"), "")
     yield ""
-    yield "As recorded; `python -m torch.utils.collect_env` tells the rest."
+    yield "As recorded. `python -m torch.utils.collect_env` prints the rest."
 
 
 def _counts(diagnosis: Diagnosis) -> str:
@@ -69,7 +69,7 @@ def _counts(diagnosis: Diagnosis) -> str:
     if summary.frames_over_limit:
         parts.append(f"{words.counted(summary.frames_over_limit, 'frame')} over the recompile limit")
     if summary.coverage is not None:
-        parts.append(f"{summary.coverage:.0%} of the tensor operations of a steady call in graphs")
+        parts.append(f"{words.percent(summary.coverage)} of a steady call's tensor operations in graphs")
     return ", ".join(parts) + "."
 
 
@@ -86,7 +86,7 @@ def _finding_lines(number: int, finding: Finding) -> Iterator[str]:
         yield from fenced(location.text, "python")
         yield ""
     if finding.torch_reason:
-        yield "torch says:"
+        yield "torch's message:"
         yield ""
         yield from fenced(finding.torch_reason.strip("\n"), "")
         yield ""
@@ -121,7 +121,7 @@ def _script_lines(script: Script, attempt: Attempt | None) -> Iterator[str]:
 
 
 def fenced(text: str, language: str) -> Iterator[str]:
-    """A code block whose fence is longer than any in the text."""
+    """A code block with a fence longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"
@@ -136,6 +136,6 @@ def _inline(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Words that are not to turn into HTML, mentions or references on the page they are pasted into."""
+    """Text that can't turn into HTML, mentions or references on the page it's pasted into."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([<>@#*_\[\]])", r"\\\1", part) for part in parts)

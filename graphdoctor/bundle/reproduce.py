@@ -1,8 +1,7 @@
-"""One script that makes the recorded calls with nothing but torch and what the target's file imports.
+"""Writes a script that makes the recorded calls with only torch and what the target's file imports.
 
-Comes in: a recording and the request that it was made on. Goes out: the script's text, and the modules beside the
-target that it imports; or why there can be none. Only what the recording holds is used: the file on disk may have
-changed since.
+Comes in: a recording and the request that it was made from. Goes out: the script's text and the modules next to the
+target that it imports, or why there is no script. Uses the recorded files only: those on disk may have changed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from graphdoctor.model.picture import SourceText
 from graphdoctor.model.recording import Recording
 
 MODULES = "modules"
-"""The folder beside the script for the modules that it imports."""
+"""The folder next to the script for the modules that it imports."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,9 @@ class Script:
     """The script, or why there is none.
 
     Args:
-        text: The script; None where there is none.
+        text: The script; None if there is none.
         modules: Texts of the target's own modules by their path below ``MODULES``.
-        reason: Why there is none, a clause.
+        reason: Why there is none, as a clause.
     """
 
     text: str | None
@@ -38,15 +37,15 @@ class Script:
 
 
 class _ImpossibleError(Exception):
-    """Why there can be no script, a clause."""
+    """Why there can't be a script, as a clause."""
 
 
 def write_script(recording: Recording, request: Mapping[str, Any]) -> Script:
-    """The script.
+    """Write the script.
 
     Args:
-        recording: With its picture.
-        request: What the probe was asked to do; empty where none is known.
+        recording: A recording with its picture.
+        request: What the probe was asked to do; empty if unknown.
     """
     try:
         return _script(recording, request)
@@ -58,14 +57,14 @@ def _script(recording: Recording, request: Mapping[str, Any]) -> Script:
     target = recording.target
     if target.kind == "script":
         raise _ImpossibleError(
-            "the recording is of a whole program; graphdoctor explain records one function or module of it"
+            "the recording is of a whole program; graphdoctor explain records a single function or module"
         )
     if not request or recording.picture is None:
-        raise _ImpossibleError("the log was not recorded by graphdoctor explain, so the calls are not known")
+        raise _ImpossibleError("the log was not recorded by graphdoctor explain, so the calls are unknown")
     if target.name is None or target.file is None:
-        raise _ImpossibleError("the run ended before the target was made")
+        raise _ImpossibleError("the run ended before the target was created")
     if request.get("file") is None and "." in str(request.get("module")):
-        raise _ImpossibleError("the target is a module of a package; name a file to get a script")
+        raise _ImpossibleError("the target is a module in a package; name its file to get a script")
     texts = {file.file: file for file in recording.picture.files}
     text = _text_of(target.file, texts)
     modules = dict(_modules(Path(target.file), text, texts))
@@ -75,7 +74,7 @@ def _script(recording: Recording, request: Mapping[str, Any]) -> Script:
 def _text_of(file: str, texts: Mapping[str, SourceText]) -> str:
     found = texts.get(file)
     if found is None or found.text is None:
-        raise _ImpossibleError(f"the recording does not hold the text of {Path(file).name}")
+        raise _ImpossibleError(f"the recording doesn't have the text of {Path(file).name}")
     return found.text
 
 
@@ -83,14 +82,14 @@ def _parsed(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):
-        raise _ImpossibleError(f"Python {sys.version_info[0]}.{sys.version_info[1]} does not parse {name}") from None
+        raise _ImpossibleError(f"Python {sys.version_info[0]}.{sys.version_info[1]} can't parse {name}") from None
 
 
 def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator[tuple[str, str]]:
-    """The modules beside the target that it imports, and those that these import.
+    """The modules next to the target that it imports, and those that they import.
 
     Raises:
-        _ImpossibleError: One is not in the recording, or is more than a file.
+        _ImpossibleError: One isn't in the recording, or is a package.
     """
     seen: set[str] = set()
     waiting = [(file.name, text)]
@@ -105,13 +104,11 @@ def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator
                 waiting.append((f"{imported}.py", content))
                 yield f"{imported}.py", content
             elif _is_beside(file, imported, texts):
-                raise _ImpossibleError(
-                    f"{name} imports {imported}, which is the project's own and not in the recording"
-                )
+                raise _ImpossibleError(f"{name} imports the project's {imported}, which isn't in the recording")
 
 
 def _recorded_module(file: Path, name: str, texts: Mapping[str, SourceText]) -> str | None:
-    """The project's file of this name: beside the target, else the only one."""
+    """The project's file with this name: next to the target, or the only one elsewhere."""
     beside = str(file.parent / f"{name}.py")
     if beside in texts:
         return beside
@@ -120,7 +117,7 @@ def _recorded_module(file: Path, name: str, texts: Mapping[str, SourceText]) -> 
 
 
 def _imported(tree: ast.Module, name: str) -> Iterator[str]:
-    """Top-level names of everything that is imported, wherever in the file."""
+    """Top-level names of everything that is imported, anywhere in the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
@@ -131,13 +128,13 @@ def _imported(tree: ast.Module, name: str) -> Iterator[str]:
 
 
 def _is_beside(file: Path, name: str, texts: Mapping[str, SourceText]) -> bool:
-    """A file or folder of the project is imported, as far as the disk and the recording tell."""
+    """Whether the name is a file or folder of the project, as far as the disk and the recording show."""
     folders = [file.parent]
     while (folders[-1] / "__init__.py").is_file() and folders[-1] != folders[-1].parent:
         folders.append(folders[-1].parent)
     if any((folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file() for folder in folders):
         return True
-    # An editable installation lies anywhere.
+    # An editable installation can be anywhere.
     return any(known.origin == "user" and name in Path(known.file).parts[:-1] for known in texts.values())
 
 
@@ -145,19 +142,19 @@ def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *
     lines = text.splitlines()
     tree = _parsed(text, Path(recording.target.file or "").name)
     start = _start(tree)
-    # From the end: line numbers before it stay.
+    # From the end, so that earlier line numbers stay valid.
     for first, last in reversed(_main_blocks(tree)):
         del lines[first - 1 : last]
     body = "\n".join(lines[start:]).strip("\n")
     head = "\n".join(lines[:start])
     setup = "\n".join(_setup_lines(request, has_modules=has_modules))
     calls = "\n".join(call_lines(recording, request))
-    parts = [head, setup, f"# --- {Path(recording.target.file or '').name}, as it was recorded ---", body, "", calls]
+    parts = [head, setup, f"# --- {Path(recording.target.file or '').name}, as recorded ---", body, "", calls]
     return "\n".join(part for index, part in enumerate(parts) if part or index > 3) + "\n"
 
 
 def _start(tree: ast.Module) -> int:
-    """How many lines must stay at the top: the docstring and imports from ``__future__``."""
+    """How many lines must stay at the top: the docstring and ``__future__`` imports."""
     count = 0
     for index, node in enumerate(tree.body):
         is_docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -168,7 +165,7 @@ def _start(tree: ast.Module) -> int:
 
 
 def _main_blocks(tree: ast.Module) -> list[tuple[int, int]]:
-    """Lines of what runs only when the file itself is run: the target was imported."""
+    """The lines that run only when the file itself is run. The probe imported it."""
     return [
         (node.lineno, node.end_lineno or node.lineno)
         for node in tree.body
@@ -179,7 +176,7 @@ def _main_blocks(tree: ast.Module) -> list[tuple[int, int]]:
 
 
 def _setup_lines(request: Mapping[str, Any], *, has_modules: bool) -> Iterator[str]:
-    yield "# Written by graphdoctor bundle: a recorded target with the calls that were made of it."
+    yield "# Written by graphdoctor bundle: a recorded target and the calls that were made."
     yield from seed_lines(request)
     if has_modules:
         yield ""

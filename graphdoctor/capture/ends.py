@@ -75,7 +75,9 @@ def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[
     # A traceback that the program printed and survived (an interactive loop) is not a failure.
     if error and status:
         message = f"The program failed: {_what_was_raised(error)}"
-        return ProbeExit(status=status, reason="error", message=message, traceback=error["traceback"])
+        return ProbeExit(
+            status=status, reason="error", message=message, error_type=error["type"], traceback=error["traceback"]
+        )
     if "process" in last and "ended" not in last:
         message = f"The program ended the process itself (os._exit), with exit status {status}."
         return ProbeExit(status=status, reason="exited", message=message)
@@ -96,6 +98,7 @@ def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExi
         status=None,
         reason="interrupted" if error["type"] == "KeyboardInterrupt" else "error",
         message=f"The block failed: {_what_was_raised(error)}",
+        error_type=error["type"],
         traceback=error["traceback"],
         duration_s=duration_s,
     )
@@ -116,6 +119,7 @@ def end_of_failed_call(event: dict[str, Any], *, status: int | None, duration_s:
         phase=call,
         reason="error",
         message=f"{failed}: {event.get('type')}: {_first_line(event.get('message'))}",
+        error_type=event.get("type"),
         traceback=event.get("traceback"),
         duration_s=duration_s,
     )
@@ -169,7 +173,9 @@ def _end_by_error(event: dict[str, Any], status: int, phase: str | None, python:
         values: dict[str, HintValue] = {"python": python, "error": _first_line(message)}
         return _coded("no_torch", values, status, phase, traceback=traceback)
     text = f"The program failed{during(phase)}: {event['type']}: {_first_line(message)}"
-    return ProbeExit(status=status, phase=phase, reason="error", message=text, traceback=traceback)
+    return ProbeExit(
+        status=status, phase=phase, reason="error", message=text, error_type=event["type"], traceback=traceback
+    )
 
 
 def _end_by_death(status: int, phase: str | None) -> ProbeExit:

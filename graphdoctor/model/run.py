@@ -51,6 +51,8 @@ class ProbeExit(Fact):
     on every surface."""
     hint_values: dict[str, HintValue] = Field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""
+    error_type: str | None = None
+    """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in recordings of 0.1."""
     traceback: str | None = None
     """The program's own traceback, when it failed outside a call."""
     duration_s: float | None = None

@@ -156,7 +156,7 @@ def test_nothing_is_written_where_there_is_nothing_to_bundle(tmp_path, run_here)
         (("empty",), "neither a recording nor a torch trace log"),
         (("notes.txt",), "holds no record of a torch trace log"),
         (("other",), "another version of graphdoctor"),
-        (("torn",), "cannot be read"),
+        (("torn",), "can't be read"),
         (("other", "-o", "no/such.zip"), "There is no folder no"),
         (("other", "--redact", "--with-trials"), "exclude each other"),
     ):
@@ -172,7 +172,7 @@ def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_he
     shutil.copytree(RECORDINGS / "item", trial)
     (trial / "outputs.pt").write_bytes(b"tensors")
     told = run_here("bundle", "trials", "--no-try", "-o", "without.zip")
-    assert "`--with-trials` takes them along" in told.stderr
+    assert "`--with-trials` includes them" in told.stderr
     run_here("bundle", "trials", "--no-try", "--with-trials", "-o", "with.zip")
     assert not [name for name in names_in(tmp_path / "without.zip") if "fixes/" in name]
     with_trials = [name for name in names_in(tmp_path / "with.zip") if "fixes/" in name]
@@ -184,7 +184,7 @@ def test_a_file_that_is_too_large_stays_out_with_a_word(tmp_path, run_here, monk
     shutil.copytree(RECORDINGS / "item", tmp_path / "large")
     monkeypatch.setattr("graphdoctor.bundle.contents.MAX_FILE_BYTES", 50_000)
     process = run_here("bundle", "large", "--no-try")
-    assert "dedicated_log_torch_trace_recorded.log`: it has" in process.stderr
+    assert "dedicated_log_torch_trace_recorded.log`: too large (" in process.stderr
     assert not [name for name in names_in(tmp_path / "bundle.zip") if name.endswith(".log")]
 
 

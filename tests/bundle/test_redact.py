@@ -19,6 +19,7 @@ from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Environment, Recording
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.reader import read_recording
@@ -108,6 +109,20 @@ def test_the_kind_of_a_gap_goes_through_and_its_words_stay_behind():
     assert list(redacted_events([gap], shown())) == [{**gap, "message": "…"}]
 
 
+def test_a_hint_keeps_its_code_and_what_its_words_need_and_nothing_of_the_programs():
+    values = {"timeout_s": 3, "phase": "call 2", "python": "qzsecret", "near": ["qzsecret"], "qzsecret": 1}
+    kept = {"timeout_s": 3, "phase": "call 2", "python": "…", "near": []}
+    ended = {"reason": "timeout", "hint_code": "timeout", "hint_values": values, "error_type": "my.QzsecretError"}
+    (event,) = redacted_events([{"event": "error", "code": "timeout", "values": values}], shown())
+    assert event == {"event": "error", "code": "timeout", "values": kept}
+    meta = redacted_meta({"exit": ended}, shown())["exit"]
+    assert (meta["hint_code"], meta["hint_values"], meta["error_type"]) == ("timeout", kept, "name1.name2")
+    before = read_recording(RECORDINGS / "2.13.0" / "item")
+    before = before.model_copy(update={"exit": ProbeExit(status=1, **ended)})
+    diagnosis = diagnose(before, RULES, root=Path("/"), version="0")
+    assert Facts(shown()).diagnosis(diagnosis).exit.hint_values == kept
+
+
 def _read(content: bytes) -> Recording:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "dedicated_log_torch_trace_1.log"
@@ -179,7 +194,7 @@ def test_arguments_keep_dtype_and_shape(text, told):
 def test_the_registry_tells_which_words_are_torchs():
     words = BreakWords(None)
     printed = "Dynamo does not know how to trace builtin operator `print` with argument types ['str']"
-    assert words.told(printed, ["GB0059"]) == printed
-    assert words.told("User-inserted graph break. Message: launch Monday", ["GB0025"]).endswith("Message: …")
-    assert words.told("  in forward, code: if y.sum() > 3:", ["GB0170"]) == "  …"
+    assert words.kept(printed, ["GB0059"]) == printed
+    assert words.kept("User-inserted graph break. Message: launch Monday", ["GB0025"]).endswith("Message: …")
+    assert words.kept("  in forward, code: if y.sum() > 3:", ["GB0170"]) == "  …"
     assert "Failed to trace builtin operator" in words.types

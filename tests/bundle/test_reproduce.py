@@ -114,20 +114,20 @@ def test_a_module_beside_the_target_comes_along():
 @pytest.mark.parametrize(
     ("files", "changes", "target", "reason"),
     [
-        ({FILE: None}, {}, {}, "does not hold the text of model.py"),
-        ({}, {}, {}, "does not hold the text of model.py"),
+        ({FILE: None}, {}, {}, "doesn't have the text of model.py"),
+        ({}, {}, {}, "doesn't have the text of model.py"),
         ({FILE: TEXT}, {}, {"kind": "script"}, "a whole program"),
-        ({FILE: TEXT}, {}, {"name": None}, "ended before the target was made"),
-        ({FILE: TEXT}, {"file": None, "module": "pack.model"}, {}, "a module of a package"),
+        ({FILE: TEXT}, {}, {"name": None}, "ended before the target was created"),
+        ({FILE: TEXT}, {"file": None, "module": "pack.model"}, {}, "a module in a package"),
         ({FILE: "from . import near\n" + TEXT[TEXT.index("import torch") :]}, {}, {}, "imports from its own package"),
-        ({FILE: TEXT, "/nowhere/helper.py": None}, {}, {}, "does not hold the text of helper.py"),
+        ({FILE: TEXT, "/nowhere/helper.py": None}, {}, {}, "doesn't have the text of helper.py"),
         (
             {FILE: "import own\n", "/elsewhere/own/layers.py": "x = 1\n"},
             {},
             {},
-            "imports own, which is the project's own",
+            "imports the project's own, which isn't in the recording",
         ),
-        ({FILE: "def broken(:\n"}, {}, {}, "does not parse model.py"),
+        ({FILE: "def broken(:\n"}, {}, {}, "can't parse model.py"),
     ],
 )
 def test_there_is_none_and_it_says_why(files, changes, target, reason):

@@ -1,6 +1,6 @@
-"""Takes out of a recording and its diagnosis what is the program's own.
+"""Removes the program's own content from a recording and its diagnosis.
 
-Nothing is searched for: everything is left out but what a table here lets through (``facts.py``, ``records.py``,
-``events.py``), each value through a reader in ``public.py`` that gives torch's own words, Python's, numbers, dtypes and
-shapes, and stands a pseudonym in for every other name.
+Nothing is searched for. Everything is left out except what a table here lets through (``facts.py``, ``records.py``,
+``events.py``), and each value passes a reader in ``public.py`` that keeps torch's and Python's own words, numbers,
+dtypes and shapes, and replaces every other name with a pseudonym.
 """

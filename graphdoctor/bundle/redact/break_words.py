@@ -1,4 +1,4 @@
-"""torch's registry of graph breaks: of a message what torch says of every such break, without what it filled in."""
+"""Keeps the fixed words of torch's graph-break messages, as its registry has them, and drops what torch filled in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Developer debug context: For more details about this graph break, please visit: 
 During handling of the above exception, another exception occurred: The above exception was the direct cause of the
 following exception: NoneType: None Unsupported Data-dependent
 """
-"""What stands round torch's messages about graph breaks (``torch/_dynamo/exc.py``, 2.13)."""
+"""The text around torch's graph-break messages (``torch/_dynamo/exc.py``, 2.13)."""
 
 _LINK = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
 _OPCODES = frozenset(dis.opname)
@@ -34,10 +34,10 @@ _MAX_PUNCTUATION = 6
 
 
 class BreakWords:
-    """torch's registry of graph breaks: what it says of each id, apart from what it fills in.
+    """torch's registry of graph breaks: the fixed words of each id.
 
     Args:
-        torch_root: The folder of the torch that ran; where it is gone, that of the torch installed here is read.
+        torch_root: The folder of the torch that ran. If it's gone, the torch installed here is read instead.
     """
 
     def __init__(self, torch_root: str | None) -> None:
@@ -59,15 +59,15 @@ class BreakWords:
 
     @cached_property
     def types(self) -> frozenset[str]:
-        """Every context-free names of a graph break that torch has."""
+        """Every graph-break type that torch has."""
         return frozenset(str(item.get("Gb_type")) for items in self._entries.values() for item in items)
 
-    def told(self, text: str, ids: Iterable[str] = ()) -> str:
-        """What torch says of every break, and of those with these ids or linked in the text; the rest left out.
+    def kept(self, text: str, ids: Iterable[str] = ()) -> str:
+        """The fixed words of a message of torch; the rest is left out.
 
         Args:
-            text: Words of torch's.
-            ids: Such as ``GB0059``.
+            text: The message.
+            ids: Ids of the graph break, such as ``GB0059``; ids linked in the text count too.
         """
         linked = (f"GB{number}" for number in _LINK.findall(text))
         known = _FRAMING_PIECES.union(*(self._pieces(id_) for id_ in (*ids, *linked)))
@@ -81,7 +81,7 @@ class BreakWords:
             for text in (value if isinstance(value, list) else [value])
         )
         linked = f"{_LINKED}{torch_id.lower()}.html"
-        # What stands in braces is filled in.
+        # torch fills in what is in braces.
         pieces = (piece for text in texts for piece in re.sub(r"\{.*?\}", " ", str(text)).split())
         return frozenset(known for piece in pieces for known in (piece, _core(piece))) | {_core(linked)}
 
@@ -96,13 +96,13 @@ _FRAMING_PIECES = frozenset(_core(piece) for piece in _FRAMING.split()) | frozen
 def _is_known(piece: str, known: frozenset[str]) -> bool:
     if len(piece) > 1 and piece in known:
         return True
-    # A single letter is somebody's name, and a digit a value.
+    # A single letter can be a name in the program, and a digit a value.
     core = _core(piece)
     return core in known and (len(core) != 1 or core in "aAI") and len(piece) - len(core) <= _MAX_PUNCTUATION
 
 
 def _known_line(line: str, known: frozenset[str]) -> str:
-    """The line, each run of other pieces as one sign; of a line of code, which torch may quote, nothing."""
+    """The line with ``…`` for each run of other words. Nothing is kept of a line of code that torch quotes."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     if "code: " in line:
         return indent + LEFT_OUT
@@ -112,6 +112,6 @@ def _known_line(line: str, known: frozenset[str]) -> str:
             kept.append(piece)
         elif not kept or kept[-1] != LEFT_OUT:
             kept.append(LEFT_OUT)
-    # What is mostly gone says nothing.
-    is_told = 2 * kept.count(LEFT_OUT) < len(kept) or not kept
-    return indent + (" ".join(kept) if is_told else LEFT_OUT)
+    # A line that is mostly gone says nothing.
+    is_useful = 2 * kept.count(LEFT_OUT) < len(kept) or not kept
+    return indent + (" ".join(kept) if is_useful else LEFT_OUT)

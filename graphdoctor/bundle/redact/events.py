@@ -1,4 +1,4 @@
-"""``probe.jsonl`` and ``recording.json`` without what is the program's own."""
+"""Redacts ``probe.jsonl`` and ``recording.json``. Comes in: their JSON. Goes out: what the tables let through."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from graphdoctor.bundle.redact.shapes import Table, let_through, number, one_of,
 from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.model.recording import TargetInfo
-from graphdoctor.probe.wire import GapKind
+from graphdoctor.probe.wire import GapKind, HintCode
 
 _REASONS = ("finished", "error", "exited", "timeout", "killed", "interrupted")
 
 
 def redacted_events(events: Iterable[Mapping[str, Any]], shown: Public) -> Iterator[dict[str, Any]]:
-    """The probe's events; of a kind that no table names nothing is left.
+    """Redact the probe's events. Kinds without a table are left out.
 
     Args:
         events: The lines of ``probe.jsonl``.
@@ -40,7 +40,7 @@ def redacted_events(events: Iterable[Mapping[str, Any]], shown: Public) -> Itera
 
 
 def redacted_meta(meta: Mapping[str, Any], shown: Public) -> dict[str, Any]:
-    """``recording.json``.
+    """Redact ``recording.json``.
 
     Args:
         meta: Its content.
@@ -50,12 +50,15 @@ def redacted_meta(meta: Mapping[str, Any], shown: Public) -> dict[str, Any]:
         "status": number,
         "phase": text(public.phase),
         "reason": one_of(*_REASONS),
+        "hint_code": one_of(*get_args(HintCode)),
+        "hint_values": public.hint_values,
+        "error_type": text(shown.exception),
         "traceback": text(shown.traceback),
         "duration_s": number,
         "peak_memory_bytes": number,
     }
     target = _target(meta.get("target") or {}, shown)
-    # The event knows what the target turned out to be.
+    # What the target turned out to be is in its event.
     asked = {key: target[key] for key in ("text", "kind", "file", "compile_arguments", "config", "call_options")}
     return {"format": meta.get("format"), "target": asked, "exit": let_through(meta.get("exit"), ended)}
 
@@ -115,8 +118,8 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "segments": lambda rows: [_segment(row, shown) for row in rows],
             "hidden": number,
         },
-        "call_failed": {"index": number, **dict(error)},  # type: ignore[arg-type]
-        "error": error,
+        "call_failed": {"index": number, **error},
+        "error": {**error, "code": one_of(*get_args(HintCode)), "values": public.hint_values},
         "exited": {"status": number, "traceback": text(shown.traceback)},
         "interrupted": {},
         "finished": {"is_complete": number, "peak_memory_bytes": number},

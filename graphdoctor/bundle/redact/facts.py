@@ -1,8 +1,7 @@
-"""A diagnosis and its picture without what is the program's own.
+"""Redacts a diagnosis and its picture.
 
-A model is walked by the types of its fields. Numbers, flags and words of a fixed choice stay. Text stays only where
-``Facts`` has a reader for the field; any other is left out, so that a field that is added to a model is left out until
-somebody says how it is to be read.
+Walks a model by the types of its fields. Numbers, flags and literals stay. Text stays only if ``Facts`` has a reader
+for the field, so a field that is added to a model is left out until somebody writes a reader for it.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.picture import GeneratedCode, Picture, SourceText, StageNode
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import BreakReason, CompileCall, Frame, GraphNode, TargetInfo
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import WhatIf
 from graphdoctor.model.variations import Variation
@@ -31,11 +31,11 @@ Reader = Callable[[str], str | None]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _LEFT_OUT_WHOLE = (WhatIf, Treatment, Variation, SourceText, GeneratedCode)
-"""Models that are source or values for the most part."""
-_TOLD_CHANGES = frozenset(
+"""Models that mostly hold source or values."""
+_PUBLIC_CHANGES = frozenset(
     {"training", "grad_mode", "inference_mode", "default_dtype", "requires_grad", "dtype", "size", "rank", "stride"}
 )
-"""Kinds of changes whose old and new values are sizes, dtypes or torch's own modes."""
+"""Kinds of changes whose old and new values are sizes, dtypes or torch modes."""
 _MODES = frozenset({"train mode", "eval mode", "on", "off", "True", "False"})
 
 
@@ -50,6 +50,7 @@ class Facts:
         self._shown = shown
         self._readers = self._table(shown)
         self._whole: Mapping[type[BaseModel], Callable[[Any], dict[str, object]]] = {
+            ProbeExit: self._exit,
             StackEntry: self._entry,
             Location: self._location,
             Frame: self._frame,
@@ -102,8 +103,8 @@ class Facts:
         raise TypeError(f"no way to redact a {type(value).__name__}")
 
     def _items(self, value: tuple[object, ...], kind: object, reader: Reader | None) -> list[object]:
-        is_told = reader is not None or kind is not str
-        return [self._value(item, kind, reader) for item in value if is_told and not isinstance(item, _LEFT_OUT_WHOLE)]
+        is_kept = reader is not None or kind is not str
+        return [self._value(item, kind, reader) for item in value if is_kept and not isinstance(item, _LEFT_OUT_WHOLE)]
 
     def _of_union(self, value: object, kinds: tuple[object, ...], reader: Reader | None) -> object:
         if isinstance(value, _LEFT_OUT_WHOLE):
@@ -117,11 +118,11 @@ class Facts:
             kind for kind in kinds if kind is not type(None) and isinstance(value, tuple) == (get_origin(kind) is tuple)
         )
         items = self._value(value, kind, reader)
-        # Nothing may look like something that was asked for and is not there.
+        # None rather than empty: empty would mean that there was nothing.
         return None if isinstance(value, tuple) and value and not items and type(None) in kinds else items
 
     def _of_dict(self, value: dict[Any, Any], reader: Reader) -> dict[str, object]:
-        """Counts by name, or texts by name; what has a name that is left out is gone, a count excepted."""
+        """Counts by name, or texts by name. A text whose name is left out is dropped; such counts are added up."""
         shown: dict[str, object] = {}
         for key, item in value.items():
             name = reader(str(key))
@@ -131,6 +132,10 @@ class Facts:
             elif name is not None:
                 shown[name] = public.config_value(name, str(item)) or LEFT_OUT
         return shown
+
+    @staticmethod
+    def _exit(ended: ProbeExit) -> dict[str, object]:
+        return {"hint_values": public.hint_values(ended.hint_values)}
 
     def _entry(self, entry: StackEntry) -> dict[str, object]:
         shown = self._shown
@@ -163,33 +168,34 @@ class Facts:
         return {"file": self._shown.file(call.file), "function": self._shown.function(call.function, call.file)}
 
     def _change(self, change: GuardChange) -> dict[str, object]:
-        if change.kind not in _TOLD_CHANGES:
+        if change.kind not in _PUBLIC_CHANGES:
             return {"old": change.old and LEFT_OUT, "new": change.new and LEFT_OUT}
-        return {"old": self._told(change.old), "new": self._told(change.new)}
+        return {"old": self._changed(change.old), "new": self._changed(change.new)}
 
-    def _told(self, value: str | None) -> str | None:
+    @staticmethod
+    def _changed(value: str | None) -> str | None:
         if value is None or value in _MODES or value.isdecimal():
             return value
         return public.dtype(value)
 
     def _finding(self, finding: Finding) -> dict[str, object]:
         rule = ALL_RULES.get(finding.code)
-        # The message is made of the line; the rule's title says the same of every line.
-        told, ids = self._shown.breaks.told, [finding.torch_id] if finding.torch_id else []
+        # A message quotes the line; the rule's title says the same without it.
+        kept, ids = self._shown.breaks.kept, [finding.torch_id] if finding.torch_id else []
         return {
             "rule": rule.name if rule else LEFT_OUT,
             "message": rule.title() if rule else LEFT_OUT,
-            # Of a recompile it is a guard: values, and the line of source behind it.
-            "torch_reason": told(finding.torch_reason, ids) if finding.torch_reason and ids else None,
-            "hints": tuple(told(hint, ids) for hint in finding.hints),
+            # For a recompile it's a guard, with values and a line of source.
+            "torch_reason": kept(finding.torch_reason, ids) if finding.torch_reason and ids else None,
+            "hints": tuple(kept(hint, ids) for hint in finding.hints),
             "fixes": (),
         }
 
     def _reason(self, reason: BreakReason) -> dict[str, object]:
-        told, ids = self._shown.breaks.told, [reason.torch_id] if reason.torch_id else []
+        kept, ids = self._shown.breaks.kept, [reason.torch_id] if reason.torch_id else []
         return {
-            "explanation": reason.explanation and told(reason.explanation, ids),
-            "hints": tuple(told(hint, ids) for hint in reason.hints),
+            "explanation": reason.explanation and kept(reason.explanation, ids),
+            "hints": tuple(kept(hint, ids) for hint in reason.hints),
         }
 
     def _node(self, node: GraphNode | StageNode) -> dict[str, object]:
@@ -200,7 +206,7 @@ class Facts:
 
     @staticmethod
     def _table(shown: Public) -> Mapping[tuple[str, str], Reader]:
-        """Model and field, and what reads it."""
+        """The reader of each field, by model and field."""
         compile_id, name, expression, described = public.compile_id, shown.name, shown.expression, shown.described
         return {
             ("Diagnosis", "schema_version"): public.version,
@@ -212,6 +218,7 @@ class Facts:
             ("Environment", "device_name"): public.device_name,
             ("Environment", "packages"): public.package_name,
             ("ProbeExit", "phase"): public.phase,
+            ("ProbeExit", "error_type"): shown.exception,
             ("ProbeExit", "traceback"): shown.traceback,
             ("Location", "file"): shown.file,
             ("Finding", "code"): public.rule_code,

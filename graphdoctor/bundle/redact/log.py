@@ -1,4 +1,4 @@
-"""A trace log written anew, record by record, so that tlparse and our own reader take it for torch's."""
+"""Redacts a trace log, record by record, into a log that tlparse and our own reader can read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from graphdoctor.bundle.redact.records import Records
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 
 _PLACE = "torch/_logging/structured.py:1"
-"""In the place of the line that wrote a record, which may be the program's."""
+"""Replaces the line that wrote a record, which can be in the program."""
 
 
 @dataclass
 class LeftOut:
-    """What a redacted log lacks.
+    """How much a redacted log leaves out.
 
     Args:
-        records: Records of kinds that are left out, and those that could not be taken apart.
-        lines: Lines between records: the program's own output.
+        records: Records of kinds that are left out, and those that couldn't be parsed.
+        lines: Lines between records, which are the program's own output.
     """
 
     records: int = 0
@@ -28,22 +28,22 @@ class LeftOut:
 
 
 def redacted_log(lines: Iterable[bytes], records: Records, left_out: LeftOut) -> Iterator[bytes]:
-    """The log without what is the program's own.
+    """Redact a log.
 
     Args:
-        lines: The log's.
+        lines: The log's lines.
         records: Redacts its records.
-        left_out: Counts what is gone.
+        left_out: Counts what is left out.
 
     Yields:
-        One record after the other.
+        One record at a time.
     """
     damage = LogDamage()
     for record in read_records(lines, lambda _kind: True, damage):
         try:
             redacted = records.redacted(record)
         except (ValueError, TypeError, LookupError, AttributeError):
-            redacted = None  # damaged, or of a torch that writes it otherwise
+            redacted = None  # damaged, or from a torch that writes it differently
         if redacted is None:
             left_out.records += 1
         else:
@@ -53,7 +53,7 @@ def redacted_log(lines: Iterable[bytes], records: Records, left_out: LeftOut) ->
 
 
 def _written(record: Record, metadata: dict[str, object], payload: str | None) -> bytes:
-    """The record as torch writes one (``torch/_logging/_internal.py``, 2.13, ``trace_structured``)."""
+    """The record in torch's format (``torch/_logging/_internal.py``, 2.13, ``trace_structured``)."""
     if payload is None:
         return f"{record.stamp} {_PLACE}] {json.dumps(metadata)}\n".encode()
     total = hashlib.md5(payload.encode(), usedforsecurity=False).hexdigest()

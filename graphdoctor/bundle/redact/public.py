@@ -1,14 +1,14 @@
-"""Readers: each takes a value of a recording and gives what may be shown of it.
+"""Readers: each takes a value from a recording and returns what may be shown of it.
 
-A name of the program's becomes the same pseudonym wherever it stands (``name3``, ``file1.py``), so that a recording
-without its names can still be followed. What a reader does not know becomes ``…`` or None.
+A name from the program gets the same pseudonym everywhere (``name3``, ``file1.py``), so a recording can still be
+followed without its names. What a reader doesn't recognize becomes ``…`` or None.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from graphdoctor.bundle.redact.break_words import BreakWords
@@ -25,12 +25,13 @@ from graphdoctor.bundle.redact.vocabulary import (
     RECORD_KINDS,
 )
 from graphdoctor.model.recording import Environment
+from graphdoctor.probe.wire import HINT_VALUES, HintValue
 from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
 
 SITE = "/site-packages"
-"""Where packages lie in a redacted recording; the reader tells them by this name."""
+"""The folder of packages in a redacted recording; the reader recognizes them by this name."""
 STDLIB = "/lib/python3.0"
-"""Where Python's own files do."""
+"""The folder of Python's own files in a redacted recording."""
 
 _GENERATED = re.compile(
     r"^<(?:frozen [a-z_.]+|string|unknown|stdin|eval_with_key>[.\d]*|__array_function__ internals)>?$"
@@ -61,15 +62,16 @@ _INSTRUCTION = re.compile(
 )
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: *(.*))?$")
+_HINT_NAMES = frozenset(name for names in HINT_VALUES.values() for name in names)
 _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
 
 class Public:
-    """Gives what may be shown of a value.
+    """Returns what may be shown of a value.
 
     Args:
-        environment: Where the recording was made: whose a file is.
-        root: What relative paths are relative to.
+        environment: Where the recording was made, which says who owns a file.
+        root: The folder that relative paths are relative to.
     """
 
     def __init__(self, environment: Environment, root: Path) -> None:
@@ -86,7 +88,7 @@ class Public:
         self.breaks = BreakWords(environment.torch_root)
 
     def name(self, text: str) -> str:
-        """A name, or several with dots between them; a resume function's keeps torch's part."""
+        """A name, dotted or not. The name of a resume function keeps torch's part."""
         if resume := RESUME_NAME.match(text):
             return f"torch_dynamo_resume_in_{self.name(resume[1])}_at_{resume[2]}"
         return ".".join(self._one_name(part) for part in text.split("."))
@@ -98,7 +100,7 @@ class Public:
         return self._names.setdefault(text, f"name{len(self._names) + 1}")
 
     def file(self, path: str) -> str:
-        """A file: of a package that everybody can read, of Python or of ours from the package on, else a pseudonym."""
+        """A file. Keeps the path from the package on for public packages, Python and graphdoctor; else a pseudonym."""
         if _GENERATED.match(path):
             return path
         if path.startswith("<"):
@@ -127,7 +129,7 @@ class Public:
         return re.split(r"[/\\]", path)[-1]
 
     def _package_parts(self, path: str) -> list[str] | None:
-        """From the package on; None for what is not installed."""
+        """The path from the package on; None if the file isn't installed."""
         if self._torch_root and (rest := _below(path, self._torch_root)) is not None:
             return ["torch", *rest]
         for root in self._site_roots:
@@ -149,17 +151,17 @@ class Public:
         return parts if is_python and all(_PART.fullmatch(part) for part in parts) else None
 
     def is_readable_file(self, path: str) -> bool:
-        """The file is torch's, Python's, ours or of a package that everybody can read: so are the names in it."""
+        """Whether the file, and so the names in it, belong to torch, Python, graphdoctor or a public package."""
         shown = self.file(path)
         return shown.startswith(("/", "<frozen", "<eval_with_key")) and not shown.startswith(f"{SITE}/package/")
 
     def function(self, text: str, file: str) -> str:
-        """A function's name, which stays where its file is public."""
+        """A function's name, which stays if its file is public."""
         is_public = self.is_readable_file(file) and re.fullmatch(r"[\w.<>]+", text)
         return text if is_public else self.name(text)
 
     def described(self, text: str) -> str:
-        """A function as people call it: ``Net.forward from line 16``."""
+        """A function as reports call it, such as ``Net.forward from line 16``."""
         match = re.fullmatch(r"(.+)( from line \d+)", text)
         return self.name(match[1]) + match[2] if match else self.name(text)
 
@@ -168,14 +170,14 @@ class Public:
         return text if text.removesuffix(".py") in PACKAGES else "package"
 
     def place(self, text: str) -> str:
-        """``file:line``, with what is in parentheses behind it when that is torch's id."""
+        """``file:line``, with torch's id in parentheses if there is one."""
         match = re.fullmatch(r"(.+):(\d+)(?: \((GB\d{4})\))?.*", text)
         if match is None:
             return text if text == "return" else LEFT_OUT
         return f"{self.file(match[1])}:{match[2]}" + (f" ({match[3]})" if match[3] else "")
 
     def expression(self, text: str) -> str:
-        """A source of torch's or its name in our words: ``self.scale`` as ``self.name2``, values in it as ``k1``."""
+        """A guard's source, or our words for it: ``self.scale`` as ``self.name2``, values in it as ``k1``."""
         shown: list[str] = []
         for token in _TOKEN.findall(_QUOTED_CODE.sub(f"`{LEFT_OUT}`", text)):
             if token[0] in "'\"":
@@ -192,7 +194,7 @@ class Public:
         return self._values.setdefault(text, f"k{len(self._values) + 1}")
 
     def operation(self, text: str) -> str:
-        """An operation of torch's or Python's; one of the program's own is a name."""
+        """An operation of torch or Python; one from the program is a name."""
         bare = text.replace("::", ".").removeprefix("torch.ops.")
         spaces = bare.split(".")[0]
         is_ours = bare == text.replace("::", ".") or spaces in _OPERATION_SPACES
@@ -201,18 +203,18 @@ class Public:
         return text if text in METHODS else self.name(text) if text.replace(".", "_").isidentifier() else LEFT_OUT
 
     def values(self, text: str) -> str:
-        """Arguments in short: dtypes and shapes, what is no tensor left out."""
+        """Summarized arguments: dtypes and shapes of tensors; anything else is left out."""
         unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", LEFT_OUT, text)
         found = _TENSOR.findall(unquoted)
         rest = _TENSOR.sub("", unquoted).strip(", ")
         return ", ".join([*found, *([LEFT_OUT] if rest else [])])
 
     def shape(self, text: str) -> str:
-        """What a node yields: dtype and shape, else left out."""
+        """The dtype and shape that a node returns; anything else is left out."""
         return text if _TENSOR.fullmatch(text) else LEFT_OUT
 
     def size(self, text: str) -> str:
-        """A symbol or number that is a size."""
+        """A size: a symbol or a number."""
         return text if _SYMBOL.match(text) or text.isdecimal() else LEFT_OUT
 
     def exception(self, text: str) -> str:
@@ -225,11 +227,11 @@ class Public:
         )
 
     def outcome(self, text: str) -> str:
-        """``ok``, or the exception's type."""
+        """``ok``, or an exception's type."""
         return text if text == "ok" else self.exception(text)
 
     def traceback(self, text: str) -> str:
-        """A printed traceback: places and types, no lines of source and no messages."""
+        """A printed traceback with places and types, but no source and no messages."""
         shown = []
         for line in text.splitlines():
             if entry := _STACK_ENTRY.match(line):
@@ -241,14 +243,14 @@ class Public:
             ):
                 shown.append(self.exception(raised[1]))
             elif line.startswith(("Traceback (most recent call last):", "During handling of", "The above exception")):
-                shown.append(self.breaks.told(line))
+                shown.append(self.breaks.kept(line))
         return "\n".join(shown)
 
     def _stack_line(self, entry: re.Match[str]) -> str:
         return f'{entry[1]}File "{self.file(entry[2])}", line {entry[3]}, in {self.function(entry[4], entry[2])}'
 
     def break_text(self, text: str) -> str:
-        """A payload about a graph break: torch's own words and the places."""
+        """A graph-break payload: torch's own words and the places."""
         ids = [f"GB{number}" for number in re.findall(r"\bgb(\d{4})\b", text)]
         shown: list[str] = []
         is_source = False
@@ -257,7 +259,7 @@ class Public:
                 shown.append(self._stack_line(entry))
                 is_source = True
             elif is_source and line.startswith("    "):
-                continue  # the line of source and the carets below it
+                continue  # the source line and the carets below it
             else:
                 is_source = False
                 shown.append(self._break_line(line, ids))
@@ -271,21 +273,21 @@ class Public:
         if (raised := _RAISED.match(line)) and raised[2] and raised[1].rpartition(".")[2] in EXCEPTIONS:
             return f"{self.exception(raised[1])}: {self._break_line(raised[2], ids)}"
         if trace := _INSTRUCTION.match(line):
-            # Behind the instruction torch explains it with an example.
-            return f"{trace[1]}{self.breaks.told(trace[2])}: {LEFT_OUT}"
-        return line if line.strip() in self.breaks.types else self.breaks.told(line, ids)
+            # After the instruction, torch explains it with an example.
+            return f"{trace[1]}{self.breaks.kept(trace[2])}: {LEFT_OUT}"
+        return line if line.strip() in self.breaks.types else self.breaks.kept(line, ids)
 
     def gb_type(self, text: str) -> str:
-        """Torch's name of a graph break, else what of it are torch's words."""
-        return text if text in self.breaks.types else self.breaks.told(text)
+        """A graph-break type of torch; of any other text, torch's own words."""
+        return text if text in self.breaks.types else self.breaks.kept(text)
 
     def fingerprint(self, text: str) -> str:
-        """A number in place of a sum of the program's own words, which could be guessed."""
+        """A number in place of a hash of the program's own words, which could be guessed."""
         return self._fingerprints.setdefault(text, f"{len(self._fingerprints) + 1:016x}")
 
 
 def _below(path: str, root: str) -> list[str] | None:
-    """The path's parts below a folder; None for one elsewhere."""
+    """The path's parts below a folder; None if it's elsewhere."""
     if not path.startswith(root) or path[len(root) : len(root) + 1] not in ("/", "\\"):
         return None
     return re.split(r"[/\\]", path[len(root) + 1 :])
@@ -304,18 +306,18 @@ torch_id = _matching(re.compile(r"^GB\d{4}$"), None)
 
 
 def guard_kind(text: str) -> str:
-    """Torch's name of a guard."""
+    """The name of a kind of guard."""
     return text if text in GUARD_KINDS else LEFT_OUT
 
 
 def version(text: str) -> str | None:
-    """A version, without a tag that is not one of torch's own builds."""
+    """A version. A build tag stays only if torch's own builds have it."""
     match = _VERSION.match(text)
     return None if match is None else match[1] + (f"+{match[2]}" if match[2] else "")
 
 
 def platform(text: str) -> str | None:
-    """System, major release, machine: a kernel's full name may be somebody's own."""
+    """System, major release and machine: a kernel's full name can be private."""
     match = re.match(r"^(Linux|macOS|Darwin|Windows)-(\d+\.\d+)?", text)
     machine = text.rpartition(" ")[2]
     known = machine if machine in ("x86_64", "aarch64", "arm64", "AMD64", "ppc64le", "s390x") else ""
@@ -323,12 +325,12 @@ def platform(text: str) -> str | None:
 
 
 def event_name(text: str) -> str:
-    """The name of one of torch's phases of compiling."""
+    """The name of one of torch's compile phases."""
     return text if PHASE_WORDS.issuperset(re.findall(r"[A-Za-z]+", text)) else LEFT_OUT
 
 
 def printed_value(text: str) -> str:
-    """A config value that says nothing but on, off, none or how many."""
+    """A config value that is a switch, None or a number."""
     return text if re.fullmatch(r"True|False|None|-?\d{1,6}(?:\.\d{1,6})?", text) else LEFT_OUT
 
 
@@ -348,18 +350,33 @@ def phase(text: str) -> str:
     return text if text in fixed else LEFT_OUT
 
 
+def hint_values(values: object) -> dict[str, HintValue]:
+    """A hint code's values: numbers, flags and the phase; other text is left out, and lists are emptied."""
+    if not isinstance(values, Mapping):
+        return {}
+    return {name: _hint_value(name, value) for name, value in values.items() if name in _HINT_NAMES}
+
+
+def _hint_value(name: str, value: object) -> HintValue:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, list):
+        return []
+    return phase(str(value)) if name == "phase" else LEFT_OUT
+
+
 def build(text: str) -> str | None:
-    """What torch was built for."""
+    """What torch was built for, such as ``CUDA 12.8``."""
     return text if re.fullmatch(r"CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*", text) else None
 
 
 def device_name(text: str) -> str | None:
-    """A GPU as its maker calls it."""
+    """A GPU's product name."""
     return text if re.fullmatch(r"(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}", text) else None
 
 
 def package_name(text: str) -> str | None:
-    """The name that a package is installed under."""
+    """The name of an installed package, if it's a public one."""
     return text if text.replace("-", "_") in PACKAGES or text == "pytorch-triton" else None
 
 
@@ -378,7 +395,7 @@ def opcode(text: str) -> str:
 
 
 def record_kind(text: str) -> str:
-    """The kind of a record of torch's or ours."""
+    """The kind of a record, torch's or ours."""
     return text if text in RECORD_KINDS else LEFT_OUT
 
 
@@ -392,5 +409,5 @@ def config_name(text: str) -> str | None:
 
 
 def config_value(name: object, value: str) -> str | None:
-    """A value that belongs to a name: a config's, or a package's version."""
+    """The value of a name: a config value, or a package's version."""
     return printed_value(value) if str(name).startswith("torch.") else version(value)

@@ -1,4 +1,4 @@
-"""A whole recording without what is the program's own: its diagnosis, its picture, its files."""
+"""Redacts a whole recording: its diagnosis, its picture and its files."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from graphdoctor.bundle.redact.records import Records
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Environment
+from graphdoctor.model.wording import counted
+from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
 
-_LOGS = "recording/trace/"
+_LOGS = f"recording/{TRACE_FOLDER}/"
 
 
 class Redaction:
-    """Redacts one recording; a name has the same pseudonym in all of it.
+    """Redacts one recording. A name has the same pseudonym in all of its parts.
 
     Args:
         environment: Where it was made.
-        root: What the diagnosis's paths are relative to.
+        root: The folder that the diagnosis' paths are relative to.
     """
 
     def __init__(self, environment: Environment, root: Path) -> None:
@@ -35,19 +37,19 @@ class Redaction:
         self._facts = Facts(self._shown)
 
     def diagnosis(self, diagnosis: Diagnosis) -> Diagnosis:
-        """The diagnosis."""
+        """Redact the diagnosis."""
         return self._facts.diagnosis(diagnosis)
 
     def picture(self, picture: Picture) -> Picture:
-        """The picture."""
+        """Redact the picture."""
         return self._facts.picture(picture)
 
     def files(self, files: Iterable[tuple[str, Path]], notes: list[str]) -> Iterator[tuple[str, bytes]]:
-        """The recording's files that can be redacted.
+        """Redact the recording's files, as far as they can be.
 
         Args:
-            files: By their names in the bundle.
-            notes: Gets what is left out.
+            files: The files by their names in the bundle.
+            notes: Receives what is left out, in sentences.
         """
         left_out = LeftOut()
         logs = 0
@@ -58,15 +60,15 @@ class Redaction:
                 with path.open("rb") as lines:
                     content = b"".join(redacted_log(lines, Records(self._shown), left_out))
                 yield f"{_LOGS}dedicated_log_torch_trace_{rank}{logs}.log", content
-            elif name.endswith("/recording.json"):
+            elif name.endswith(f"/{META_FILE}"):
                 yield name, json.dumps(redacted_meta(_json(path), self._shown)).encode()
-            elif name.endswith("/probe.jsonl"):
+            elif name.endswith(f"/{EVENTS_FILE}"):
                 events = redacted_events(_events(path), self._shown)
                 yield name, b"".join(json.dumps(event).encode() + b"\n" for event in events)
         if left_out.records:
-            notes.append(f"{left_out.records} records of the trace logs that cannot be redacted.")
+            notes.append(f"{counted(left_out.records, 'record')} of the trace logs that can't be redacted.")
         if left_out.lines:
-            notes.append(f"{left_out.lines} lines that stood between records of the trace logs.")
+            notes.append(f"{counted(left_out.lines, 'line')} between records of the trace logs.")
 
 
 def _rank(name: str) -> str:

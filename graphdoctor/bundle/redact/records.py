@@ -1,7 +1,7 @@
-"""Records of torch's trace log without what is the program's own.
+"""Redacts records of torch's trace log.
 
 Comes in: a record. Goes out: its metadata and its payload, or None for a record that is left out. The kinds below stay,
-each with the keys of its table; every other kind goes: printed graphs and generated code, guards, bytecode, sources.
+each with the keys in its table. Every other kind is left out: printed graphs, generated code, guards, bytecode, source.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Records:
         }
 
     def redacted(self, record: Record) -> Redacted | None:
-        """The record without what is the program's own; None where all of it is."""
+        """The redacted record; None if it is left out."""
         if handler := self._handlers.get(record.kind):
             metadata, payload = handler(record)
         elif (table := self._tables.get(record.kind)) is not None:
@@ -107,7 +107,7 @@ class Records:
         )
 
     def _metrics(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Counts and times, and of what is text what the reader needs; torch's config dumps are gone."""
+        """Counts, times, and the text that the reader needs; torch's config dumps are left out."""
         shown: dict[str, Any] = {
             key: item for key, item in value.items() if item is None or isinstance(item, (bool, int, float))
         }
@@ -131,7 +131,7 @@ class Records:
         return shown
 
     def _on_reasons(self, record: Record) -> Redacted:
-        """Of each cache entry that did not fit which it was; what differed is in diagnosis.json."""
+        """Which cache entries didn't match; how they differed is in diagnosis.json."""
         try:
             reasons = orjson.loads(record.payload or "[]")
         except orjson.JSONDecodeError:
@@ -217,8 +217,8 @@ class Records:
         }
 
 
-def error_table(shown: Public) -> Table:
-    """An error of the program's, in a record or an event."""
+def error_table(shown: Public) -> dict[str, Any]:
+    """The table of an error in the program, in a record or an event."""
     return {
         "type": text(shown.exception),
         "message": lambda _message: LEFT_OUT,

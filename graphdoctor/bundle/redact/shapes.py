@@ -1,4 +1,4 @@
-"""JSON let through by tables: a dict of keys, a list's items, or a reader of one value. What no table names is gone."""
+"""Filters JSON by tables: a dict of keys, a list's items, or a reader of one value. Anything else is dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def let_through(value: object, table: Table) -> Any:  # noqa: ANN401 - JSON
         table: A mapping for an object, a list with one table for a list, a function for anything else.
 
     Returns:
-        The value without what the table lacks; None where it is of another form.
+        The value without what the table doesn't have; None if it has another type.
     """
     if value is None:
         return None
@@ -35,10 +35,10 @@ def number(value: object) -> int | float | None:
 
 
 def text(reader: Callable[[str], str | None]) -> Callable[[object], str | None]:
-    """A reader of text for values that may be none."""
+    """A reader for values that may not be text."""
     return lambda value: reader(value) if isinstance(value, str) else None
 
 
 def one_of(*words: str) -> Callable[[object], str | None]:
-    """One of these words."""
+    """A reader that keeps one of these words."""
     return lambda value: value if isinstance(value, str) and value in words else None

@@ -1,4 +1,4 @@
-"""What was compiled and how, without names and values of the program's."""
+"""Redacts the target: what was compiled and how."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ORIGINS = frozenset(
 
 
 def redacted_target(target: TargetInfo, shown: Public) -> TargetInfo:
-    """The target; its text is made of the pseudonyms of its file and its name."""
+    """Redact the target. Its text consists of the pseudonyms of its file and its name."""
     file = target.file and shown.file(target.file)
     name = target.name and shown.name(target.name)
     return TargetInfo(
@@ -28,7 +28,7 @@ def redacted_target(target: TargetInfo, shown: Public) -> TargetInfo:
         class_name=target.class_name and shown.name(target.class_name),
         file=file,
         parameters=None if target.parameters is None else tuple(map(shown.name, target.parameters)),
-        inputs_from=target.inputs_from if target.inputs_from in (None, *_ORIGINS) else "a function of the program's",
+        inputs_from=target.inputs_from if target.inputs_from in (None, *_ORIGINS) else "a function in the program",
         compile_arguments=_compile_arguments(target.compile_arguments),
         config={public.config_name(name) or LEFT_OUT: _plain(value) for name, value in target.config.items()},
         call_options=_call_options(target.call_options),
@@ -51,7 +51,7 @@ def _compile_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 def _call_options(options: Mapping[str, object]) -> dict[str, object]:
-    """All but the seed."""
+    """All options but the seed."""
     shown: dict[str, object] = {}
     for name in ("calls", "backward", "train", "no_grad", "device"):
         value = options.get(name)

@@ -1,4 +1,4 @@
-"""Words that are nobody's secret: Python's, torch's, and those that we say ourselves."""
+"""Public words: Python's, torch's, and graphdoctor's own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import builtins
 import keyword
 
 LEFT_OUT = "…"
-"""What stands for anything that is left out."""
+"""Stands for anything that is left out."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -46,7 +46,7 @@ PACKAGES = frozenset(
         "xformers",
     }
 )
-"""Packages that everybody can read. What else is installed may be somebody's own."""
+"""Well-known public packages. Any other installed package may be private."""
 
 _SOURCE_WORDS = _words(
     "L G self cls args kwargs forward backward training weight bias example_inputs get_inputs example_input_array "
@@ -56,7 +56,7 @@ _SOURCE_WORDS = _words(
     "utils_device CURRENT_DEVICE module code"
 )
 NAMES = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | _SOURCE_WORDS
-"""Names in torch's sources and in our words for them that say nothing about a program."""
+"""Names in guards' sources, and in our words for them, that say nothing about a program."""
 
 METHODS = _words(
     "abs add add_ addmm all amax amin any argmax argmin argsort baddbmm backward bmm bool chunk clamp clone "
@@ -76,7 +76,7 @@ DUNDERS = frozenset(
     for name in dir(kind)
     if name.startswith("__")
 ) | frozenset({"__enter__", "__exit__", "__next__", "__module__"})
-"""Names that Python gives."""
+"""Names that Python defines."""
 
 GUARD_KINDS = _words(
     "AUTOGRAD_SAVED_TENSORS_HOOKS BOOL_MATCH BUILTIN_MATCH CLASS_MATCH CLOSURE_MATCH CONSTANT_MATCH DATA_PTR_MATCH "
@@ -104,7 +104,7 @@ RECORD_KINDS = _words(
     "graphdoctor_graph graphdoctor_recompile graphdoctor_sources graphdoctor_stack inductor_output_code "
     "inductor_post_grad_graph recompile_reasons str torch_version"
 )
-"""Records of torch's log that are told by name."""
+"""Kinds of records in torch's log that keep their names."""
 
 PHASE_WORDS = _words(
     "CacheBase GraphLowering PyCodeCache PythonWrapperCodegen Scheduler TritonBundler additional aot apply artifact "
@@ -117,7 +117,7 @@ PHASE_WORDS = _words(
     "rematerialization remove run runtime scan scheduler shape sort stable step system tensor to torch trace tracing "
     "triton value views wait while wrapper asserts bypass grad locals warm subprocess batch"
 )
-"""Words that the names of torch's phases of compiling are made of (``dynamo_timed``, 2.13)."""
+"""Words in the names of torch's compile phases (``dynamo_timed``, 2.13)."""
 
 EXCEPTIONS = frozenset(
     name

@@ -1,0 +1,78 @@
+"""Whether a script's run shows what the recording shows, on recordings built by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.bundle.attempt import compared
+from graphdoctor.model.recording import Call, CallError, Recording
+from graphdoctor.model.run import ProbeExit
+from tests.factories import entry, record, recording
+
+FOLDER = Path("/run")
+FINISHED = ProbeExit(status=0, reason="finished")
+
+
+def run(*prints: str, file: str = "/run/reproduce.py", **facts: Any) -> Recording:
+    breaks = tuple(record(entry(5 + line, f'print("{text}")', file=file)) for line, text in enumerate(prints))
+    return recording(breaks=breaks).model_copy(update={"exit": FINISHED, **facts})
+
+
+def failing(name: str) -> ProbeExit:
+    return ProbeExit(status=1, reason="error", message=f"The program failed: {name}: x", error_type=name)
+
+
+def failing_call(name: str) -> tuple[Call, ...]:
+    return (Call(index=1, outcome="error", error=CallError(type=name, message="x", traceback="", from_compiler=True)),)
+
+
+def test_the_same_breaks_are_the_same_in_whichever_file_they_lie():
+    found = compared(run("a", "b", file="/project/model.py"), run("a", "b"), FOLDER)
+    assert (found.is_same, "the same 2 graph breaks" in found.words) == (True, True)
+
+
+def test_a_missing_break_and_another_one_are_named():
+    found = compared(run("a", "b"), run("a", "c"), FOLDER)
+    assert found.is_same is False
+    assert "1 of the 2 recorded graph breaks" in found.words
+    assert found.words.count("reproduce.py:6") == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_same", "words"),
+    [
+        ({"exit": failing("ValueError")}, {"exit": failing("ValueError")}, True, "fails with ValueError as recorded"),
+        ({"calls": failing_call("a.b.Unsupported")}, {"exit": failing("Unsupported")}, True, "fails with Unsupported"),
+        # The name of one is in the other's message.
+        ({"calls": failing_call("Error")}, {"exit": failing("ValueError")}, False, "doesn't fail with Error"),
+        ({"exit": failing("ValueError")}, {}, False, "doesn't fail with ValueError"),
+        (
+            {},
+            {"exit": failing("ValueError")},
+            False,
+            "fails (The program failed: ValueError: x), while the recorded run finished",
+        ),
+        ({}, {}, True, ""),
+    ],
+)
+def test_a_failure_is_compared_by_the_type_of_its_exception(before, after, is_same, words):
+    found = compared(run(**before), run(**after), FOLDER)
+    assert (found.is_same, words in found.words) == (is_same, True)
+
+
+def test_a_run_that_was_stopped_is_not_the_same():
+    stopped = ProbeExit(status=-9, reason="timeout", message="Stopped after 60 s.")
+    found = compared(run("a"), run("a", exit=stopped), FOLDER)
+    assert (found.is_same, "Stopped after 60 s." in found.words) == (False, True)
+
+
+def test_a_file_of_the_project_that_the_script_still_needs_is_named():
+    after = run("a")
+    outside = tuple(found.model_copy(update={"file": "/project/layers.py"}) for found in after.frames)
+    within = tuple(found.model_copy(update={"file": "/run/reproduce.py"}) for found in after.frames)
+    assert outside
+    words = [compared(run("a"), run("a", frames=frames), FOLDER).words for frames in (outside, within)]
+    assert ["layers.py" in text for text in words] == [True, False]
