@@ -152,9 +152,9 @@ def test_nothing_is_written_where_there_is_nothing_to_bundle(tmp_path, run_here)
     log.symlink_to("gone")
     for arguments, message in (
         ((), "There is no recording in"),
-        (("nope",), "There is no recording, log or diagnosis at nope"),
+        (("nope",), "There is no recording, log or JSON document at nope"),
         (("empty",), "neither a recording nor a torch trace log"),
-        (("notes.txt",), "holds no record of a torch trace log"),
+        (("notes.txt",), "neither a torch trace log nor a JSON document"),
         (("other",), "another version of graphdoctor"),
         (("torn",), "can't be read"),
         (("other", "-o", "no/such.zip"), "There is no folder no"),
