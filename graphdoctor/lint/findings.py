@@ -1,4 +1,4 @@
-"""A place in source to a ``Finding``: the words and suggestions of its rule, the fingerprint that a run would give."""
+"""Turns a place in source into a ``Finding`` with its rule's words and fixes, and the fingerprint that a run gives."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import cast
 
 from graphdoctor.diagnosis.findings import location_of
 from graphdoctor.diagnosis.fingerprints import fingerprint
-from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite, Rule
-from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.lint.checks import Site, Spot
 from graphdoctor.lint.flow import Place
 from graphdoctor.model.diagnosis import Effects, Finding, Fix, Severity
 from graphdoctor.model.recording import BreakReason, BreakRecord, Enclosing, SourceContext
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.rules.gd205_module_number import module_number_fixes
 
 _MAX_STATEMENT_LINES = 12
 _KINDS: dict[type[ast.stmt], str] = {
@@ -30,19 +29,19 @@ _KINDS: dict[type[ast.stmt], str] = {
     ast.AsyncWith: "with",
 }
 _SKIPPING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
-"""Statements in which torch cannot go on behind a break; of a ``with`` it depends on the manager."""
+"""Statements that torch can't resume in after a break; for a ``with`` it depends on the context manager."""
 
 
 def finding_of(spot: Spot, place: Place, site: Site, *, file: Path, lines: list[str], root: Path) -> Finding:
-    """What is said of a spot.
+    """The finding at a spot.
 
     Args:
         spot: The place and its cause.
-        place: What stands around it.
-        site: The function that it lies in.
-        file: The file, absolute.
-        lines: Its lines.
-        root: Paths below it are shown relative to it.
+        place: What surrounds it.
+        site: The function that contains it.
+        file: The file's absolute path.
+        lines: The file's lines.
+        root: Paths below this folder are shown relative to it.
     """
     entry = _entry(spot, site, file, lines)
     rule = ALL_RULES[spot.code]
@@ -69,7 +68,7 @@ def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
     line, start = node.lineno, node.col_offset
     func = node.func if isinstance(node, ast.Call) else None
     if isinstance(func, ast.Attribute) and func.end_lineno is not None and func.end_lineno != func.value.end_lineno:
-        # Of a chain over several lines torch names the line of the method (``compile.c`` of CPython 3.11).
+        # For a chain over several lines, torch names the method's line (``compile.c`` of CPython 3.11).
         line, start = func.end_lineno, (func.end_col_offset or 0) - len(func.attr.encode())
     text = lines[line - 1] if line <= len(lines) else ""
     bare = text.strip()
@@ -87,18 +86,18 @@ def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
 
 
 def _qualname(spot: Spot, site: Site) -> str:
-    """A class statement's own line counts as the class."""
+    """The function's qualified name; a class statement's own line belongs to the class."""
     name = site.region.scope.qualname
     return f"{name}.{spot.node.name}" if isinstance(spot.node, ast.ClassDef) else name
 
 
 def _characters(text: str, offset: int) -> int:
-    """Python's parser counts UTF-8 bytes."""
+    """A column in characters; Python's parser counts UTF-8 bytes."""
     return len(text.encode()[:offset].decode(errors="replace"))
 
 
 def _break_site(spot: Spot, place: Place, entry: StackEntry, lines: list[str], site: Site) -> BreakSite:
-    """The break as the rules know it, with what can be known without a run."""
+    """The break as rules see it, with what is known without a run."""
     statement = place.statement
     last = min(statement.end_lineno or statement.lineno, statement.lineno + _MAX_STATEMENT_LINES - 1)
     reason = BreakReason(gb_type=spot.gb_type, torch_id=spot.torch_id, context=spot.context)
@@ -127,16 +126,7 @@ def _severity(rule: Rule, spot: Spot, place: Place, site: Site) -> Severity:
 
 
 def _counter_words(spot: Spot, site: Site) -> tuple[str, tuple[Fix, ...]]:
-    """Of a number on a module that each call changes."""
-    name = spot.subject.rpartition(".")[2]
-    buffer = Fix(
-        title=f"Keep `{spot.subject}` in a buffer and write into it",
-        kind="code",
-        snippet=f'self.register_buffer("{name}", torch.tensor(0), persistent=False)',
-        source=GUIDE,
-    )
-    dynamic = setting(
-        "allow_unspec_int_on_nn_module", "Let torch make the module's int dynamic", is_safe=True, source="torch's hint"
-    )
-    message = f"`{spot.subject}` changes in each call, and torch compiles `{site.region.scope.qualname}` for each value"
-    return message, (dynamic, buffer)
+    """The message and fixes for a module's number that changes in every call."""
+    function = site.region.scope.qualname
+    message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
+    return message, module_number_fixes(spot.subject, start="0")

@@ -79,15 +79,23 @@ class ModuleNumber(RecompileRule):
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         """Let torch make an int dynamic; a buffer for any number."""
-        name = group.first.expression.rpartition(".")[2]
-        old = group.first.old or "0"
-        buffer = Fix(
-            title=f"Keep `{group.first.expression}` in a buffer and write into it",
-            kind="code",
-            snippet=f'self.register_buffer("{name}", torch.tensor({old}), persistent=False)',
-            source=GUIDE,
-        )
-        if "." in old:
-            return (buffer,)
-        title = "Let torch make the module's int dynamic"
-        return (setting("allow_unspec_int_on_nn_module", title, is_safe=True, source="torch's hint"), buffer)
+        return module_number_fixes(group.first.expression, start=group.first.old or "0")
+
+
+def module_number_fixes(expression: str, *, start: str) -> tuple[Fix, ...]:
+    """The fixes for a number on a module.
+
+    Args:
+        expression: The number, such as ``self.step``.
+        start: Its first value, as Python prints it.
+    """
+    buffer = Fix(
+        title=f"Keep `{expression}` in a buffer and write into it",
+        kind="code",
+        snippet=f'self.register_buffer("{expression.rpartition(".")[2]}", torch.tensor({start}), persistent=False)',
+        source=GUIDE,
+    )
+    if "." in start:
+        return (buffer,)
+    title = "Let torch make the module's int dynamic"
+    return (setting("allow_unspec_int_on_nn_module", title, is_safe=True, source="torch's hint"), buffer)
