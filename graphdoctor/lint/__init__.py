@@ -1,7 +1,7 @@
-"""The causes of breaks and recompiles that can be told from source, inside functions that torch compiles.
+"""Finds causes of graph breaks and recompiles from source alone, inside functions that torch compiles.
 
-Conservative: what is not certain is not told. May import ``model``, ``rules``, ``errors`` and the gate's comments;
-never torch, rich or the command line.
+Reports only what is certain. May import ``model``, ``diagnosis``, ``rules``, ``errors`` and the gate's ignores; never
+torch, rich or the command line.
 """
 
 from __future__ import annotations

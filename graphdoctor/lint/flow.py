@@ -1,7 +1,7 @@
 """Which parts of a function certainly run while torch traces it.
 
-Left out: what stands under a condition, in a handler, behind a conditional ``return``, in the second half of an
-``and``, and what ``torch.compiler.is_compiling()`` keeps from torch. The body of a loop counts as run.
+Leaves out code under a condition, in an exception handler, after a conditional ``return``, in the second operand of an
+``and``, and code that ``torch.compiler.is_compiling()`` excludes. A loop's body counts as run.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _FALSE_WHILE_TRACING = (
     "typing_extensions.TYPE_CHECKING",
 )
 _COMPILING_ENDS = ("is_torchdynamo_compiling", "is_dynamo_compiling", "is_compiling")
-"""What libraries call their own question; diffusers and transformers do."""
+"""Names of libraries' own checks, such as those in diffusers and transformers."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True)
 class Place:
-    """What stands around a node within its function.
+    """What surrounds a node within its function.
 
     Args:
         statement: The innermost statement.
-        around: Compound statements, innermost first.
-        is_test: It decides a branch.
+        around: The enclosing compound statements, innermost first.
+        is_test: Whether the node decides a branch.
     """
 
     statement: ast.stmt
@@ -50,7 +50,7 @@ class Place:
 
 
 def certain_nodes(scope: Scope, program: Program) -> Iterator[tuple[ast.AST, Place]]:
-    """The statements and expressions that certainly run when a function is called, in their order."""
+    """The statements and expressions that certainly run when a function is called, in order."""
     if isinstance(scope.node, ast.Lambda):
         statement = ast.copy_location(ast.Expr(scope.node.body), scope.node)
         yield from _expressions(scope.node.body, Place(statement), scope, program)
@@ -59,7 +59,7 @@ def certain_nodes(scope: Scope, program: Program) -> Iterator[tuple[ast.AST, Pla
 
 
 def truth(test: ast.expr, scope: Scope, program: Program) -> bool | None:
-    """What a condition is while torch traces; None for one that cannot be told."""
+    """A condition's value while torch traces; None if it's unknown."""
     match test:
         case ast.Constant(value=value):
             return bool(value)
@@ -85,7 +85,7 @@ def truth(test: ast.expr, scope: Scope, program: Program) -> bool | None:
 
 
 class _Walk:
-    """Goes through a function's statements."""
+    """Walks a function's statements."""
 
     def __init__(self, scope: Scope, program: Program) -> None:
         self._scope = scope
@@ -137,19 +137,19 @@ class _Walk:
         yield from _expressions(node, place, self._scope, self._program)
 
     def _ends(self, node: ast.stmt) -> bool:
-        """Whether what follows in the block may not run."""
+        """Whether the rest of the block may not run."""
         if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
             return True
         if isinstance(node, ast.If):
             known = truth(node.test, self._scope, self._program)
             if known is not None:
                 return any(self._ends(one) for one in (node.body if known else node.orelse))
-        # An exception under a condition is a check: the program is meant to go on behind it.
+        # An exception raised under a condition is a check: the program usually goes on.
         return _leaves(node, in_loop=False)
 
 
 def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
-    """A ``return`` somewhere below, or a ``break`` or ``continue`` of a loop around."""
+    """Whether a node contains a ``return``, or a ``break`` or ``continue`` of an enclosing loop."""
     if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
         return True
     if isinstance(node, (*_SCOPES, ast.expr)):
@@ -159,7 +159,7 @@ def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
 
 
 def _expressions(node: ast.expr, place: Place, scope: Scope, program: Program) -> Iterator[tuple[ast.AST, Place]]:
-    """An expression and what of it certainly is evaluated."""
+    """An expression and the parts of it that are certainly evaluated."""
     yield node, place
     match node:
         case ast.BoolOp(values=[first, *_]):

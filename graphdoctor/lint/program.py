@@ -1,7 +1,7 @@
 """One file's syntax tree as scopes, classes and the names bound in them.
 
-Comes in: a parsed module. Goes out: a ``Program`` that says what a dotted name stands for and where it was bound.
-Knows nothing of torch's behaviour.
+Comes in: a parsed module. Goes out: a ``Program`` that resolves dotted names and where they were bound. Knows nothing
+about torch's behavior.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Binding:
     """One place where a name gets a value.
 
     Args:
-        kind: ``value``: what an expression gives; ``element``: one element of what it gives; ``item``: what a loop over
-            it gives; ``opaque``: something that is not followed.
-        node: The expression, the definition, or for a parameter its ``ast.arg``.
-        dotted: For an import the dotted name.
-        end: Line and column behind the statement, from which on the value holds.
+        kind: ``value``: an expression's value; ``element``: one element of it; ``item``: what a loop over it yields;
+            ``opaque``: something that isn't followed.
+        node: The expression or the definition; for a parameter, its ``ast.arg``.
+        dotted: For an import, the dotted name.
+        end: Line and column of the statement's end, after which the name has the value.
     """
 
     kind: BindingKind
@@ -43,7 +43,7 @@ class Scope:
 
     Args:
         node: The module or function.
-        qualname: As ``graphdoctor explain`` names it: classes and functions around it, joined by dots.
+        qualname: As in ``graphdoctor explain``: the enclosing classes and functions and its own name, joined by dots.
         parent: The scope whose names it sees; None for the module.
         owner: The class that a method belongs to.
     """
@@ -55,11 +55,11 @@ class Scope:
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
 
     def bind(self, name: str, binding: Binding) -> None:
-        """Note a binding."""
+        """Add a binding."""
         self.bindings.setdefault(name, []).append(binding)
 
     def lookup(self, name: str) -> tuple[Scope, list[Binding]] | None:
-        """The scope that binds a name and its bindings there; None for one that is bound nowhere."""
+        """The scope that binds a name, and its bindings there; None if no scope does."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.bindings:
@@ -69,7 +69,7 @@ class Scope:
 
     @property
     def self_name(self) -> str | None:
-        """What a method calls its object."""
+        """A method's name for its object, usually ``self``."""
         if self.owner is None or isinstance(self.node, (ast.Module, ast.Lambda)):
             return None
         if any(isinstance(one, ast.Name) and one.id in ("staticmethod", "classmethod") for one in self.decorators):
@@ -85,13 +85,13 @@ class Scope:
 
 @dataclass(eq=False)
 class ClassInfo:
-    """A class of the file.
+    """A class in the file.
 
     Args:
         node: Its definition.
-        scope: The scope that it is defined in.
+        scope: The scope that it's defined in.
         methods: Its functions by name; one that is defined twice is left out.
-        attributes: What is assigned to an attribute of the object in any method, and in the class's body.
+        attributes: Everything assigned to an attribute, in any method and in the class body.
     """
 
     node: ast.ClassDef
@@ -114,9 +114,9 @@ class Program:
         _Binder(self).run(tree)
 
     def dotted(self, node: ast.expr, scope: Scope) -> str | None:
-        """The full name of what an expression names: ``torch.nn.Linear`` for ``nn.Linear``, ``builtins.print``.
+        """The full name that an expression refers to: ``torch.nn.Linear`` for ``nn.Linear``, ``builtins.print``.
 
-        None for anything that is not an imported or built-in name, or that has another value somewhere in the file.
+        None if it isn't an imported or built-in name, or if the name has another value somewhere in the file.
         """
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -133,7 +133,7 @@ class Program:
         return None if root is None else ".".join((root, *reversed(parts)))
 
     def definition(self, name: str, scope: Scope) -> Scope | ClassInfo | None:
-        """The function or class that a name certainly stands for."""
+        """The function or class that a name certainly refers to."""
         found = scope.lookup(name)
         if found is None or len(found[1]) != 1:
             return None
@@ -143,7 +143,7 @@ class Program:
         return self.scopes.get(node) if found[1][0].kind == "function" and node is not None else None
 
     def ancestors(self, info: ClassInfo) -> Iterator[ClassInfo]:
-        """A class and its bases in the file, in the order in which Python looks at single inheritance."""
+        """A class and its bases in the file, in Python's order for single inheritance."""
         seen: list[ClassInfo] = []
         waiting = [info]
         while waiting:
@@ -158,7 +158,7 @@ class Program:
             waiting += [base for base in bases if isinstance(base, ClassInfo)]
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
-        """The method that objects of a class have."""
+        """The method that a class's objects have, inherited or not."""
         return next((one.methods[name] for one in self.ancestors(info) if name in one.methods), None)
 
     def is_module_class(self, info: ClassInfo) -> bool:
@@ -232,7 +232,7 @@ class _Binder:
         self._block(node.body, scope, (*names, node.name), info)
 
     def _note_attributes(self, method: Scope, owner: ClassInfo) -> None:
-        """What a method assigns to attributes of its object."""
+        """Record what a method assigns to attributes of its object."""
         name = method.self_name
         if name is None:
             return
@@ -269,7 +269,7 @@ class _Binder:
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
-    """What a statement or expression binds itself, each with its binding; targets can be attributes too."""
+    """The targets that a statement or expression binds, attributes included, each with its binding."""
     end = _end(node)
     match node:
         case ast.Assign(targets=targets, value=value):
@@ -285,7 +285,7 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
         case ast.For(target=target, iter=iterated) | ast.AsyncFor(target=target, iter=iterated):
             yield from _looped(target, iterated)
         case ast.comprehension(target=target):
-            # Python gives it a scope of its own; here its name is unknown in the whole function.
+            # It has a scope of its own in Python; here its name is unknown in the whole function.
             yield from ((name, Binding("opaque")) for name in ast.walk(target) if isinstance(name, ast.Name))
         case ast.withitem(optional_vars=ast.expr() as target):
             yield from ((name, Binding("opaque")) for name in ast.walk(target) if isinstance(name, ast.Name))

@@ -1,4 +1,4 @@
-"""What a recording knows that source does not tell: which functions torch traced, and under which settings."""
+"""What lint takes from a recording: which functions torch traced, and under which settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Recorded:
 
     Args:
         functions: Qualified names of the functions that torch traced, by file.
-        settings: Names of torch's settings that the run was given.
+        settings: Names of the torch settings that the run changed.
     """
 
     functions: Mapping[Path, frozenset[str]] = field(default_factory=dict)
@@ -23,10 +23,10 @@ class Recorded:
 
 
 def recorded_in(recording: Recording) -> Recorded:
-    """What a recording knows of the user's files.
+    """What a recording knows about the user's files.
 
-    Names and no lines: a file may have changed since. A function that was inlined is known by the line of a graph's
-    node or of a break in it, where the recording has that line's source.
+    Names only, because lines may have moved since. An inlined function is known by the line of a graph's node, or of a
+    break in it, if the recording has that line's source.
     """
     names: dict[Path, set[str]] = {}
     for frame in recording.frames:

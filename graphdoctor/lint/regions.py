@@ -1,7 +1,7 @@
-"""Which functions of a file torch compiles: those handed to torch.compile, and what these certainly call.
+"""Which functions of a file torch compiles: those passed to torch.compile, and the functions they certainly call.
 
-A function is taken only where nothing but torch.compile and decorators that are known to be harmless stand between
-its definition and the call.
+A function counts only if nothing but torch.compile and decorators known to be harmless comes between its definition
+and the call.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Region:
 
     Args:
         scope: The function.
-        owner: The class of the object that it is called on; None for a plain function.
-        is_fullgraph: A break in it is an error, because torch.compile was told so.
+        owner: The class of the object that it's called on; None for a plain function.
+        is_fullgraph: Compiled with ``fullgraph=True``, so a break in it is an error.
     """
 
     scope: Scope
@@ -43,11 +43,11 @@ def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> l
 
     Args:
         program: The file.
-        values: What its expressions are.
-        recorded: Qualified names of functions of the file that a recording saw torch trace.
+        values: Says what its expressions are.
+        recorded: Qualified names of the file's functions that torch traced in a recording.
 
     Returns:
-        Each function once, in the order of the file.
+        Each function once, in file order.
     """
     finder = _Finder(program, values)
     found: dict[Scope, Region] = {}
@@ -74,10 +74,10 @@ class _Finder:
             if isinstance(node, ast.Call) and program.dotted(node.func, program.module) in _DISABLE
             for one in node.args
         }
-        """Names that a call of torch.compiler.disable takes somewhere."""
+        """Names that are passed to torch.compiler.disable anywhere in the file."""
 
     def compiled(self) -> Iterator[Region]:
-        """What is handed to torch.compile."""
+        """The functions passed to torch.compile."""
         for node, scope in list(self._program.scopes.items()):
             if isinstance(node, ast.Module):
                 continue
@@ -91,7 +91,7 @@ class _Finder:
                     yield from self._handed(node, scope)
 
     def named(self, qualnames: set[str]) -> Iterator[Region]:
-        """The functions of these names; not where two have one name."""
+        """The functions with these names, unless two share one."""
         by_name: dict[str, list[Scope]] = {}
         for scope in self._program.scopes.values():
             by_name.setdefault(scope.qualname, []).append(scope)
@@ -133,7 +133,7 @@ class _Finder:
         yield from self._instance(func, scope)
 
     def _instance(self, node: ast.expr, scope: Scope) -> Iterator[tuple[Scope, ClassInfo | None]]:
-        """What runs when an object of the file's module classes is called."""
+        """What runs when an object of one of the file's module classes is called."""
         value = self._values.of(node, scope)
         for info in value.classes if value is not None and value.kind == "instance" else ():
             if self._program.method(info, "__call__") is None and self._program.is_module_class(info):
@@ -142,7 +142,7 @@ class _Finder:
                     yield forward, info
 
     def _handed(self, node: ast.Call, scope: Scope) -> Iterator[Region]:
-        """What a call of torch.compile, or of a module's ``compile``, compiles."""
+        """What a call to torch.compile, or to a module's ``compile``, compiles."""
         if self._is_compile(node.func, scope) and not _is_off(node):
             handed = node.args[:1] or [keyword.value for keyword in node.keywords if keyword.arg == "model"]
             for one in handed:
@@ -175,7 +175,7 @@ class _Finder:
                 yield Region(method, info, _is_fullgraph(call))
 
     def _bound_instances(self, name: str, scope: Scope) -> Iterator[tuple[Scope, ClassInfo | None]]:
-        """A name may be rebound by the very call that compiles it: ``model = torch.compile(model)``."""
+        """What a name is bound to, even if the call that compiles it rebinds it: ``model = torch.compile(model)``."""
         found = scope.lookup(name)
         if found is None:
             return
@@ -189,7 +189,7 @@ class _Finder:
             yield from self._instance(binding.node, holder)
 
     def _is_wrapping(self, binding: Binding, name: str, scope: Scope) -> bool:
-        """The name's new value is its old one, compiled or moved."""
+        """Whether the name's new value is its old one, compiled or moved."""
         node = binding.node
         while isinstance(node, ast.Call):
             if self._is_compile(node.func, scope) and node.args:
@@ -210,7 +210,7 @@ class _Finder:
                 yield method, info
 
     def _is_compile(self, node: ast.expr, scope: Scope) -> bool:
-        """Names torch.compile, also as a name that it was given in the file."""
+        """Whether an expression is torch.compile, or another name for it in the file."""
         if self._program.dotted(node, scope) in _COMPILE:
             return True
         return isinstance(node, ast.Name) and self._named_compiler(node.id, scope) is not None
@@ -225,14 +225,14 @@ class _Finder:
         return node if is_alias or self._partial(node, found[0]) is not None else None
 
     def _partial(self, node: ast.expr, scope: Scope) -> ast.Call | None:
-        """The call in ``functools.partial(torch.compile, …)``, where that compiles at all."""
+        """The call ``functools.partial(torch.compile, …)``, unless it disables compilation."""
         if isinstance(node, ast.Call) and self._program.dotted(node.func, scope) == _PARTIAL and node.args:
             is_compile = self._program.dotted(node.args[0], scope) in _COMPILE
             return node if is_compile and not _is_off(node) else None
         return None
 
     def _compiler(self, node: ast.expr, scope: Scope) -> ast.Call | None:
-        """An expression that compiles what it is applied to, as the call that holds its arguments."""
+        """The call with the arguments of an expression that compiles what it's applied to; None for others."""
         if isinstance(node, ast.Call):
             partial = self._partial(node, scope)
             if partial is not None:
@@ -243,7 +243,7 @@ class _Finder:
         return ast.Call(node, [], []) if self._is_compile(node, scope) else None
 
     def _is_plain(self, scope: Scope) -> bool:
-        """Only torch.compile and harmless decorators stand on it, and calling it runs its body."""
+        """Whether it has only torch.compile and harmless decorators, and calling it runs its body."""
         if isinstance(scope.node, ast.AsyncFunctionDef) or _is_generator(scope.node):
             return False
         outer = scope.parent or scope
@@ -258,7 +258,7 @@ class _Finder:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a function or module without those of functions in it."""
+    """All nodes of a function or module, without those of nested functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             continue
@@ -267,7 +267,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_off(call: ast.Call) -> bool:
-    """``disable=`` is given as anything but False, or arguments come from elsewhere."""
+    """Whether ``disable=`` is passed as anything but False; False if arguments are unpacked before it."""
     for keyword in call.keywords:
         if keyword.arg is None:
             return False

@@ -1,4 +1,4 @@
-"""Files to a ``LintReport``. Nothing is imported or run."""
+"""Lints files. Comes in: paths. Goes out: a ``LintReport``. Nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from graphdoctor.model.wording import counted
 
 
 def python_files(path: Path) -> list[Path]:
-    """A file itself; of a folder the Python files below it, hidden folders left out."""
+    """The file itself, or the Python files below a folder, without hidden folders."""
     if not path.is_dir():
         return [path]
     return sorted(
@@ -49,9 +49,9 @@ class _Linted:
     """One file's findings.
 
     Args:
-        findings: All but those that a comment ignores.
-        function_count: Functions that torch compiles.
-        ignored_count: Findings that a comment ignores.
+        findings: All findings that no comment ignores.
+        function_count: How many functions torch compiles.
+        ignored_count: How many findings a comment ignores.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -67,15 +67,15 @@ def lint_files(
     selection: Selection | None = None,
     recorded: Callable[[], Recorded] | None = None,
 ) -> LintReport:
-    """Find what certainly breaks a graph, or compiles again, in the functions that files compile.
+    """Find what certainly breaks a graph or recompiles, in the functions that files compile.
 
     Args:
         paths: The files.
-        root: The working directory: files below it are shown relative to it, and what a setting of torch's can mend
-            is left out where a file below it sets it.
+        root: The working directory. Files below it are shown relative to it, and a finding that a torch setting
+            prevents is left out if a file below it changes that setting.
         version: graphdoctor's own version.
         selection: Which findings count; None for all.
-        recorded: Gives what the last recording knows; asked once, and only if there is a file at all.
+        recorded: Returns what the last recording knows; called once, and only if there are files.
 
     Returns:
         The findings by file and line.
@@ -107,7 +107,7 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise _UnreadableError(f"cannot be read: {error.strerror}") from error
+        raise _UnreadableError(f"can't be read: {error.strerror}") from error
     text, tree = _parsed(content, path)
     if not recorded and not (b"torch" in content and b"compile" in content):
         return _Linted()
@@ -117,8 +117,8 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
     lines = text.split("\n")
     findings: dict[tuple[int, str, str | None], Finding] = {}
     for region in found:
-        for finding in _told(Site(region, program, values), path, lines, root):
-            # torch's records of one cause at one line are one site.
+        for finding in _findings_in(Site(region, program, values), path, lines, root):
+            # As in a run, one cause at one line is one site.
             findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
     comments = comments_in(text)
     numbered = with_distinct_fingerprints(list(findings.values()))
@@ -126,8 +126,8 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
     return _Linted(tuple(kept), len(found), len(numbered) - len(kept))
 
 
-def _told(site: Site, path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
-    """The findings of one function; what is not compiled at all is not compiled again either."""
+def _findings_in(site: Site, path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
+    """The findings in one function. A function that is never compiled doesn't recompile either."""
     found = [
         finding_of(spot, place, site, file=path, lines=lines, root=root)
         for node, place in certain_nodes(site.region.scope, site.program)
@@ -143,30 +143,30 @@ def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes Python itself will warn
+            warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
             return text, ast.parse(text, str(path))
     except SyntaxError as error:
-        raise _UnreadableError(f"cannot be parsed: {error.msg}", error.lineno) from error
+        raise _UnreadableError(f"can't be parsed: {error.msg}", error.lineno) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise _UnreadableError(f"cannot be parsed: {error}") from error
+        raise _UnreadableError(f"can't be parsed: {error}") from error
 
 
 def _silenced(findings: list[Finding], root: Path, known: frozenset[str]) -> tuple[list[Finding], tuple[str, ...]]:
-    """Those that no setting of torch's can mend, and a sentence for each setting that keeps others back."""
+    """The findings that no changed torch setting prevents, and a sentence for each setting that hides others."""
     wanted = {name for finding in findings for name in switches_of(finding.code)}
     where = dict.fromkeys(wanted & known, "the last recording")
     where |= {name: relative(str(path), root) for name, path in switches_in(root, wanted - known).items()}
     kept: list[Finding] = []
-    held_back: dict[str, int] = {}
+    hidden: dict[str, int] = {}
     for finding in findings:
         name = next((name for name in switches_of(finding.code) if name in where), None)
         if name is None:
             kept.append(finding)
         else:
-            held_back[name] = held_back.get(name, 0) + 1
+            hidden[name] = hidden.get(name, 0) + 1
     notes = tuple(
         f"{counted(count, 'finding')} left out: {where[name]} sets torch._dynamo.config.{name}."
-        for name, count in sorted(held_back.items())
+        for name, count in sorted(hidden.items())
     )
     return kept, notes
 

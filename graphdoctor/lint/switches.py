@@ -1,4 +1,4 @@
-"""torch's settings under which a cause does not break: where the project sets one, nothing is certain any more."""
+"""Torch settings that prevent a cause from breaking. If the project changes one, its findings aren't certain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
     "GD116": ("allow_rnn",),
     "GD205": ("allow_unspec_int_on_nn_module",),
 }
-"""Names in ``torch/_dynamo/config.py``, 2.13, by the code that they can silence."""
+"""Names in ``torch/_dynamo/config.py``, 2.13, by the rule code whose cause they can prevent."""
 _MAX_FILES = 20_000
 _LEFT_OUT = frozenset(("node_modules", "site-packages", "build", "dist", "__pycache__"))
 _PREFIX = "torch._dynamo.config."
@@ -25,14 +25,14 @@ _SETTERS = ("patch", "setattr", "_patch")
 
 
 def switches_of(code: str) -> tuple[str, ...]:
-    """The settings that can silence findings of a code."""
+    """The settings that can prevent the cause of a rule's findings."""
     return _BY_CODE.get(code, ())
 
 
 def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
-    """Which settings the Python files below a folder set, each with the first file that does.
+    """Which settings the Python files below a folder change, each with the first file that does.
 
-    Hidden folders and environments are left out. What a value is, is not looked at: a setting that is named may be on.
+    Hidden folders and environments are left out. Values aren't considered: a setting that is assigned may be on.
     """
     found: dict[str, Path] = {}
     missing = set(wanted)
@@ -52,7 +52,7 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
 
 
 def _set_in(content: bytes) -> set[str]:
-    """Every attribute that a file assigns or changes by a method, and what it names in a text or in a ``patch``."""
+    """Every attribute that a file assigns or changes through a method, and every name in a string or a ``patch``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

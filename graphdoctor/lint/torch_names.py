@@ -1,7 +1,7 @@
-"""Names of torch's that say what a value is: what returns one tensor, what takes a tensor, which modules give one.
+"""Names in torch that say what a value is: what returns one tensor, what takes a tensor, which modules return one.
 
 From the stubs and sources of 2.13: ``torch/_C/_VariableFunctions.pyi``, ``torch/_C/__init__.pyi`` (``TensorBase``),
-``torch/nn/functional.py``. Only what returns one tensor under every overload is here; what is missing is not known.
+``torch/nn/functional.py``. Lists only what returns one tensor under every overload; anything else is unknown.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _LAYERS = """
 """
 
 BOOLEAN_FUNCTIONS = frozenset(f"torch.{name}" for name in _BOOLEAN.split())
-"""Functions that give a boolean tensor."""
+"""Functions that return a boolean tensor."""
 
 TENSOR_FUNCTIONS = frozenset(
     (
@@ -82,7 +82,7 @@ TENSOR_FUNCTIONS = frozenset(
         *(f"torch.{name}" for name in ("dropout", "embedding", "layer_norm", "conv1d", "conv2d", "conv3d")),
     )
 )
-"""Functions that give one tensor."""
+"""Functions that return one tensor."""
 
 TENSOR_TAKERS = frozenset(
     (
@@ -91,31 +91,31 @@ TENSOR_TAKERS = frozenset(
         *(f"torch.nn.functional.{name}" for name in _FUNCTIONAL.split()),
     )
 )
-"""Functions whose first argument is a tensor or the call fails."""
+"""Functions that fail unless their first argument is a tensor."""
 
 BOOLEAN_METHODS = frozenset((*_BOOLEAN.split(), "bool"))
-"""Methods that make a boolean tensor of a tensor; ``all`` and ``any`` make one of no dimension, which is no mask."""
+"""Tensor methods that return a boolean tensor. ``all`` and ``any`` return a scalar one, which isn't a mask."""
 
 INTEGER_METHODS = frozenset(("long", "int", "short", "argmax", "argmin", "argsort", "count_nonzero"))
-"""Methods that make a tensor of integers."""
+"""Tensor methods that return integers."""
 
 TENSOR_METHODS = frozenset(name for part in (_BOOLEAN, _POINTWISE, _SHAPED, _CASTS, _IN_PLACE) for name in part.split())
-"""Methods that make one tensor of a tensor."""
+"""Tensor methods that return one tensor."""
 
 ONLY_TENSOR_METHODS = frozenset(_ONLY_TENSORS.split())
-"""Methods that a tensor has and neither NumPy, pandas nor Python: what they are called on is a tensor."""
+"""Methods of tensors that NumPy, pandas and Python don't have: whatever has them is a tensor."""
 
 TUPLE_METHODS = frozenset(("chunk", "split", "unbind", "sort", "topk", "tensor_split"))
-"""Methods and functions that give several tensors."""
+"""Methods and functions that return several tensors."""
 
 LAYERS = frozenset(f"torch.nn.{name}" for name in _LAYERS.split())
-"""Modules that take a tensor and give one."""
+"""Modules that take a tensor and return one."""
 
 RECURRENT = frozenset(("torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM"))
-"""Modules that torch does not trace; their cells are."""
+"""Modules that torch doesn't trace; it does trace their cells."""
 
 TENSOR_TYPES = frozenset(("torch.Tensor", "torch.FloatTensor", "torch.LongTensor", "torch.nn.Parameter"))
-"""Annotations that say tensor."""
+"""Annotations for a tensor."""
 
 LOCKS = frozenset(f"threading.{name}" for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"))
-"""Locks of the standard library."""
+"""Locks in the standard library."""

@@ -1,7 +1,7 @@
-"""What an expression certainly is: a tensor, a layer, a lock. Where there is doubt, nothing.
+"""What an expression certainly is: a tensor, a layer, a lock. Unknown if there is any doubt.
 
-The analysis does not follow the order of statements: a name is a tensor when everything that is ever bound to it in its
-scope is one. So a name that is reused for something else is unknown, whichever line asks.
+The analysis ignores the order of statements: a name is a tensor if everything that is ever bound to it in its scope is
+one. A name that is reused for something else is unknown everywhere.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of a value.
+    """What is known about a value.
 
     Args:
-        kind: ``bottom`` only while names that depend on each other are worked out.
-        dtype: Of a tensor, where certain.
-        classes: The classes of the file that it is an instance of, or holds instances of (``layers``).
+        kind: What it is; ``bottom`` only while names that depend on each other are being resolved.
+        dtype: A tensor's dtype, if certain.
+        classes: The file's classes that it's an instance of, or holds instances of (``layers``).
     """
 
     kind: Kind
@@ -48,7 +48,7 @@ _EQUAL = (ast.Eq, ast.NotEq)
 _SEQUENTIAL = "torch.nn.Sequential"
 _MODULE_LIST = "torch.nn.ModuleList"
 UNWRAPPED = ("to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "requires_grad_")
-"""Methods of a module that give the module itself."""
+"""Methods of a module that return the module itself."""
 
 
 class Values:
@@ -71,12 +71,12 @@ class Values:
         return None if value == _BOTTOM else value
 
     def is_tensor(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether it is certainly a tensor."""
+        """Whether an expression is certainly a tensor."""
         value = self.of(node, scope)
         return value is not None and value.kind == "tensor"
 
     def owner(self, node: ast.expr, scope: Scope) -> ClassInfo | None:
-        """The class of the method whose own object an expression names."""
+        """The class of the method, if an expression is the method's own object (``self``)."""
         found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
         if found is None or not isinstance(node, ast.Name):
             return None
@@ -137,7 +137,7 @@ class Values:
         return None if found is None else self._names_of(found[0]).get(name)
 
     def _names_of(self, scope: Scope) -> dict[str, Value | None]:
-        """Every name that a scope binds: from the least that is possible upwards, until nothing changes."""
+        """Every name that a scope binds, resolved from the bottom up until nothing changes."""
         if scope in self._names:
             return self._names[scope]
         names: dict[str, Value | None] = dict.fromkeys(scope.bindings, _BOTTOM)
@@ -150,7 +150,7 @@ class Values:
                 names[name] = value
             if not is_changed:
                 return names
-        names.update(dict.fromkeys(names))  # no end in sight: nothing is known
+        names.update(dict.fromkeys(names))  # it doesn't converge: nothing is known
         return names
 
     def _bound_name(self, name: str, binding: Binding, scope: Scope) -> Value | None:
@@ -187,9 +187,9 @@ class Values:
         return self._program.dotted(annotation, scope)
 
     def _is_used_as_tensor(self, name: str, scope: Scope) -> bool:
-        """A parameter is a tensor when the function certainly does with it what fails with anything else.
+        """Whether the function certainly uses a parameter in a way that fails for anything but a tensor.
 
-        Only what stands before the name's first other binding counts: up to there it is the parameter.
+        Only code before the name's first other binding counts, because the name is the parameter until then.
         """
         if isinstance(scope.node, (ast.Module, ast.Lambda)):
             return False
@@ -203,7 +203,7 @@ class Values:
         return False
 
     def _demanded(self, call: ast.Call, scope: Scope) -> str | None:
-        """The name that a call takes for a tensor."""
+        """The name that a call requires to be a tensor."""
         first = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else None
         if isinstance(call.func, ast.Attribute):
             receiver = call.func.value
@@ -240,7 +240,7 @@ class Values:
         return self._method(node, scope) if isinstance(node.func, ast.Attribute) else None
 
     def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
-        """What a function or class that is imported gives."""
+        """What an imported function or class returns."""
         if dotted in torch_names.BOOLEAN_FUNCTIONS:
             return MASK
         if dotted in torch_names.TENSOR_FUNCTIONS or dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
@@ -315,7 +315,7 @@ class Values:
             return _BOTTOM
         if one == other == NUMBER:
             return NUMBER
-        # A tensor on the left takes whatever is on the right, or the line fails.
+        # With a tensor on the left, the result is a tensor or the line fails.
         is_tensor = _is(one, "tensor") or (_is(other, "tensor") and one == NUMBER)
         if not is_tensor:
             return None
@@ -328,7 +328,7 @@ class Values:
         known = (_is(one, "tensor"), _is(other, "tensor"))
         if isinstance(op, _ORDER):
             return MASK if any(known) else None
-        # A tensor compared with None, a string or a list by == is plain False in Python.
+        # Comparing a tensor with None, a string or a list by == is just False.
         if isinstance(op, _EQUAL):
             return (
                 MASK if any(known) and all(_is(value, "tensor") or value == NUMBER for value in (one, other)) else None
@@ -337,7 +337,7 @@ class Values:
 
 
 def _may_be_none(name: str, scope: Scope) -> bool:
-    """``x: Tensor = None``: the annotation says less than it should."""
+    """Whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its annotation."""
     if isinstance(scope.node, ast.Module):
         return True
     arguments = scope.node.args
@@ -357,14 +357,14 @@ def _is(value: Value | None, kind: Kind) -> bool:
 
 
 def _is_dim(node: ast.Call) -> bool:
-    """``x.max(1)``, ``x.max(dim=1)``: values and indices; with a tensor it is the larger of two."""
+    """Whether it's ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices; ``x.max(other)`` doesn't."""
     if node.args:
         return isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
     return any(keyword.arg == "dim" for keyword in node.keywords)
 
 
 def _joined(values: list[Value | None]) -> Value | None:
-    """What all of them are; None where they differ in more than a tensor's dtype or an instance's class."""
+    """What all of them are; None if they differ in more than a tensor's dtype or an instance's class."""
     known = [value for value in values if value != _BOTTOM]
     if not known:
         return _BOTTOM if values else None
@@ -378,7 +378,7 @@ def _joined(values: list[Value | None]) -> Value | None:
 
 
 def _registered(info: ClassInfo, name: str) -> list[ast.Call]:
-    """The calls of ``self.register_buffer(name, …)`` with something that is no ``None``."""
+    """The calls ``self.register_buffer(name, …)`` with something other than ``None``."""
     return [
         node
         for method in info.methods.values()

@@ -71,11 +71,11 @@ def test_json_follows_its_schema(tmp_path: Path, run_here: RunHere) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"def broken(:\n", "broken.py:1 cannot be parsed: invalid syntax."),
-        (b"\xff\xfe\x00", "broken.py cannot be parsed"),
-        (b"x = 1\0", "broken.py cannot be parsed"),
-        (b"<<<<<<< HEAD\nx = 1\n", "broken.py:1 cannot be parsed"),
-        (b"# coding: nonsense\n", "broken.py cannot be parsed"),
+        (b"def broken(:\n", "broken.py:1 can't be parsed: invalid syntax."),
+        (b"\xff\xfe\x00", "broken.py can't be parsed"),
+        (b"x = 1\0", "broken.py can't be parsed"),
+        (b"<<<<<<< HEAD\nx = 1\n", "broken.py:1 can't be parsed"),
+        (b"# coding: nonsense\n", "broken.py can't be parsed"),
     ],
 )
 def test_a_broken_file_is_named_and_the_others_are_linted(
@@ -86,7 +86,7 @@ def test_a_broken_file_is_named_and_the_others_are_linted(
     done = run_here("lint", "bad.py", "broken.py", "gone.py")
     assert done.returncode == 2
     assert words in done.stderr
-    assert "gone.py cannot be read: No such file or directory." in done.stderr
+    assert "gone.py can't be read: No such file or directory." in done.stderr
     assert "GD101" in done.stdout
 
 

@@ -1,7 +1,7 @@
-"""What breaks a graph or makes torch compile again, one kind of cause a file.
+"""What breaks a graph or makes torch recompile, one file for each kind of cause.
 
-Each check looks at one node of a traced function and yields a ``Spot`` where torch 2.13 certainly breaks;
-``tests/lint`` compiles a program for each.
+A check looks at one node of a traced function and yields a ``Spot`` where torch 2.13 certainly breaks. ``tests/lint``
+compiles a program for each.
 """
 
 from __future__ import annotations

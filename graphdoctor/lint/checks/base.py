@@ -14,16 +14,16 @@ from graphdoctor.lint.values import Kind, Values
 
 @dataclass(frozen=True)
 class Spot:
-    """A place where torch certainly breaks, or compiles again.
+    """A place where torch certainly breaks or recompiles.
 
     Args:
         code: The rule's code.
         node: The expression or statement that torch points to.
-        torch_id: The id that torch 2.13 gives the break; None for a recompile.
-        gb_type: torch's name of the break.
-        context: As much of torch's developer context as the rule's words need.
-        subject: For a recompile the value that changes.
-        is_frame_lost: Wherever it stands, the function runs eagerly from there on, or as a whole.
+        torch_id: torch 2.13's id of the break; None for a recompile.
+        gb_type: torch's type of the break.
+        context: As much of torch's developer context as the rule needs.
+        subject: For a recompile, the value that changes.
+        is_frame_lost: The function runs eagerly from there on, or as a whole, wherever the spot is.
     """
 
     code: str
@@ -37,12 +37,12 @@ class Spot:
 
 @dataclass(frozen=True)
 class Site:
-    """The function that a check looks into.
+    """The function that a check looks at.
 
     Args:
         region: The function.
         program: Its file.
-        values: What expressions are.
+        values: Says what expressions are.
     """
 
     region: Region
@@ -50,7 +50,7 @@ class Site:
     values: Values
 
     def dotted(self, node: ast.expr) -> str | None:
-        """The full name of what an expression names."""
+        """The full name that an expression refers to, or None."""
         return self.program.dotted(node, self.region.scope)
 
     def is_tensor(self, node: ast.expr) -> bool:
@@ -58,20 +58,20 @@ class Site:
         return self.values.is_tensor(node, self.region.scope)
 
     def kind(self, node: ast.expr) -> Kind | None:
-        """What an expression certainly is."""
+        """What an expression certainly is, or None."""
         value = self.values.of(node, self.region.scope)
         return None if value is None else value.kind
 
     def is_integer(self, node: ast.expr) -> bool:
-        """Whether it is certainly a tensor of integers."""
+        """Whether an expression is certainly a tensor of integers."""
         value = self.values.of(node, self.region.scope)
         return value is not None and value.kind == "tensor" and value.dtype == "int"
 
     def is_mask(self, node: ast.expr) -> bool:
-        """Whether it is certainly a boolean tensor."""
+        """Whether an expression is certainly a boolean tensor."""
         value = self.values.of(node, self.region.scope)
         return value is not None and value.kind == "tensor" and value.dtype == "bool"
 
 
 Check = Callable[[ast.AST, Place, Site], Iterator[Spot]]
-"""Looks at one node that certainly runs, with what stands around it."""
+"""Looks at one node that certainly runs, and at what surrounds it."""

@@ -1,4 +1,4 @@
-"""Python's control flow on a tensor's value."""
+"""Python control flow that depends on a tensor's value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _CONTEXT = "attempted to jump with TensorVariable()"
 
 
 def branches(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:
-    """``if``, ``while``, a conditional expression, and an ``assert`` whose message must be computed.
+    """``if``, ``while``, a conditional expression, and an ``assert`` with a computed message.
 
-    torch makes an ``assert`` with a plain text or none a check in the graph.
+    An ``assert`` with a constant message, or none, becomes a check in the graph.
     """
     match node:
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
@@ -26,7 +26,7 @@ def branches(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:
             if not is_plain and _decides(test, site):
                 yield Spot("GD102", node, "GB0170", _TYPE, _CONTEXT)
         case ast.BoolOp(values=[first, *_]):
-            # As a value; that of a branch is told by the branch.
+            # As a value; a branch reports its own test.
             if not place.is_test and site.is_tensor(first):
                 yield Spot("GD102", node, "GB0170", _TYPE, _CONTEXT)
         case _:
@@ -34,7 +34,7 @@ def branches(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:
 
 
 def _decides(test: ast.expr, site: Site) -> bool:
-    """The first thing that is asked is a tensor."""
+    """Whether the first thing evaluated is a tensor."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _decides(operand, site)

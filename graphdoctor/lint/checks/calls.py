@@ -1,4 +1,4 @@
-"""Calls of functions that torch does not trace, by their full names."""
+"""Calls to functions that torch doesn't trace, by full name."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _CALLS: dict[str, tuple[str, ...]] = {
         "Encountered torch.is_inference_mode_enabled during tracing",
     ),
 }
-"""Code, torch's id, name and context by what is called. What 2.15 traces, such as ``random.random``, is left out."""
+"""Rule code, torch's id, type and context by function. Leaves out what 2.15 traces, such as ``random.random``."""
 
 
 def calls(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:
-    """Calls that break whatever they are given."""
+    """Calls that break whatever their arguments are."""
     if isinstance(node, ast.ClassDef):
         yield Spot("GD100", node, "GB8977", "Invalid call to __build_class__")
         return
@@ -83,7 +83,7 @@ def calls(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:
 
 
 def _printed(node: ast.Call, site: Site) -> Spot:
-    """A print that torch can make later prints tensors, texts and numbers."""
+    """A ``print``. torch can defer it only if it prints nothing but tensors, strings and numbers."""
     is_reorderable = not node.keywords and all(
         isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one) for one in node.args
     )
@@ -102,7 +102,7 @@ def _copied(node: ast.Call, dotted: str, site: Site) -> Iterator[Spot]:
 
 
 def _is_entered(node: ast.Call, place: Place) -> bool:
-    """A ``with`` enters it: then that is what torch cannot go past."""
+    """Whether a ``with`` enters the result; then the ``with`` is the break."""
     statement = place.statement
     return isinstance(statement, (ast.With, ast.AsyncWith)) and any(
         item.context_expr is node for item in statement.items

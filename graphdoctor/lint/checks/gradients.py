@@ -1,4 +1,4 @@
-"""Backward passes, optimizers and what makes or changes a leaf of autograd."""
+"""Backward passes, optimizers, and code that creates or changes an autograd leaf."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphdoctor.lint.flow import Place
 
 _PARAMETER = "Attempted to use `torch.nn.Parameter()` constructor with Dynamo"
 _WITH_PARAMETERS = frozenset(f"torch.nn.{name}" for name in ("Linear", "Bilinear", "Conv1d", "Conv2d", "Embedding"))
-"""Modules that never come without a parameter; a norm can."""
+"""Modules that always have a parameter; a norm may not."""
 _CREATORS = frozenset(f"torch.{name}" for name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"))
 _BY_METHOD = {
     "to_sparse": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
@@ -21,7 +21,7 @@ _BY_METHOD = {
 
 
 def gradients(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
-    """``backward()``, an optimizer's methods, ``requires_grad``, parameters made on the way, sparse tensors."""
+    """``backward()``, optimizer methods, ``requires_grad``, parameters created while tracing, sparse tensors."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
@@ -67,7 +67,7 @@ def _methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
 
 
 def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
-    """``loss.backward()`` of a local name: what else has the method takes the loss as an argument."""
+    """Whether it's ``loss.backward()`` of a local name: other ``backward`` methods take the loss as an argument."""
     is_local = isinstance(receiver, ast.Name) and site.dotted(receiver) is None
     is_own = site.values.owner(receiver, site.region.scope) is not None
     is_defined = any("backward" in info.methods for info in site.program.classes.values())
@@ -79,7 +79,7 @@ def _is_true(node: ast.expr) -> bool:
 
 
 def _is_parameter(node: ast.expr, site: Site) -> bool:
-    """A tensor that comes in from outside: on one made in the graph torch breaks only when it is returned."""
+    """Whether a tensor comes in from outside; for one created in the graph, torch breaks only if it's returned."""
     if not isinstance(node, ast.Name):
         return False
     bindings = site.region.scope.bindings.get(node.id, ())

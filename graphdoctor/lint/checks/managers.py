@@ -1,4 +1,4 @@
-"""Context managers that torch cannot enter."""
+"""Context managers that torch can't enter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAKERS = torch_names.LOCKS | {
 
 
 def managers(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
-    """``with`` on a lock, a file, ``torch.device``, anomaly detection and some more."""
+    """``with`` on a lock, a file, ``torch.device``, anomaly detection and a few others."""
     if not isinstance(node, ast.With):
         return
     for item in node.items:

@@ -1,4 +1,4 @@
-"""Recurrent modules, and numbers on a module that count its calls."""
+"""Recurrent modules, and a module's numbers that count its calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphdoctor.lint.flow import Place
 
 
 def modules(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
-    """A call of an RNN, GRU or LSTM; ``self.step += 1``."""
+    """Calling an RNN, GRU or LSTM; ``self.step += 1``."""
     if isinstance(node, ast.Call) and site.kind(node.func) == "recurrent":
         yield Spot("GD116", node, "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):

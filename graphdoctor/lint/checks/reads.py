@@ -1,4 +1,4 @@
-"""A tensor's value read into Python, as a number, a text or an order."""
+"""Reads of a tensor's value into Python, as a number, a string or for sorting."""
 
 from __future__ import annotations
 

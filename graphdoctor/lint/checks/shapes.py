@@ -1,4 +1,4 @@
-"""Operators whose result has as many elements as a tensor's values say."""
+"""Operators whose output size depends on a tensor's values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _spot(node: ast.expr, operator: str) -> Spot:
 
 
 def _is_read(node: ast.Subscript, place: Place) -> bool:
-    """``x[mask] += 1`` reads too, ``x[mask] = 1`` does not."""
+    """Whether the subscript is read: ``x[mask] += 1`` reads too, ``x[mask] = 1`` doesn't."""
     if isinstance(node.ctx, ast.Load):
         return True
     return isinstance(place.statement, ast.AugAssign) and place.statement.target is node
