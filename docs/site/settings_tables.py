@@ -20,6 +20,8 @@ _ONLY_IN_FILES = {"per_path_ignores"}
 """Settings without an environment variable's form: a table has none."""
 _INTERNAL = {"spec", "folder"}
 """Fields that no file sets under their own name."""
+_FIRST = ("target", "name", "inputs")
+"""Keys of a target that come first, whichever class they are of."""
 
 
 def settings_table() -> str:
@@ -34,14 +36,11 @@ def settings_table() -> str:
 
 def targets_table() -> str:
     """``[[tool.graphdoctor.targets]]``: each key with its default and what it is."""
+    described = {**_described(RunSpec), **_described(GateTarget)}
+    keys = [found for settings in (RunSpec, GateTarget) for found in fields(settings) if found.name not in _INTERNAL]
+    keys.sort(key=lambda found: _FIRST.index(found.name) if found.name in _FIRST else len(_FIRST))
     lines = ["| key | default | what it sets |", "|---|---|---|"]
-    for settings in (RunSpec, GateTarget):
-        described = _described(settings)
-        lines += [
-            f"| `{_key(found)}` | {_default(found)} | {described[found.name]} |"
-            for found in fields(settings)
-            if found.name not in _INTERNAL
-        ]
+    lines += [f"| `{_key(found)}` | {_default(found)} | {described[found.name]} |" for found in keys]
     return "\n".join(lines)
 
 
@@ -63,12 +62,16 @@ def _default(found: Field[Any]) -> str:
 
 
 def _described(settings: type) -> dict[str, str]:
-    """What a docstring says of each of its ``Args``, as it would be written on a page: `code` in single backticks."""
-    _, _, arguments = inspect.cleandoc(settings.__doc__ or "").partition("Args:\n")
-    entries = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", arguments, re.MULTILINE)
-    return {name: _for_a_page(text) for name, text in entries}
+    """What the docstrings of a class and of those it inherits from say of each of their ``Args``."""
+    described: dict[str, str] = {}
+    for owner in reversed(settings.__mro__):
+        _, _, arguments = inspect.cleandoc(owner.__doc__ or "").partition("Args:\n")
+        entries = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", arguments, re.MULTILINE)
+        described |= {name: _for_a_page(text) for name, text in entries}
+    return described
 
 
 def _for_a_page(text: str) -> str:
+    """Markdown of a docstring's sentence: `code` in single backticks, no None, which no file can hold."""
     text = " ".join(text.split()).replace("``", "`").replace("|", "\\|")
     return re.sub(r"\bNone\b", "unset", text)

@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from graphdoctor.config.settings import Settings
 from graphdoctor.model import links
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import clean_environment
@@ -152,6 +154,16 @@ def test_every_command_has_a_guide_that_ends_with_its_help() -> None:
     text = "".join(path.read_text(encoding="utf-8") for name, path in NAMES.items() if name.startswith("docs/"))
     for command in HELP.command_names():
         assert f"<!-- generated: help {command} -->" in text
+
+
+def test_every_setting_and_every_format_is_in_a_table() -> None:
+    settings, formats = generator("settings_tables"), generator("format_tables")
+    for found in fields(Settings):
+        assert f"| `{found.name.replace('_', '-')}` |" in settings.settings_table()
+    for name in ("target", "inputs", "calls", "max-breaks", "min-coverage"):
+        assert f"| `{name}` |" in settings.targets_table()
+    for name in ("text", "json", "html", "chrome-trace", "sarif", "github", "junit", "markdown"):
+        assert f"| `{name}` |" in formats.formats_table()
 
 
 def test_the_readme_is_short() -> None:
