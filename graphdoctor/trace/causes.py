@@ -25,6 +25,9 @@ PlaceReader = Callable[[str, int, str], StackEntry | None]
 _CARRIED = re.compile(r"\b___stack\d+")
 _GUARD_NAMES = re.compile(r'guard on "(\w+)"')
 _CAPTURED = re.compile(r"\.__closure__\[\d+\]\.cell_contents")
+_ARGUMENT = re.compile(r"[LG]\['.*\]")
+"""An argument, a global or an item of one; a member of something else, such as an enum, is no alias of an argument."""
+
 _CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
 _MAX_TEXT = 400
 
@@ -313,7 +316,7 @@ def _relation(guard: GuardText, item: dict[str, Any]) -> GuardChange:
     then = item.get("then") or {}
     sizes = item.get("sizes") or {}
     form = read_form(code)
-    if isinstance(form, Compared) and form.operator == "is":
+    if isinstance(form, Compared) and form.operator == "is" and (not sizes or _ARGUMENT.fullmatch(form.right)):
         return next(changes_of(guard))
     return GuardChange(
         kind="relation",

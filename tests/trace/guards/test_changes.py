@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.trace.causes import cause_of_reasons
+from graphdoctor.trace.causes import cause_of_reasons, cause_of_record
 from graphdoctor.trace.guards.changes import changes_of
 from graphdoctor.trace.guards.dtypes import short_dtype
 from graphdoctor.trace.guards.state import read_state, state_changes, state_words
@@ -174,3 +174,32 @@ def test_a_state_in_words() -> None:
 )
 def test_a_dtype_has_one_short_name(dtype: str | int, short: str) -> None:
     assert short_dtype(dtype) == short
+
+
+def relation(text: str, *sources: str) -> dict[str, Any]:
+    """The record of a failed condition on values of the frame."""
+    return {"leaf": "RELATION", "source": None, "text": [text], "sizes": {source: {"text": "?"} for source in sources}}
+
+
+def test_two_arguments_that_are_one_object_no_more() -> None:
+    item = relation("L['x'] is L['y']", "L['x']", "L['y']")
+    cause = cause_of_record({"nearest": "0/0", "failed": [item]}, lambda *_place: None)
+    assert [said(change)[:2] for change in cause.changes] == [("aliasing", "x and y")]
+
+
+def test_an_enums_member_is_no_second_argument() -> None:
+    item = relation("L['mode'] is L['Mode'].SIN", "L['mode']")
+    identity = {
+        "leaf": "ID_MATCH",
+        "source": "L['mode']",
+        "text": ["___check_obj_id(L['mode'], 1), type=<class 'Mode'>"],
+    }
+    cause = cause_of_record({"nearest": "0/0", "failed": [item, identity]}, lambda *_place: None)
+    assert [said(change)[:2] for change in cause.changes] == [("identity", "mode")]
+
+
+def test_a_sets_member_is_not_said_beside_the_set() -> None:
+    member = {"leaf": "SET_CONTAINS", "source": "L['s']", "text": ["set.__contains__(L['s'], 'a')"]}
+    whole = {"leaf": "EQUALS_MATCH", "source": "L['s']", "text": ["L['s'] == {'a'}"], "now": {"text": "{'b'}"}}
+    cause = cause_of_record({"nearest": "0/0", "failed": [member, whole]}, lambda *_place: None)
+    assert [said(change) for change in cause.changes] == [("value", "s", "{'a'}", "{'b'}")]
