@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
     BreakRecord,
-    CaptureGap,
     Compile,
     CompileOutcome,
     Coverage,
@@ -26,12 +26,30 @@ from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import Replay
 from graphdoctor.trace.breaks import PrintedEntry, parse_chain
 from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
+from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
 from graphdoctor.trace.origin import RESUME_NAME, without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
 _MAX_MESSAGE = 20_000
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run as a whole.
+
+    Args:
+        target: What was compiled.
+        exit: How the process ended.
+        coverage: What was measured, if anything.
+        replay: What a trial saw, if the run was one.
+    """
+
+    target: TargetInfo
+    exit: ProbeExit
+    coverage: Coverage | None = None
+    replay: Replay | None = None
 
 
 class Assembler:
@@ -247,24 +265,11 @@ class Assembler:
             and compile_.error.text.chain[0].gb_type != _LIMIT_TYPE
         ]
 
-    def finish(
-        self,
-        *,
-        target: TargetInfo,
-        exit: ProbeExit,
-        coverage: Coverage | None,
-        replay: Replay | None,
-        gaps: list[CaptureGap],
-        is_cut: bool,
-    ) -> Recording:
+    def finish(self, run: RunFacts, *, is_cut: bool) -> Recording:
         """The recording.
 
         Args:
-            target: What was compiled.
-            exit: How the process ended.
-            coverage: What was measured, if anything.
-            replay: What a trial saw, if the run was one.
-            gaps: What is already known to be missing.
+            run: What is known of the whole run.
             is_cut: The log ends in the middle of a record.
         """
         own = [compile_ for compile_ in self._intake.compiles.values() if not compile_.is_extra]
@@ -272,46 +277,44 @@ class Assembler:
         breaks = [self._break_record(found, self._effect(found)) for found in self._intake.breaks]
         breaks += [self._break_record(found, "raised") for found in self._raised_breaks()]
         calls = tuple(self._intake.calls[index] for index in sorted(self._intake.calls))
-        is_unfinished = any(call.outcome != "ok" for call in calls) or exit.reason not in (None, "finished")
+        is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
+        replay = run.replay and run.replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()})
         return Recording(
             environment=self._intake.environment,
-            target=target,
-            exit=exit,
+            target=run.target,
+            exit=run.exit,
             is_partial=is_cut or is_unfinished,
             calls=calls,
             compile_calls=tuple(self._intake.compile_calls),
-            frames=tuple(self._frames(compiles, target)),
+            frames=tuple(self._frames(compiles, run.target)),
             compiles=tuple(compiles),
             graphs=tuple(_graph(index, value) for index, value in enumerate(self._intake.graphs)),
             breaks=tuple(breaks),
             sources=tuple(self._intake.sources.values()),
-            coverage=coverage,
-            replay=replay and replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()}),
-            gaps=(*gaps, *self._gaps(target, coverage, is_partial=is_unfinished)),
+            coverage=run.coverage,
+            replay=replay,
+            gaps=tuple(
+                run_gaps(
+                    run.target,
+                    run.coverage,
+                    [
+                        found.compile_id
+                        for found in self._intake.compiles.values()
+                        if self._outcome(found) == "unfinished"
+                    ],
+                    is_ours=self._is_ours,
+                    is_unfinished=is_unfinished,
+                )
+            ),
         )
+
+    def _unfinished(self) -> list[str]:
+        """Ids of the compiles that never ended."""
+        return [found.compile_id for found in self._intake.compiles.values() if self._outcome(found) == "unfinished"]
 
     def _extra_limits(self) -> int:
         extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]
         return len({compile_.frame_id for compile_ in extra if self._outcome(compile_) == "limit"})
-
-    def _gaps(self, target: TargetInfo, coverage: Coverage | None, *, is_partial: bool) -> list[CaptureGap]:
-        gaps = []
-        if not self._is_ours:
-            gaps.append(
-                CaptureGap(
-                    code="GD904",
-                    message="This log was not recorded by graphdoctor: it has no calls, no coverage, no columns, and "
-                    "stacks as torch prints them, which can lack lines.",
-                )
-            )
-        elif is_partial and coverage is None and not target.runs_itself:
-            gaps.append(CaptureGap(code="GD900", message="Coverage was not measured: the run ended early."))
-        unfinished = [c.compile_id for c in self._intake.compiles.values() if self._outcome(c) == "unfinished"]
-        if unfinished:
-            gaps.append(
-                CaptureGap(code="GD902", message=f"The run ended while torch was compiling {', '.join(unfinished)}.")
-            )
-        return gaps
 
 
 def _is_declined(compile_: SeenCompile) -> bool:

@@ -7,9 +7,10 @@ no operation has metrics that claim guarded code, without counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -19,31 +20,8 @@ from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, pa
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 
-if TYPE_CHECKING:
-    from graphdoctor.trace.guards.tree import GuardTree
-    from graphdoctor.trace.picture import PictureIntake
+Handler = Callable[[Record], None]
 
-_BREAK = "dynamo_graph_break_reason"
-_WANTED = frozenset(
-    {
-        "str",
-        "dynamo_start",
-        "dynamo_output_graph",
-        "compilation_metrics",
-        "recompile_reasons",
-        "dynamo_error",
-        "torch_version",
-        _BREAK,
-        "graphdoctor_call",
-        "graphdoctor_compile_call",
-        "graphdoctor_caller",
-        "graphdoctor_recompile",
-        "graphdoctor_graph",
-        "graphdoctor_stack",
-        "graphdoctor_sources",
-    }
-)
-_GUARDS = "dynamo_cpp_guards_str"
 _METRICS = (
     "co_name",
     "has_guarded_code",
@@ -98,13 +76,9 @@ class Intake:
 
     Args:
         environment: Where the recording was made.
-        has_guards: Take the guard trees too, which can be most of a log.
-        picture: Takes what only the picture needs, if that is asked for.
     """
 
-    def __init__(
-        self, environment: Environment, *, has_guards: bool = False, picture: PictureIntake | None = None
-    ) -> None:
+    def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
@@ -121,9 +95,28 @@ class Intake:
         self._last_stacked: SeenBreak | None = None
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.compile_calls: list[CompileCall] = []
-        self._has_guards = has_guards
-        self.picture = picture
-        self.guard_trees: dict[str, GuardTree] = {}
+        self._handlers: Mapping[str, Handler] = {
+            "str": self._on_str,
+            "torch_version": self._on_torch_version,
+            "dynamo_start": self._on_start,
+            "recompile_reasons": self._on_recompile_reasons,
+            "dynamo_graph_break_reason": self._on_break,
+            "dynamo_error": self._on_error,
+            "dynamo_output_graph": self._on_output_graph,
+            "compilation_metrics": self._on_metrics,
+            "graphdoctor_call": self._on_call,
+            "graphdoctor_compile_call": self._on_compile_call,
+            "graphdoctor_graph": self._on_graph,
+            "graphdoctor_caller": self._on_caller,
+            "graphdoctor_recompile": self._on_recompile,
+            "graphdoctor_stack": self._on_stack,
+            "graphdoctor_sources": self._on_sources,
+        }
+
+    @property
+    def call_index(self) -> int | None:
+        """The user's call that is under way; None outside the calls."""
+        return self._call
 
     def has_started(self, compile_id: str | None) -> bool:
         """A compile with this id has begun: another one with it comes behind a ``torch._dynamo.reset()``."""
@@ -131,8 +124,7 @@ class Intake:
 
     def after_reset(self) -> Intake:
         """The intake of the same process from here on, when its compile ids count from 0 again."""
-        picture = self.picture.after_reset() if self.picture is not None else None
-        later = Intake(self.environment, has_guards=self._has_guards, picture=picture)
+        later = Intake(self.environment)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
         later._files, later._entries = self._files, self._entries
         later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
@@ -140,11 +132,15 @@ class Intake:
 
     def wants(self, kind: str) -> bool:
         """Whether a kind of record matters here."""
-        return (
-            kind in _WANTED
-            or (self._has_guards and kind == _GUARDS)
-            or (self.picture is not None and self.picture.wants(kind))
-        )
+        return kind in self._handlers
+
+    def is_extra(self, record: Record) -> bool:
+        """Whether a record belongs to a repetition of ours.
+
+        A backward graph is compiled when it runs for the first time, which can be after the call.
+        """
+        compile_ = self.compiles.get(record.compile_id or "")
+        return self._is_extra if compile_ is None else compile_.is_extra
 
     def files(self) -> set[str]:
         """Every file that the log names."""
@@ -155,15 +151,10 @@ class Intake:
         return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
-        """Take the next record."""
-        handler = getattr(self, f"_on_{record.kind}", None)
+        """Take the next record; one of another kind is passed over."""
+        handler = self._handlers.get(record.kind)
         if handler is not None:
             handler(record)
-        if self.picture is not None and self.picture.wants(record.kind):
-            compile_ = self.compiles.get(record.compile_id or "")
-            # A backward graph is compiled when it runs for the first time, which can be after the call.
-            is_extra = compile_.is_extra if compile_ is not None else self._is_extra
-            self.picture.add(record, self._call, is_extra=is_extra)
 
     # Records of torch.
 
@@ -178,7 +169,7 @@ class Intake:
             version = orjson.loads(record.payload).get("pytorch_version")
             self.environment = self.environment.model_copy(update={"torch": version})
 
-    def _on_dynamo_start(self, record: Record) -> None:
+    def _on_start(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is None:
             return
@@ -211,7 +202,7 @@ class Intake:
             value = record.payload
         compile_.reasons = tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)
 
-    def _on_dynamo_graph_break_reason(self, record: Record) -> None:
+    def _on_break(self, record: Record) -> None:
         found = SeenBreak(record.compile_id, record.attempt, self._call, parse_break(record.payload or ""))
         self._last_stacked = found
         compile_ = self._compile_of(record)
@@ -223,7 +214,7 @@ class Intake:
             return
         self.breaks.append(found)
 
-    def _on_dynamo_error(self, record: Record) -> None:
+    def _on_error(self, record: Record) -> None:
         words = exception_words(record.payload or "")
         text = BreakText(parse_chain(words), None, None, None, words, (), None)
         error = SeenBreak(record.compile_id, record.attempt, self._call, text, is_error=True)
@@ -232,7 +223,7 @@ class Intake:
         if compile_ is not None:
             compile_.error = error
 
-    def _on_dynamo_output_graph(self, record: Record) -> None:
+    def _on_output_graph(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.has_graph = True
@@ -240,7 +231,7 @@ class Intake:
             return
         self.graphs.append({"compile_id": record.compile_id, "code": record.payload})
 
-    def _on_compilation_metrics(self, record: Record) -> None:
+    def _on_metrics(self, record: Record) -> None:
         metrics = orjson.loads(record.payload) if record.payload else record.value
         # A backward graph compiled later has metrics of its own under the same compile id.
         if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
@@ -260,15 +251,9 @@ class Intake:
         if name and file and isinstance(line, int):
             self.code_names.setdefault(compile_.frame_id, (name, file, line))
 
-    def _on_dynamo_cpp_guards_str(self, record: Record) -> None:
-        from graphdoctor.trace.guards.tree import parse_tree
-
-        if record.compile_id is not None and record.payload is not None:
-            self.guard_trees[record.compile_id] = parse_tree(record.payload)
-
     # Records of ours.
 
-    def _on_graphdoctor_call(self, record: Record) -> None:
+    def _on_call(self, record: Record) -> None:
         value = orjson.loads(record.payload or "{}")
         index = value.get("index")
         if value.get("event") == "start":
@@ -281,10 +266,10 @@ class Intake:
                 self.calls[index] = Call(**self.calls[index].model_dump() | outcome)
             self._call, self._is_extra = None, False
 
-    def _on_graphdoctor_compile_call(self, record: Record) -> None:
+    def _on_compile_call(self, record: Record) -> None:
         self.compile_calls.append(CompileCall(**orjson.loads(record.payload or "{}")))
 
-    def _on_graphdoctor_graph(self, record: Record) -> None:
+    def _on_graph(self, record: Record) -> None:
         if self._is_extra:
             return
         value = orjson.loads(record.payload or "{}")
@@ -302,7 +287,7 @@ class Intake:
         else:
             self.graphs.append({"compile_id": record.compile_id, "code": None, **value})
 
-    def _on_graphdoctor_caller(self, record: Record) -> None:
+    def _on_caller(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is None or not compile_.stack:
             return
@@ -312,14 +297,14 @@ class Intake:
             frame = frame.model_copy(update={"function": self.code_names[compile_.frame_id][0]})
         compile_.stack = collapse_resumes((*without_probe(above), frame))
 
-    def _on_graphdoctor_recompile(self, record: Record) -> None:
+    def _on_recompile(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.recompile = orjson.loads(record.payload or "{}")
             caller = compile_.recompile.pop("caller", None) or ()
             compile_.caller = collapse_resumes(without_probe(self._recorded_entry(entry) for entry in caller))
 
-    def _on_graphdoctor_stack(self, record: Record) -> None:
+    def _on_stack(self, record: Record) -> None:
         value = orjson.loads(record.payload or "{}")
         last = self._last_stacked
         if last is None or last.compile_id != record.compile_id:
@@ -329,7 +314,7 @@ class Intake:
         if last.is_error and compile_ is not None:
             compile_.error_type = value.get("type")
 
-    def _on_graphdoctor_sources(self, record: Record) -> None:
+    def _on_sources(self, record: Record) -> None:
         for value in orjson.loads(record.payload or "[]"):
             context = SourceContext(**value)
             self.sources[context.file, context.line] = context

@@ -123,7 +123,7 @@ def test_the_last_recording_is_not_compared_with_itself(store, run_here):
     [
         ("nowhere", None, "There is no recording, log or JSON document at nowhere"),
         ("last", None, "There is no recording, log or JSON document at last"),
-        ("folder", "folder", "folder holds neither a recording nor a torch trace log"),
+        ("folder", "folder", "folder contains neither a recording nor a torch trace log"),
         ("cut.json", b'{"schema_version": "1.0", "findings"', "cut.json isn't valid JSON"),
         ("list.json", b"[1]", "list.json isn't a diagnosis"),
         ("other.json", b'{"schema_version": "7.1"}', "other.json has schema version 7.1; this graphdoctor reads 1.x"),

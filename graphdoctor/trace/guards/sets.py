@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphdoctor.model.expressions import expression
@@ -92,28 +92,29 @@ def guards_of(
     )
 
 
-def guards_of_parts(parts: Iterable[tuple[Part, Intake]], *, cost: dict[str, Any] | None) -> Guards:
+def guards_of_parts(
+    parts: Sequence[tuple[Part, Mapping[str, GuardTree], Intake]], *, cost: dict[str, Any] | None
+) -> Guards:
     """The guards of a recording of several parts: processes, and what lies between two resets of Dynamo.
 
     Args:
-        parts: Each part with what was taken in for it.
+        parts: Each part with the printed tree of each compile and what was taken in for it.
         cost: What the probe measured, or None: in the main process, behind its last reset.
     """
-    known = list(parts)
-    measured = max((index for index, (part, _) in enumerate(known) if part.process is None), default=None)
+    measured = max((index for index, (part, _, _) in enumerate(parts) if part.process is None), default=None)
     found = [
         guards_of(
             part.recording,
-            intake.guard_trees,
+            trees,
             files=intake.files(),
             origins=intake.origins,
             cost=cost if index == measured else None,
         )
-        for index, (part, intake) in enumerate(known)
+        for index, (part, trees, intake) in enumerate(parts)
     ]
     sets = tuple(
         each.model_copy(update={"compile_id": part.prefix + each.compile_id})
-        for (part, _), guards in zip(known, found, strict=True)
+        for (part, _, _), guards in zip(parts, found, strict=True)
         for each in guards.sets
     )
     return (found[measured] if measured is not None else Guards()).model_copy(update={"sets": sets})

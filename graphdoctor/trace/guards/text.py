@@ -102,9 +102,11 @@ def _without_hint(rest: str) -> tuple[str, str | None]:
 def _place(comment: str) -> tuple[PrintedEntry | None, str | None]:
     """The place at the end of a comment, and what else the comment says."""
     code, separator, last = comment.rpartition(_SEPARATOR)
+    is_closed = last.endswith(")")
     for match in _PLACE.finditer(last):
-        file, note = last[: match.start()], last[match.end() :]
-        if file and (not note or (note.startswith(" (") and note.endswith(")"))):
+        has_note = is_closed and last.startswith(" (", match.end())
+        if match.start() and (has_note or match.end() == len(last)):
             text = code.strip() if separator else ""
-            return PrintedEntry(file, int(match["line"]), match["function"], text or None), note[2:-1] or None
+            place = PrintedEntry(last[: match.start()], int(match["line"]), match["function"], text or None)
+            return place, last[match.end() + 2 : -1] if has_note else None
     return None, None if comment == _UNKNOWN_PLACE else comment or None

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.meaning import Meaning, meaning_of
 from graphdoctor.trace.guards.text import GuardText, take_apart
 
@@ -56,6 +57,24 @@ class GuardTree:
     manager_count: int
     latency_us: float | None
     unread: tuple[str, ...]
+
+
+class GuardTrees:
+    """Takes the guard trees of a log, the last one of each compile."""
+
+    KINDS: frozenset[str] = frozenset({"dynamo_cpp_guards_str"})
+
+    def __init__(self) -> None:
+        self.trees: dict[str, GuardTree] = {}
+
+    def add(self, record: Record) -> None:
+        """Take the next record.
+
+        Args:
+            record: One of ``KINDS``.
+        """
+        if record.compile_id is not None and record.payload is not None:
+            self.trees[record.compile_id] = parse_tree(record.payload)
 
 
 def parse_tree(payload: str) -> GuardTree:

@@ -26,7 +26,7 @@ def test_a_folder_without_a_recording_is_an_error_by_name(run_here, tmp_path):
     (tmp_path / "empty").mkdir()
     process = run_here("report", "empty", "--html", "--no-open")
     assert process.returncode == 2
-    assert "empty holds neither a recording nor a torch trace log." in process.stderr
+    assert "empty contains neither a recording nor a torch trace log." in process.stderr
     assert not (tmp_path / "graphdoctor-report.html").exists()
 
 

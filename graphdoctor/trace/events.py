@@ -1,0 +1,55 @@
+"""The probe's events: lines of ``probe.jsonl``, each written as soon as it is known.
+
+Comes in: the file, which may be missing and whose last line may be cut. Goes out: the events by kind, with the fields
+that ``probe/wire.py`` declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+
+class Events:
+    """Events in the order of the file.
+
+    Args:
+        events: Each with its kind under ``event``.
+    """
+
+    def __init__(self, events: Iterable[dict[str, Any]] = ()) -> None:
+        self.all = tuple(events)
+        self._last = {event["event"]: event for event in self.all}
+
+    def __contains__(self, kind: str) -> bool:
+        return kind in self._last
+
+    def fields(self, kind: str) -> dict[str, Any]:
+        """The fields of the last event of a kind, without the kind; empty where there is none."""
+        return {key: value for key, value in self._last.get(kind, {}).items() if key != "event"}
+
+    def each(self, kind: str) -> Iterator[dict[str, Any]]:
+        """All events of a kind."""
+        return (event for event in self.all if event["event"] == kind)
+
+
+def read_events(file: Path) -> Events:
+    """Read a file of events; lines that aren't events are passed over, since a killed probe leaves half a one."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return Events()
+    return Events(_parsed(lines))
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("event"), str):
+            yield event

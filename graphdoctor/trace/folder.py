@@ -1,0 +1,101 @@
+"""What lies in a recording's folder, and what it is refused for.
+
+Comes in: the folder of a recording, a folder that ``TORCH_TRACE`` wrote, or one log file. Goes out: a
+``RecordingFolder``: JSON as it is, events, the logs' paths. No log is read here but the beginning of one that was named
+by itself. File names are those of ``probe/wire.py``::
+
+    recording.json   what was asked and how the child ended, written by the parent
+    probe.jsonl      what the probe reported: environment, target, coverage, variations, errors
+    trace/*.log      torch's structured trace with our records in it
+    what-if.json     what replays under remedies gave; their own recordings are in what-if/
+    fixes.json       what trials of fixes gave; their own recordings are in fixes/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe import wire
+from graphdoctor.trace.events import Events, read_events
+from graphdoctor.trace.grammar import LogDamage, read_records
+from graphdoctor.trace.processes import find_logs
+
+
+@dataclass(frozen=True)
+class RecordingFolder:
+    """What is there to be read.
+
+    Args:
+        logs: torch's trace logs.
+        meta: ``recording.json``; empty for a log that we did not record.
+        events: What the probe reported.
+        what_if: ``what-if.json``; empty without one.
+        fixes: ``fixes.json``; empty without one.
+    """
+
+    logs: tuple[Path, ...]
+    meta: dict[str, Any] = field(default_factory=dict)
+    events: Events = field(default_factory=Events)
+    what_if: dict[str, Any] = field(default_factory=dict)
+    fixes: dict[str, Any] = field(default_factory=dict)
+
+
+def open_folder(path: Path) -> RecordingFolder:
+    """See what is there.
+
+    Args:
+        path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
+
+    Raises:
+        GraphDoctorError: There is no recording at ``path``, or one of another format.
+    """
+    if not path.exists():
+        raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")
+    if path.is_file():
+        _check_log(path)
+        return RecordingFolder((path,))
+    meta = _read_json(path / wire.META_FILE)
+    if meta.get("format", wire.FORMAT) != wire.FORMAT:
+        raise GraphDoctorError(
+            f"{path} was written by another version of graphdoctor: its format is {meta['format']}, not {wire.FORMAT}.",
+            hint=f"The trace log inside can be read by itself: graphdoctor report {path / wire.TRACE_FOLDER}",
+        )
+    logs = find_logs(path / wire.TRACE_FOLDER) or find_logs(path)
+    if not meta and not logs:
+        raise GraphDoctorError(
+            f"{path} contains neither a recording nor a torch trace log.",
+            hint="Name a folder in .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
+        )
+    return RecordingFolder(
+        tuple(logs),
+        meta,
+        read_events(path / wire.EVENTS_FILE),
+        _read_json(path / wire.WHAT_IF_FILE),
+        _read_json(path / wire.FIXES_FILE),
+    )
+
+
+def _check_log(path: Path) -> None:
+    try:
+        with path.open("rb") as lines:
+            is_log = next(read_records(lines, lambda _kind: True, LogDamage()), None) is not None
+    except OSError as error:
+        raise GraphDoctorError(f"Can't read {path}: {error.strerror}.") from error
+    if not is_log:
+        raise GraphDoctorError(
+            f"{path} isn't a torch trace log: it contains no record of one.",
+            hint=f"graphdoctor explain {path} records a run." if path.suffix == ".py" else None,
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}

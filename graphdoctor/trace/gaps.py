@@ -1,0 +1,177 @@
+"""What a recording lacks, as ``CaptureGap``: each with its kind, for whoever decides by it, and words for people.
+
+Comes in: what was counted while reading, and the recording itself. Goes out: gaps. Pure. A message states the fact;
+what to do about it is worded where the options are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from graphdoctor.model.guards import Guards
+from graphdoctor.model.recording import CaptureGap, Coverage, Recording, TargetInfo
+from graphdoctor.model.wording import counted
+from graphdoctor.trace.grammar import LogDamage
+from graphdoctor.trace.merge import Part
+
+
+def told_gaps(events: Iterable[Mapping[str, object]]) -> Iterator[CaptureGap]:
+    """What the probe's ``gap`` events report."""
+    for event in events:
+        yield CaptureGap.model_validate(
+            {"code": "GD900", "kind": event.get("kind"), "message": str(event.get("message"))}
+        )
+
+
+def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
+    """What is lost of the logs.
+
+    Args:
+        damage: What couldn't be read of the lines.
+        unreadable: How many records of each kind hold something unexpected.
+    """
+    if damage.broken_records:
+        cut = "; the last one is cut off" if damage.is_last_broken else ""
+        yield CaptureGap(
+            code="GD902",
+            kind="log_cut" if damage.is_last_broken else "log_damage",
+            message=f"Couldn't read {counted(damage.broken_records, 'record')} of the trace log{cut}.",
+        )
+    if damage.altered_payloads:
+        yield CaptureGap(
+            code="GD902",
+            kind="log_damage",
+            message=f"{counted(damage.altered_payloads, 'record')} of the trace log changed after torch wrote the log; "
+            "the contents may be wrong.",
+        )
+    if damage.bad_bytes:
+        yield CaptureGap(
+            code="GD902",
+            kind="log_damage",
+            message=f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.",
+        )
+    for kind, count in unreadable.items():
+        yield CaptureGap(
+            code="GD902",
+            kind="unreadable_record",
+            message=f"Couldn't read what {counted(count, f'`{kind}` record')} of the trace log said.",
+        )
+
+
+def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
+    """What the prefixes of compile ids mean."""
+    names = list(dict.fromkeys(part.process for part in parts if part.recording.compiles))
+    if len(names) > 1:
+        others = ", ".join(f"{name}:" for name in names if name is not None)
+        yield CaptureGap(
+            code="GD903",
+            kind="several_processes",
+            message=f"{len(names)} processes compiled. Counts are sums over all of them, and compile ids of all but "
+            f"the first begin with the process ({others}).",
+        )
+    if any(part.reset for part in parts):
+        yield CaptureGap(
+            code="GD903",
+            kind="dynamo_reset",
+            message="Dynamo was reset during the run and counted its compiles from 0 again: compile ids after the "
+            "first reset begin with reset1:.",
+        )
+
+
+def run_gaps(
+    target: TargetInfo,
+    coverage: Coverage | None,
+    unfinished: Sequence[str],
+    *,
+    is_ours: bool,
+    is_unfinished: bool,
+) -> Iterator[CaptureGap]:
+    """What one process lacks up to a reset.
+
+    Args:
+        target: What was compiled.
+        coverage: What was measured, if anything.
+        unfinished: Ids of compiles that never ended.
+        is_ours: It was recorded by graphdoctor.
+        is_unfinished: The run ended early.
+    """
+    if not is_ours:
+        yield CaptureGap(
+            code="GD904",
+            kind="foreign_log",
+            message="This log was not recorded by graphdoctor: it has no calls, coverage or columns, and its stacks "
+            "are those that torch prints, which can lack lines.",
+        )
+    elif is_unfinished and coverage is None and not target.runs_itself:
+        yield CaptureGap(code="GD900", kind="coverage", message="Coverage was not measured: the run ended early.")
+    if unfinished:
+        yield CaptureGap(
+            code="GD902",
+            kind="unfinished_compile",
+            message=f"The run ended while torch was compiling {', '.join(unfinished)}.",
+        )
+
+
+def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
+    """What the recording of a program that ran by itself, or of a block of one, lacks, and why it may be empty.
+
+    Args:
+        recording: All of it.
+        is_hooked: The recorder was loaded into the program.
+    """
+    if not is_hooked:
+        yield CaptureGap(
+            code="GD900",
+            kind="recorder_not_loaded",
+            message="The interpreter did not load graphdoctor's recorder, as if it ignored PYTHONPATH: there are only "
+            "torch's own records, if any.",
+        )
+    if recording.compiles:
+        kind = recording.target.kind
+        yield CaptureGap(
+            code="GD900",
+            kind="script",
+            message=f"A {kind}'s calls have no numbers: lines and call paths say where things happened.",
+        )
+        yield CaptureGap(
+            code="GD900", kind="coverage", message=f"Coverage was not measured: a {kind}'s calls are not repeated."
+        )
+    elif is_hooked:
+        yield CaptureGap(code="GD905", kind="nothing_compiled", message=_why_empty(recording))
+
+
+def guard_gaps(guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool) -> Iterator[CaptureGap]:
+    """What the guards lack.
+
+    Args:
+        guards: Those that were read.
+        known: Gaps of the same recording.
+        is_measured: The probe timed them.
+    """
+    if not is_measured and not any(gap.kind == "guard_cost" for gap in known):
+        yield CaptureGap(
+            code="GD900", kind="guard_cost", message="The cost of guard checks was not measured during this run."
+        )
+    unread = sum(len(found.unread_lines) for found in guards.sets)
+    if unread:
+        yield CaptureGap(
+            code="GD902",
+            kind="guards",
+            message=f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown.",
+        )
+
+
+def _why_empty(recording: Recording) -> str:
+    if recording.target.kind == "block":
+        return (
+            "Nothing was compiled in the block: it called no compiled function, torch.compile was disabled, or "
+            "everything it needed had been compiled before."
+        )
+    if recording.environment.torch is None:
+        return "Nothing was compiled: the script did not import torch."
+    if not recording.compile_calls:
+        return "Nothing was compiled: the script did not call torch.compile."
+    return (
+        "Nothing was compiled although torch.compile was called: its result was not called, or torch.compile was "
+        "disabled."
+    )

@@ -1,0 +1,140 @@
+"""What a recording lacks: each gap has a kind, and none tells people which option to use."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.model.guards import Guards, GuardSet
+from graphdoctor.model.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
+from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, run_gaps, script_gaps, told_gaps
+from graphdoctor.trace.grammar import LogDamage
+from graphdoctor.trace.merge import Part
+from graphdoctor.trace.reader import read_recording
+from tests import factories
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+FOLDERS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
+COMPILE_CALL = CompileCall(file="/p/a.py", line=1, function="<module>", compiled="f")
+UNREAD = Guards(sets=(GuardSet(compile_id="0/0", guard_count=0, kinds={}, nodes=(), unread_lines=("?",)),))
+DAMAGE = LogDamage(broken_records=2, altered_payloads=1, bad_bytes=1)
+SCRIPT = TargetInfo(kind="script")
+
+
+def changed(**fields: object) -> Recording:
+    """A recording with one compile, and with other fields."""
+    return factories.recording().model_copy(update={"compiles": (factories.compiled(),)} | fields)
+
+
+def kinds(gaps: Iterable[CaptureGap]) -> list[str | None]:
+    return [gap.kind for gap in gaps]
+
+
+def test_damage_of_the_log() -> None:
+    assert kinds(log_gaps(LogDamage(), {})) == []
+    assert kinds(log_gaps(DAMAGE, {"dynamo_start": 3})) == [
+        "log_damage",
+        "log_damage",
+        "log_damage",
+        "unreadable_record",
+    ]
+    cut = LogDamage(broken_records=1, is_last_broken=True)
+    (gap,) = log_gaps(cut, {})
+    assert (gap.kind, gap.message) == ("log_cut", "Couldn't read 1 record of the trace log; the last one is cut off.")
+
+
+def test_parts_of_other_processes_and_after_a_reset() -> None:
+    recording = changed(target=SCRIPT)
+    assert kinds(part_gaps([Part(recording)])) == []
+    assert kinds(part_gaps([Part(recording), Part(recording, "p2", 1)])) == ["several_processes", "dynamo_reset"]
+
+
+@pytest.mark.parametrize(
+    ("is_ours", "is_unfinished", "unfinished", "expected"),
+    [
+        (True, False, [], []),
+        (False, False, [], ["foreign_log"]),
+        (True, True, [], ["coverage"]),
+        (True, True, ["0/0"], ["coverage", "unfinished_compile"]),
+        (False, True, ["0/0"], ["foreign_log", "unfinished_compile"]),
+    ],
+)
+def test_what_a_process_lacks(
+    *, is_ours: bool, is_unfinished: bool, unfinished: list[str], expected: list[str]
+) -> None:
+    found = run_gaps(TargetInfo(), None, unfinished, is_ours=is_ours, is_unfinished=is_unfinished)
+    assert kinds(found) == expected
+
+
+def test_a_script_that_ends_early_lacks_no_coverage_that_it_never_had() -> None:
+    assert kinds(run_gaps(SCRIPT, None, [], is_ours=True, is_unfinished=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("has_compiles", "is_hooked", "expected"),
+    [
+        (True, True, ["script", "coverage"]),
+        (True, False, ["recorder_not_loaded", "script", "coverage"]),
+        (False, True, ["nothing_compiled"]),
+        (False, False, ["recorder_not_loaded"]),
+    ],
+)
+def test_what_a_script_lacks(*, has_compiles: bool, is_hooked: bool, expected: list[str]) -> None:
+    compiles = (factories.compiled(),) if has_compiles else ()
+    recording = changed(target=SCRIPT, compiles=compiles)
+    assert kinds(script_gaps(recording, is_hooked=is_hooked)) == expected
+
+
+def test_an_unmeasured_guard_cost_is_a_gap_once() -> None:
+    known = CaptureGap(code="GD900", kind="guard_cost", message="Worded in any way.")
+    assert kinds(guard_gaps(Guards(), [], is_measured=False)) == ["guard_cost"]
+    assert kinds(guard_gaps(Guards(), [known], is_measured=False)) == []
+    assert kinds(guard_gaps(UNREAD, [], is_measured=True)) == ["guards"]
+
+
+def test_what_the_probe_says_keeps_its_kind() -> None:
+    (gap,) = told_gaps([{"event": "gap", "kind": "lanes", "message": "No time axis."}])
+    assert (gap.code, gap.kind, gap.message) == ("GD900", "lanes", "No time axis.")
+
+
+def test_no_gap_names_an_option_or_a_command() -> None:
+    recording = changed(target=SCRIPT)
+    empty = [
+        changed(target=TargetInfo(kind=kind), compiles=(), environment=Environment(torch=torch), compile_calls=calls)
+        for kind, torch, calls in itertools.product(("script", "block"), (None, "2.13.0"), ((), (COMPILE_CALL,)))
+    ]
+    found = [
+        *log_gaps(DAMAGE, {"str": 1}),
+        *part_gaps([Part(recording), Part(recording, "p2", 1)]),
+        *run_gaps(TargetInfo(), None, ["0/0"], is_ours=False, is_unfinished=True),
+        *run_gaps(TargetInfo(), None, [], is_ours=True, is_unfinished=True),
+        *(gap for each in (recording, *empty) for gap in script_gaps(each, is_hooked=True)),
+        *script_gaps(recording, is_hooked=False),
+        *guard_gaps(UNREAD, [], is_measured=False),
+    ]
+    assert len({gap.message for gap in found}) > 12
+    assert all(gap.kind for gap in found)
+    assert not [gap.message for gap in found if re.search(r"--\w|\bgraphdoctor \w", gap.message)]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_every_gap_of_a_recording_made_while_reading_has_a_kind(folder: Path) -> None:
+    assert all(gap.kind for gap in read_recording(folder, guards=True, picture=True).gaps)
+
+
+def test_nothing_is_imported_that_was_not_asked_for() -> None:
+    code = (
+        "import pathlib, sys; from graphdoctor.trace.reader import read_recording; "
+        f"read_recording(pathlib.Path({str(FOLDERS[0])!r})); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("graphdoctor.trace.")}
+    assert loaded
+    for name in ("picture", "phases", "stages", "printed_graph", "lanes", "files", "guards.tree", "guards.sets"):
+        assert f"graphdoctor.trace.{name}" not in loaded
