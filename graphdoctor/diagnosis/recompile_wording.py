@@ -6,7 +6,7 @@ import re
 
 from graphdoctor.diagnosis.frames import described
 from graphdoctor.diagnosis.recompiles import RecompileGroup
-from graphdoctor.model.expressions import expression
+from graphdoctor.model.expressions import expression, size_dim
 from graphdoctor.model.recompiles import GuardChange
 
 GUIDE = "PyTorch user guide: torch.compile, recompilation"
@@ -79,5 +79,4 @@ def argument(change: GuardChange) -> str | None:
 
 def dim(change: GuardChange) -> int | None:
     """The dim that a change of a size is about."""
-    match = re.search(r"\.shape\[(\d+)\]$", change.expression)
-    return int(match[1]) if match else None
+    return size_dim(change.expression)

@@ -1,12 +1,12 @@
-"""From a finding to what can be tried for it: edits of source, config values, changes of the call.
+"""From a finding to what can be tried for it: edits of source, torch settings, changes of the call.
 
-Third-party files are never edited: there it is a config value, or a wrapper that keeps a function outside.
+Files of other packages are never edited: for their findings, a setting or a wrapper that keeps a function outside the
+compiled region can be tried.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,22 +14,20 @@ from pathlib import Path
 
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.recipes import recipes_for
-from graphdoctor.fixes.remedies import Candidate, Change, candidates
-from graphdoctor.fixes.replays import Program
-from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT
+from graphdoctor.fixes.remedies import Candidate, candidates
+from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
-from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import FixKind
-from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.model.run import Setting
 
-_SETTING = re.compile(r"^torch(\._\w+|\.\w+)*\.config\.\w+(\.\w+)* = \S+$|^torch[\w.]*\.\w+\(.+\)$", re.DOTALL)
-_CONFIG = re.compile(r"^(torch(?:\.\w+)*\.config(?:\.\w+)+) = (True|False|None|-?\d+)$")
-_NESTED = "torch._dynamo.config.nested_graph_breaks = True"
-_FOR_SIZES = ("GD202", "GD206", "GD207")
+_NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
+_IGNORED_LOGGING = "torch._dynamo.config.ignore_logging_functions"
 
 
 @dataclass(frozen=True)
@@ -39,15 +37,14 @@ class Proposal:
     Args:
         title: One imperative sentence.
         kind: What it changes.
-        is_safe: It keeps results as they are for every input.
-        targets: Fingerprints of the findings it is meant for.
-        edit: The edit of a file as the program has it that the fix is for; None where source stays as it is.
-        setup: Lines that configure torch.
-        change: What is changed about configuration and calls.
+        is_safe: Whether results stay the same for every input.
+        targets: Fingerprints of the findings that it is for.
+        edit: An edit of a file as the program has it; None if source doesn't change.
+        change: What it changes about the run, such as torch settings and calls.
         snippet: What to write, for people; None for an edit of source.
-        contains: It contains a break rather than taking it away.
-        moves_out: It takes code out of the compiled region on purpose.
-        drops_output: The program prints less with it.
+        contains: Whether it contains a break rather than removing it.
+        moves_out: Whether it moves code out of the compiled region on purpose.
+        drops_output: Whether the program prints less with it.
     """
 
     title: str
@@ -55,35 +52,34 @@ class Proposal:
     is_safe: bool
     targets: tuple[str, ...]
     edit: FileChange | None = None
-    setup: tuple[str, ...] = ()
-    change: Change = field(default_factory=Change)
+    change: RunChange = field(default_factory=RunChange)
     snippet: str | None = None
     contains: bool = False
     moves_out: bool = False
     drops_output: bool = False
 
     def is_same(self, other: Proposal) -> bool:
-        """They do the same to the program."""
-        return (self.edit, self.setup, self.change) == (other.edit, other.setup, other.change)
+        """Whether both do the same to the program."""
+        return (self.edit, self.change) == (other.edit, other.change)
 
 
-def treated_findings(seen: Seen, selection: Selection) -> list[Finding]:
-    """What a program has of the findings that fixes are for and a person asked about."""
+def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
+    """The findings of a program that fixes are for and that the user selected."""
     return [
         finding
-        for finding in seen.diagnosis.findings
+        for finding in observed.diagnosis.findings
         if finding.code.startswith((BREAK, RECOMPILE)) and selection.keeps(finding)
     ]
 
 
 @dataclass(frozen=True)
-class Options:
+class FindingOptions:
     """What can be tried for one finding.
 
     Args:
         finding: The finding.
-        proposals: Best first.
-        declined: Why recipes leave the source as it is, each once.
+        proposals: What can be tried, best first.
+        declined: Why recipes leave the source unchanged, each reason once.
     """
 
     finding: Finding
@@ -92,10 +88,10 @@ class Options:
 
 
 class Sources:
-    """The user's files as a program has them; each is read from disk once, whatever becomes of it meanwhile.
+    """The user's files as a program has them; each is read from disk once, even if it changes there later.
 
     Args:
-        program: Its edits.
+        program: The program, with its edits.
         root: What relative paths are relative to.
         originals: Bytes of files as they were when first read; filled here.
     """
@@ -107,10 +103,10 @@ class Sources:
         self._parsed: dict[Path, SourceFile | str] = {}
 
     def file_of(self, finding: Finding) -> SourceFile:
-        """The file that a finding lies in.
+        """The file that a finding is in.
 
         Raises:
-            DeclinedError: It has no source that can be edited, or that changed since the run.
+            DeclinedError: It has no source that can be edited, or the source changed since the run.
         """
         path = self.root / finding.location.file
         if path not in self._parsed:
@@ -134,51 +130,36 @@ class Sources:
 
 
 def _is_line(source: SourceFile, finding: Finding) -> bool:
+    """Whether the finding's line still reads as it did in the run."""
     text = finding.location.text
-    # str.splitlines knows more ends of lines than Python, such as a form feed.
+    # str.splitlines splits at more characters than Python does, such as a form feed.
     lines = re.split(r"\r\n|\r|\n", source.tree.code)
     number = finding.location.line
     return text is None or (number <= len(lines) and lines[number - 1].strip() == text.strip())
 
 
-def options_for(seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
+def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[FindingOptions]:
     """What can be tried for each finding about breaks and recompiles.
 
     Args:
-        seen: The program as it is now.
+        observed: The program as it is now.
         sources: Its files.
         selection: Findings to treat.
     """
-    findings = treated_findings(seen, selection)
-    calls = _call_proposals(seen, findings)
+    findings = treated_findings(observed, selection)
+    remedies = _remedies(observed, findings)
     found = []
     for finding in findings:
-        edits, declined = _edits(finding, sources, _changes_of(finding, seen))
+        edits, declined = _edits(finding, sources)
         settings = [
-            _setting(finding, fix.title, fix.snippet, is_safe=fix.is_safe)
+            _setting(finding, fix.title, fix.setting, is_safe=fix.is_safe)
             for fix in finding.fixes
-            if fix.kind == "config" and fix.snippet is not None and _is_setting(fix.snippet)
+            if fix.setting is not None
         ]
-        general = calls.get(finding.fingerprint, [])
-        proposals = [*(edit for edit in edits if edit.is_safe), *general]
+        proposals = [*(edit for edit in edits if edit.is_safe), *remedies.get(finding.fingerprint, [])]
         proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding, sources.root)]
-        found.append(Options(finding, tuple(_distinct(proposals)), tuple(dict.fromkeys(declined))))
+        found.append(FindingOptions(finding, tuple(_distinct(proposals)), tuple(dict.fromkeys(declined))))
     return found
-
-
-def _changes_of(finding: Finding, seen: Seen) -> tuple[GuardChange, ...]:
-    """The changed values that a finding about recompiles names; a compile can have several causes."""
-    if not finding.code.startswith(RECOMPILE):
-        return ()
-    ids = set(finding.compile_ids)
-    found = {
-        change.expression: change
-        for report in seen.diagnosis.recompiles
-        if ids & set(report.compile_ids)
-        for change in report.cause
-        if f"`{change.expression}`" in finding.message
-    }
-    return tuple(found.values())
 
 
 def _distinct(proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -189,10 +170,11 @@ def _distinct(proposals: Sequence[Proposal]) -> list[Proposal]:
     return kept
 
 
-def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...]) -> tuple[list[Proposal], list[str]]:
+def _edits(finding: Finding, sources: Sources) -> tuple[list[Proposal], list[str]]:
+    """The edits that recipes write for a finding, and why others decline."""
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
-        return [], [f"the line belongs to {package}, whose files are not edited"]
+        return [], [f"the line belongs to {package}, whose files aren't edited"]
     try:
         source = sources.file_of(finding)
     except DeclinedError as error:
@@ -200,12 +182,12 @@ def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...])
     found, declined = [], []
     for recipe in recipes_for(finding.code):
         try:
-            edit = recipe.edit(Place(source, finding, changes))
+            edit = recipe.edit(Place(source, finding))
         except DeclinedError as error:
             declined.append(error.reason)
             continue
         except UnicodeEncodeError:
-            declined.append(f"{source.path.name} is written in {source.tree.encoding}, which lacks a character of it")
+            declined.append(f"{source.path.name} is encoded in {source.tree.encoding}, which can't encode the edit")
             continue
         found.append(
             Proposal(
@@ -222,43 +204,26 @@ def _edits(finding: Finding, sources: Sources, changes: tuple[GuardChange, ...])
     return found, declined
 
 
-def _is_setting(line: str) -> bool:
-    return _SETTING.match(line) is not None and "…" not in line
-
-
-def _setting(finding: Finding, title: str, line: str, *, is_safe: bool, contains: bool = False) -> Proposal:
-    lines = _with_imports(line)
-    value = _CONFIG.match(lines)
+def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, contains: bool = False) -> Proposal:
     return Proposal(
         title=title,
         kind="config",
         is_safe=is_safe,
         targets=(finding.fingerprint,),
-        setup=() if value else (lines,),
-        change=Change(config=((value[1], ast.literal_eval(value[2])),)) if value else Change(),
-        snippet=lines,
+        change=RunChange(settings=(setting,)),
+        snippet=setting.code,
         contains=contains,
-        drops_output="ignore_logging_functions" in lines,
+        drops_output=setting.name == _IGNORED_LOGGING,
     )
 
 
-def _with_imports(line: str) -> str:
-    """The line behind imports of what it names."""
-    try:
-        names = {node.id for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Name)}
-    except SyntaxError:
-        return line
-    modules = sorted(name for name in names if name != "torch" and not hasattr(builtins, name))
-    return "\n".join([*(f"import {name}" for name in modules), line])
-
-
 def _containing(finding: Finding, root: Path) -> list[Proposal]:
-    """What bounds a break that stays: torch's nested breaks, and a package's function kept outside."""
+    """What contains a break that stays: torch's nested breaks, and a package's function kept outside."""
     found = []
     has_callers = sum(entry.origin in ("user", "third_party") for entry in finding.user_stack) > 1
     if finding.code.startswith(BREAK) and has_callers:
         title = "Let torch break inside the called function, without breaking its callers"
-        found.append(_setting(finding, title, _NESTED, is_safe=True, contains=True))
+        found.append(_setting(finding, title, _NESTED_BREAKS, is_safe=True, contains=True))
     wrapper = _wrapper(finding, root)
     if wrapper is not None:
         found.append(wrapper)
@@ -284,14 +249,14 @@ def _wrapper(finding: Finding, root: Path) -> Proposal | None:
         kind="call",
         is_safe=True,
         targets=(finding.fingerprint,),
-        setup=(lines,),
+        change=RunChange(setup=(lines,)),
         snippet=lines,
         contains=True,
     )
 
 
 def _is_attribute(path: Path, name: str) -> bool:
-    """A dotted name leads through classes to a plain function of a file, so that it can be taken and set."""
+    """Whether a dotted name leads through classes to a plain function of a file, so that it can be replaced."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -305,26 +270,22 @@ def _is_attribute(path: Path, name: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list for node in body)
 
 
-def _call_proposals(seen: Seen, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:
-    """Remedies for recompiles that change the call or a config value, by the finding's fingerprint."""
-    remedies = candidates(seen.recording)
-    if remedies is None:
+def _remedies(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:
+    """Remedies for recompiles that change the call or a setting, by the finding's fingerprint."""
+    tried = candidates(observed.recording)
+    if tried is None:
         return {}
-    recompiles = [finding for finding in findings if finding.code.startswith(RECOMPILE)]
     found: dict[str, list[Proposal]] = {}
-    for candidate in remedies.singles:
-        for finding in recompiles:
-            # The rule says which value it is about; a compile can have several causes, each a finding of its own.
-            if any(f"`{name}`" in finding.message for name in candidate.remedies[0].addresses):
-                found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))
-    for finding in recompiles:
-        for candidate in remedies.general:
-            name = candidate.remedies[0].name
-            is_fitting = (name == "dynamic=True" and finding.code in _FOR_SIZES) or (
-                name == "recompile_limit" and finding.code == RECOMPILE_LIMIT
-            )
-            if is_fitting:
-                found.setdefault(finding.fingerprint, []).append(_remedy(candidate, finding))
+    for finding in findings:
+        if not finding.code.startswith(RECOMPILE):
+            continue
+        names = {change.expression for change in finding.changes}
+        fitting = [candidate for candidate in tried.singles if names.intersection(candidate.remedies[0].addresses)]
+        if tried.dynamic is not None and finding.code in SIZE_CHANGES:
+            fitting.append(tried.dynamic)
+        if tried.higher_limit is not None and finding.code == RECOMPILE_LIMIT:
+            fitting.append(tried.higher_limit)
+        found[finding.fingerprint] = [_remedy(candidate, finding) for candidate in fitting]
     return found
 
 

@@ -1,93 +1,58 @@
-"""From the causes of recompiles to remedies that a replay can try without touching any source.
+"""From the causes of recompiles to remedies that a replay can try without editing source.
 
-Comes in: a recording. Goes out: remedies, each with what the probe must do for it; causes that no replay can take
-away, with the reason.
+Comes in: a recording. Goes out: remedies, each with the change of the run that it makes; causes that no replay can
+remove, with the reason.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
+from typing import Literal
 
 from graphdoctor.diagnosis.recompiles import RecompileEvent, recompile_events
-from graphdoctor.model.expressions import expression
+from graphdoctor.fixes.program import RunChange
+from graphdoctor.model.expressions import argument_source, expression, is_carried, is_module_tensor, size_dim
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import Setting
 from graphdoctor.model.trials import Remedy, UntriedChange
 
-_ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
-_KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
-_POSITION = re.compile(r"^L\['args'\]\[(\d+)\](.*)$")
-_MEMBER_OF_MODULE = re.compile(r"\._(?:parameters|buffers)\[")
-WARM_UP = "warm-up"
-_STACK = "___stack"
-_LIMIT = "torch._dynamo.config.recompile_limit"
-_STATIC_SIZES = "torch._dynamo.config.force_parameter_static_shapes"
-_RAISED_LIMIT = 64
-_WARMED: frozenset[ChangeKind] = frozenset(
+_RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=64)
+_DYNAMIC_MODULE_INTS = Setting(name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True)
+_SCALARS_IN_GRAPH = Setting(name="torch._dynamo.config.capture_scalar_outputs", value=True)
+_DYNAMIC_PARAMETERS = Setting(name="torch._dynamo.config.force_parameter_static_shapes", value=False)
+_WARMED_UP: frozenset[ChangeKind] = frozenset(
     {
         "dtype", "device", "requires_grad", "rank", "training", "grad_mode", "inference_mode", "autocast", "flag",
         "text", "none", "value", "keys", "length", "type", "default_dtype", "threads", "relation", "aliasing",
     }
 )  # fmt: skip
-"""Changes between few states: once each state has been seen, nothing is compiled any more."""
+"""Changes between a few states: after each state has been seen once, nothing is compiled anymore."""
 
-
-@dataclass(frozen=True)
-class Change:
-    """What the probe does for a remedy.
-
-    Args:
-        config: torch config values to set, by dotted name.
-        dynamic: ``torch.compile``'s dynamic, or None to leave it.
-        marks: Sources and dims to mark as dynamic before each call.
-        tensors: Sources of numbers that are passed as tensors.
-        contiguous: Sources of tensors that are made contiguous.
-        warm_up: Make all calls once before those that count.
-    """
-
-    config: tuple[tuple[str, object], ...] = ()
-    dynamic: bool | None = None
-    marks: tuple[tuple[str, int], ...] = ()
-    tensors: tuple[str, ...] = ()
-    contiguous: tuple[str, ...] = ()
-    warm_up: bool = False
-
-    def joined(self, other: Change) -> Change:
-        """Both changes together."""
-        return Change(
-            config=(*self.config, *other.config),
-            dynamic=self.dynamic if self.dynamic is not None else other.dynamic,
-            marks=(*self.marks, *other.marks),
-            tensors=(*self.tensors, *other.tensors),
-            contiguous=(*self.contiguous, *other.contiguous),
-            warm_up=self.warm_up or other.warm_up,
-        )
-
-    def plan(self) -> dict[str, object]:
-        """The part of it that goes into the request's ``trial``."""
-        return {
-            "warm_up": self.warm_up,
-            "marks": [{"source": source, "dim": dim} for source, dim in self.marks],
-            "tensors": list(self.tensors),
-            "contiguous": list(self.contiguous),
-        }
+_UNTRIED: dict[ChangeKind, str] = {
+    "identity": "each call brings another object; the program must keep one",
+    "entry_gone": "an object was freed and its compiled code with it; the program must keep the object",
+    "size": "it isn't an argument of the target, so a replay can't mark it",
+    "number": "it isn't an argument of the target, so a replay can't pass it as a tensor",
+    "stride": "it isn't an argument of the target, so a replay can't make it contiguous",
+}
+"""Why no replay tries a change."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A remedy, or several together, with what the probe does for it.
+    """A remedy, or several together, with the change of the run.
 
     Args:
         remedies: The remedies.
-        change: What the probe does.
+        change: What it changes about the run.
     """
 
     remedies: tuple[Remedy, ...]
-    change: Change
+    change: RunChange
 
     def joined(self, other: Candidate) -> Candidate:
         """Both together."""
@@ -100,26 +65,35 @@ class Candidates:
 
     Args:
         singles: Remedies for one cause each.
-        general: Remedies for recompiles as such: dynamic shapes, warming up, a higher limit.
-        untried: Causes without a remedy that a replay could try.
+        dynamic: Dynamic shapes for the whole target, if sizes changed.
+        warm_up: Every kind of call once before the calls that count, if values changed.
+        higher_limit: A higher recompile limit, if a function hit it.
+        untried: Causes without a remedy that a replay can try.
     """
 
     singles: list[Candidate] = field(default_factory=list)
-    general: list[Candidate] = field(default_factory=list)
+    dynamic: Candidate | None = None
+    warm_up: Candidate | None = None
+    higher_limit: Candidate | None = None
     untried: list[UntriedChange] = field(default_factory=list)
 
+    @property
+    def general(self) -> list[Candidate]:
+        """Remedies for recompiles as such, whatever their cause."""
+        return [found for found in (self.dynamic, self.warm_up, self.higher_limit) if found is not None]
+
     def combined(self, limit: int) -> tuple[list[Candidate], int]:
-        """The trials to make: each remedy alone, then pairs, then all of one cause each together.
+        """The trials to make: each remedy alone, then all remedies for single causes together, then pairs and so on.
 
         Args:
-            limit: How many trials at most.
+            limit: The maximum number of trials.
 
         Returns:
             The trials, and how many combinations were left out.
         """
         trials = [*self.singles, *self.general]
         count = len(self.singles)
-        # All of them first, then pairs: what is left out is in between.
+        # All of them first, then pairs: the sizes in between are the ones to leave out.
         sizes = [count, *range(2, count)] if count > 1 else []
         chosen = (members for size in sizes for members in combinations(self.singles, size))
         together = [reduce(Candidate.joined, members) for members in islice(chosen, max(limit - len(trials), 0))]
@@ -127,13 +101,13 @@ class Candidates:
 
 
 def candidates(recording: Recording) -> Candidates | None:
-    """The remedies for what changed; None when nothing was compiled again."""
+    """The remedies for what changed; None if nothing recompiled."""
     events = recompile_events(recording)
     if not events:
         return None
-    found = Candidates()
-    # Where the names of the target's parameters are not known, no argument is changed.
+    # Without the names of the target's parameters, no argument is changed.
     changes = _distinct(events, recording.target.parameters or ())
+    found = Candidates()
     sizes = [change for change, is_argument in changes if change.kind == "size" and is_argument]
     if sizes:
         found.singles.append(_mark_dynamic(sizes))
@@ -141,37 +115,15 @@ def candidates(recording: Recording) -> Candidates | None:
         candidate = _for_change(change, is_argument=is_argument)
         if candidate is not None:
             _add(found.singles, candidate)
-        elif change.kind not in _WARMED and change not in sizes:
-            found.untried.append(_untried(change))
+        elif change.kind not in _WARMED_UP and change not in sizes:
+            reason = _UNTRIED.get(change.kind, "no remedy can be tried without editing source")
+            found.untried.append(UntriedChange(expression=change.expression, reason=reason))
     if any(change.kind in ("size", "relation", "rank") for change, _ in changes):
-        found.general.append(
-            Candidate(
-                (_remedy("dynamic=True", "Compile with dynamic shapes", "torch.compile(model, dynamic=True)", "call"),),
-                Change(dynamic=True),
-            )
-        )
+        found.dynamic = _dynamic()
     if changes:
-        found.general.append(
-            Candidate(
-                (
-                    _remedy(
-                        WARM_UP,
-                        "Make each kind of call once before it counts",
-                        "for args in every_kind_of_call:\n    compiled(*args)",
-                        "call",
-                    ),
-                ),
-                Change(warm_up=True),
-            )
-        )
+        found.warm_up = _warm_up()
     if any(compile_.outcome == "limit" for compile_ in recording.compiles):
-        setting = f"{_LIMIT} = {_RAISED_LIMIT}"
-        found.general.append(
-            Candidate(
-                (_remedy("recompile_limit", "Raise the recompile limit", setting, "config"),),
-                Change(config=((_LIMIT, _RAISED_LIMIT),)),
-            )
-        )
+        found.higher_limit = _setting(_RECOMPILE_LIMIT, "Raise the recompile limit")
     return found
 
 
@@ -183,7 +135,7 @@ def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> li
     found: dict[tuple[str, str], tuple[GuardChange, bool]] = {}
     for event in events:
         for change in event.changes:
-            source = _argument_source(change.source or "", parameters) if event.call_site is None else None
+            source = argument_source(change.source or "", parameters) if event.call_site is None else None
             known = found.get((change.kind, change.expression))
             if source is not None:
                 found[change.kind, change.expression] = change.model_copy(update={"source": source}), True
@@ -192,23 +144,8 @@ def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> li
     return list(found.values())
 
 
-def _argument_source(source: str, parameters: Sequence[str]) -> str | None:
-    """The source as the target's own arguments have it, or None when it is none of them.
-
-    A wrapper around the target (a decorator, torch's own around a torch module) has them in ``args`` and ``kwargs``.
-    """
-    match = _ARGUMENT.match(source)
-    if match is None:
-        return None
-    if (wrapped := _KEYWORD.match(source)) and wrapped[1] in parameters:
-        return f"L['{wrapped[1]}']{wrapped[2]}"
-    if (wrapped := _POSITION.match(source)) and "args" not in parameters and int(wrapped[1]) < len(parameters):
-        return f"L['{parameters[int(wrapped[1])]}']{wrapped[2]}"
-    return source if match[1] in parameters else None
-
-
 def _add(singles: list[Candidate], candidate: Candidate) -> None:
-    """A remedy that several values share is one trial."""
+    """Add a remedy; one that several values share is one trial."""
     for index, known in enumerate(singles):
         if known.change == candidate.change:
             addressed = (*known.remedies[0].addresses, *candidate.remedies[0].addresses)
@@ -222,76 +159,85 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
     source = change.source or ""
     match change.kind:
         case "module_number":
-            return _config(
-                "torch._dynamo.config.allow_unspec_int_on_nn_module", "Let torch make a module's int dynamic", change
-            )
-        case "number" if _STACK in source:
-            return _config("torch._dynamo.config.capture_scalar_outputs", "Keep numbers read from tensors", change)
+            return _setting(_DYNAMIC_MODULE_INTS, "Let torch make ints of modules dynamic", change)
+        case "number" if is_carried(source):
+            return _setting(_SCALARS_IN_GRAPH, "Let torch capture numbers read from tensors", change)
         case "number" if is_argument:
-            name = expression(source)
-            return Candidate(
-                (
-                    _remedy(
-                        f"tensor {name}",
-                        f"Pass `{name}` as a tensor",
-                        f"{name} = torch.tensor({name})",
-                        "call",
-                        change,
-                        keeps_results=False,
-                    ),
-                ),
-                Change(tensors=(source,)),
-            )
+            return _as_tensor(source, change)
         case "stride" if is_argument:
-            name = expression(source)
-            return Candidate(
-                (
-                    _remedy(
-                        f"contiguous {name}",
-                        f"Make `{name}` contiguous before the call",
-                        f"{name} = {name}.contiguous()",
-                        "call",
-                        change,
-                    ),
-                ),
-                Change(contiguous=(source,)),
-            )
-        case "size" if _MEMBER_OF_MODULE.search(source):
-            return _config(_STATIC_SIZES, "Let sizes of parameters be dynamic", change, value=False)
+            return _contiguous(source, change)
+        case "size" if is_module_tensor(source):
+            return _setting(_DYNAMIC_PARAMETERS, "Let torch make sizes of parameters dynamic", change)
         case _:
             return None
 
 
-def _config(name: str, title: str, change: GuardChange, *, value: object = True) -> Candidate:
-    remedy = _remedy(name.rpartition(".")[2], title, f"{name} = {value}", "config", change)
-    return Candidate((remedy,), Change(config=((name, value),)))
+def _setting(setting: Setting, title: str, change: GuardChange | None = None) -> Candidate:
+    remedy = _remedy(setting.name.rpartition(".")[2], title, setting.code, "config", change)
+    return Candidate((remedy,), RunChange(settings=(setting,)))
+
+
+def _as_tensor(source: str, change: GuardChange) -> Candidate:
+    name = expression(source)
+    remedy = _remedy(
+        f"tensor {name}",
+        f"Pass `{name}` as a tensor",
+        f"{name} = torch.tensor({name})",
+        "call",
+        change,
+        keeps_results=False,
+    )
+    return Candidate((remedy,), RunChange(tensors=(source,)))
+
+
+def _contiguous(source: str, change: GuardChange) -> Candidate:
+    name = expression(source)
+    remedy = _remedy(
+        f"contiguous {name}",
+        f"Make `{name}` contiguous before the call",
+        f"{name} = {name}.contiguous()",
+        "call",
+        change,
+    )
+    return Candidate((remedy,), RunChange(contiguous=(source,)))
+
+
+def _dynamic() -> Candidate:
+    snippet = "torch.compile(model, dynamic=True)"
+    return Candidate(
+        (_remedy("dynamic=True", "Compile with dynamic shapes", snippet, "call"),), RunChange(dynamic=True)
+    )
+
+
+def _warm_up() -> Candidate:
+    snippet = "for args in every_kind_of_call:\n    compiled(*args)"
+    return Candidate(
+        (_remedy("warm-up", "Make each kind of call once before it counts", snippet, "call"),), RunChange(warm_up=True)
+    )
 
 
 def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
     marks: list[tuple[str, int]] = []
     for change in sizes:
-        dim = re.search(r"\.shape\[(\d+)\]$", change.expression)
+        dim = size_dim(change.expression)
         if dim is not None and change.source is not None:
-            marks.append((change.source, int(dim[1])))
-    snippet = "\n".join(f"torch._dynamo.mark_dynamic({expression(source)}, {dim})" for source, dim in marks)
+            marks.append((change.source, dim))
     remedy = Remedy(
         name="mark_dynamic " + ", ".join(f"{expression(source)} {dim}" for source, dim in marks),
-        title="Mark the dim as dynamic before the call"
-        if len(marks) == 1
-        else "Mark the dims as dynamic before the call",
-        snippet=snippet,
+        title=f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the call",
+        snippet="\n".join(f"torch._dynamo.mark_dynamic({expression(source)}, {dim})" for source, dim in marks),
         kind="call",
         addresses=tuple(change.expression for change in sizes),
         keeps_results=True,
     )
-    return Candidate((remedy,), Change(marks=tuple(marks)))
+    return Candidate((remedy,), RunChange(marks=tuple(marks)))
 
 
 def _remedy(
     name: str,
     title: str,
     snippet: str,
-    kind: str,
+    kind: Literal["config", "call"],
     change: GuardChange | None = None,
     *,
     keeps_results: bool = True,
@@ -300,21 +246,7 @@ def _remedy(
         name=name,
         title=title,
         snippet=snippet,
-        kind="config" if kind == "config" else "call",
+        kind=kind,
         addresses=(change.expression,) if change else (),
         keeps_results=keeps_results,
-    )
-
-
-def _untried(change: GuardChange) -> UntriedChange:
-    reasons: dict[ChangeKind, str] = {
-        "identity": "another object comes with each call; the program must keep one",
-        "entry_gone": "an object went away with its compiled code; the program must keep it",
-        "module_number": "it is no int",
-        "size": "it is no argument of the target, so no replay can mark it",
-        "number": "it is no argument of the target, so no replay can pass it as a tensor",
-        "stride": "it is no argument of the target, so no replay can make it contiguous",
-    }
-    return UntriedChange(
-        expression=change.expression, reason=reasons.get(change.kind, "no remedy can be tried without editing source")
     )

@@ -1,4 +1,4 @@
-"""Runs a program in fresh probes: as it is, or with edits of its source, of torch's configuration, of its calls.
+"""Runs a program in fresh probes: untouched, or with changes of its source, torch's settings and its calls.
 
 Each replay is a recording of its own in a folder below the first one's, so that every number can be looked up there.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from graphdoctor.capture.child import Watching, record
 from graphdoctor.capture.request import Measured, Request
-from graphdoctor.fixes.remedies import Change
+from graphdoctor.fixes.program import Program
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.trace.reader import read_recording
@@ -23,21 +23,6 @@ EAGER = "eager"
 _RESULTS = "outputs.pt"
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True)
-class Program:
-    """The user's program, as it is or with changes.
-
-    Args:
-        content: Bytes to import in the place of files.
-        setup: Lines that configure torch before the target is compiled.
-        change: What is changed about configuration and calls.
-    """
-
-    content: Mapping[Path, bytes] = field(default_factory=dict)
-    setup: tuple[str, ...] = ()
-    change: Change = field(default_factory=Change)
 
 
 @dataclass(frozen=True)
@@ -54,13 +39,13 @@ class Limits:
 
 
 class Replays:
-    """Runs programs, each in a probe of its own.
+    """Runs programs, each in its own probe.
 
     Args:
         request: What the recorded run was asked to do.
         folder: Where the replays' recordings go.
         python: The interpreter.
-        limits: When one is stopped.
+        limits: When a replay is stopped.
     """
 
     def __init__(self, request: Request, folder: Path, *, python: str, limits: Limits) -> None:
@@ -77,6 +62,7 @@ class Replays:
         name: str,
         *,
         references: Mapping[str, str] | None = None,
+        is_eager: bool = False,
         coverage: bool = False,
         is_timed: bool = False,
     ) -> Recording:
@@ -84,26 +70,27 @@ class Replays:
 
         Args:
             program: What to run.
-            name: The replay's name; ``eager`` and names that begin so run without torch.compile.
-            references: By ``eager`` and ``untouched`` the names of replays to compare the results with.
-            coverage: Measure coverage after the calls.
+            name: The replay's name.
+            references: Names of replays to compare the results with, under the keys ``eager`` and ``untouched``.
+            is_eager: Run without torch.compile.
+            coverage: Measure coverage after the calls, unless the run is eager.
             is_timed: Time the last call once it compiles nothing.
         """
         folder = self._new_folder(name)
         plan = {
             **self._plan(program, folder),
-            "is_eager": name.startswith(EAGER),
+            "is_eager": is_eager,
             "steady": is_timed,
             "outputs": str(folder / _RESULTS),
             "references": {of: str(self._folder / other / _RESULTS) for of, other in (references or {}).items()},
         }
-        measured = Measured(coverage=coverage and not name.startswith(EAGER))
+        measured = Measured(coverage=coverage and not is_eager)
         request = replace(self._changed(program), measured=measured, trial=plan)
         self._record(request, folder)
         return read_recording(folder)
 
     def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
-        """Make the calls, then time the last one as often as the other end of a socket asks; returns when it closes.
+        """Make the calls, then time the last one each time the other end of a socket asks, until the socket closes.
 
         Args:
             program: What to run.
@@ -116,20 +103,20 @@ class Replays:
         """
         folder = self._new_folder(name)
         request = self._changed(program)
-        # Mode and options are the chosen backend's.
+        # Mode and options belong to the backend that the user chose.
         if backend != request.spec.backend:
             request = request.with_spec(backend=backend, mode=None, options={})
         plan = {**self._plan(program, folder), "timing": descriptor}
         ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
         return None if ended.reason == "finished" else str(ended.message)
 
-    def side_by_side(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
-        """Run something for each item, several at once; an interrupt stops those under way.
+    def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
+        """Run a function for each item, several at once; an interrupt stops the running ones.
 
         Args:
-            run: Makes replays.
-            items: What for.
-            jobs: How many at once.
+            run: The function, which makes replays.
+            items: Its arguments.
+            jobs: How many run at once.
 
         Returns:
             The results, in the order of the items.
@@ -145,7 +132,7 @@ class Replays:
             return [future.result() for future in futures]
 
     def cancel(self) -> None:
-        """Stop what is under way."""
+        """Stop the replays that are running."""
         self._is_cancelled.set()
 
     def _new_folder(self, name: str) -> Path:
@@ -161,17 +148,17 @@ class Replays:
             edited.parent.mkdir(exist_ok=True)
             edited.write_bytes(content)
             patches[str(path)] = str(edited)
-        return {**program.change.plan(), "patches": patches, "setup": "\n".join(program.setup) or None}
+        return {**program.change.plan(), "patches": patches}
 
     def _changed(self, program: Program) -> Request:
         change, spec = program.change, self._request.spec
         return self._request.with_spec(
             dynamic=spec.dynamic if change.dynamic is None else change.dynamic,
-            config={**spec.config, **dict(change.config)},
+            config={**spec.config, **change.config},
         )
 
     def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> ProbeExit:
-        # The program said what it has to say in the recorded run.
+        # The recorded run has already shown what the program prints.
         watching = Watching(on_phase=_ignore, on_output=_ignore, is_cancelled=self._is_cancelled.is_set)
         ended = record(
             request,
@@ -183,10 +170,10 @@ class Replays:
             descriptor=descriptor,
         )
         if ended.reason == "interrupted":
-            # One Ctrl-C is meant for everything that is still to be tried.
+            # One Ctrl-C ends all trials.
             raise KeyboardInterrupt
         return ended
 
 
 def _ignore(_what: object) -> None:
-    """Nobody listens."""
+    """Drop it."""

@@ -1,15 +1,18 @@
-"""Codes of the rules, and what they begin with, that decide how a finding is treated."""
+"""Codes of rules, and what they begin with, that decide how a finding is treated."""
 
 from __future__ import annotations
 
 BREAK = "GD1"
-"""Beginning of the codes of graph breaks."""
+"""What codes of graph breaks begin with."""
 
 RECOMPILE = "GD2"
-"""Beginning of the codes of recompiles."""
+"""What codes of recompiles begin with."""
 
 SKIPPED_FRAME = "GD111"
-"""A function that a break in it makes torch skip; the break has a finding of its own."""
+"""A function that torch skips because of a break in it; the break has its own finding."""
 
 RECOMPILE_LIMIT = "GD201"
-"""A function over its recompile limit; what changed has findings of its own."""
+"""A function over its recompile limit; the values that changed have their own findings."""
+
+SIZE_CHANGES = frozenset({"GD202", "GD206", "GD207"})
+"""Recompiles because a size changed: dynamic shapes may help."""

@@ -1,8 +1,8 @@
-"""How good a program is, and in what another is worse."""
+"""How good a program is, and how another one is worse."""
 
 from __future__ import annotations
 
-from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.fixes import Measures
 from graphdoctor.model.wording import counted
 
@@ -15,9 +15,9 @@ def score(measures: Measures, *, moves_out: bool) -> Score:
 
     Args:
         measures: Its counts.
-        moves_out: One of its fixes means to take code out of the compiled region.
+        moves_out: Whether one of its fixes moves code out of the compiled region on purpose.
     """
-    # What was taken out on purpose counts for nothing.
+    # Code that was moved out on purpose doesn't count against the program.
     coverage = 1.0 if moves_out else measures.coverage or 0.0
     return (
         measures.frames_over_limit,
@@ -29,18 +29,18 @@ def score(measures: Measures, *, moves_out: bool) -> Score:
     )
 
 
-def told_worse(best: Seen, last: Seen) -> str:
-    """What is worse about a program than about the best one, a clause."""
+def made_worse(best: Observed, last: Observed) -> str:
+    """How a program is worse than the best one, as a clause."""
     was, now = best.measures, last.measures
     if now.skipped_frames > was.skipped_frames:
-        skipped = next((name for finding in last.diagnosis.findings for name in finding.effects.skipped_frames), None)
-        place = next((f for f in last.diagnosis.findings if f.effects.skipped_frames), None)
-        where = f" at line {place.location.line}" if place else ""
-        return f"`{skipped}` is skipped as a whole because of the next break{where}"
+        finding = next((found for found in last.diagnosis.findings if found.effects.skipped_frames), None)
+        if finding is None:
+            return "a function is skipped"
+        skipped, line = finding.effects.skipped_frames[0], finding.location.line
+        return f"`{skipped}` is skipped because of the next break, at line {line}"
     if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
-        return f"coverage falls from {was.coverage:.0%} to {now.coverage:.0%}"
+        return f"coverage drops from {was.coverage:.0%} to {now.coverage:.0%}"
     sites, graphs = counted(now.break_sites, "break site"), counted(now.graphs, "graph")
     if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
-        return f"another break takes its place, {sites} and {graphs} as before"
-    verb = "is" if now.break_sites == 1 else "are"
-    return f"there {verb} {sites} and {graphs}, {was.break_sites} and {was.graphs} without"
+        return f"another break takes its place ({sites}, {graphs} as before)"
+    return f"{was.break_sites} → {sites}, {was.graphs} → {graphs}"

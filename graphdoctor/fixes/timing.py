@@ -1,4 +1,4 @@
-"""Times the steady call of two programs in turns: two probes side by side, so that both meet the same noise."""
+"""Times the steady call of two programs in turns, in two probes that run in parallel: both see the same noise."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import statistics
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from graphdoctor.fixes.replays import Program, Replays
+from graphdoctor.fixes.program import Program
+from graphdoctor.fixes.replays import Replays
 from graphdoctor.model.fixes import PairedTime
 
 _TURNS = 21
 _TURN_S = 0.04
 _MAX_S = 20.0
-"""A pair of long calls gets fewer turns."""
+"""Long calls get fewer turns."""
 
 _MIN_TURNS = 5
 
@@ -28,7 +29,7 @@ class _Timed:
         program: What it runs.
         name: The replay's name.
         backend: The backend.
-        pool: Where to wait for its end.
+        pool: Where to wait until it ends.
     """
 
     def __init__(self, replays: Replays, program: Program, name: str, backend: str, pool: ThreadPoolExecutor) -> None:
@@ -39,19 +40,19 @@ class _Timed:
             try:
                 return replays.serve_times(program, name, backend=backend, descriptor=theirs.fileno())
             finally:
-                # Whoever waits for an answer that will not come is told so.
+                # The other end then stops waiting for an answer.
                 theirs.close()
 
         self._ended: Future[str | None] = pool.submit(run)
         self._stream = ours.makefile("rw", encoding="utf-8")
 
     def is_steady(self) -> bool:
-        """Wait until the calls are made; whether the last one compiles nothing any more."""
+        """Wait until the calls are made; whether the last one no longer compiles anything."""
         answer = self._answer()
         return bool(answer and answer["is_steady"])
 
     def median_us(self) -> float | None:
-        """One turn; None when the probe is gone."""
+        """The median time of one turn, in microseconds; None if the probe has ended."""
         try:
             self._stream.write(json.dumps({"seconds": _TURN_S}) + "\n")
             self._stream.flush()
@@ -69,12 +70,12 @@ class _Timed:
 
     def close(self) -> None:
         """Let the probe end."""
-        with contextlib.suppress(OSError):  # not everywhere is it an error that the probe is gone
+        with contextlib.suppress(OSError):  # the probe may have ended, which is an error on some systems only
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def error(self) -> str | None:
-        """Why it ended early; waits for the end."""
+        """Wait until it ends; why it ended early, or None."""
         return self._ended.result()
 
 
@@ -83,13 +84,13 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
 
     Args:
         replays: Starts the probes.
-        before: The program without a fix.
+        before: The program without the fix.
         after: The program with it.
-        name: A name for the pair's recordings.
+        name: What the names of the recordings begin with.
         backend: The backend to compile with.
 
     Returns:
-        The times, or why there are none, a clause.
+        The times, or why there are none, as a clause.
     """
     with ThreadPoolExecutor(max_workers=2) as pool:
         pair: list[_Timed] = []
@@ -108,11 +109,11 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
     if errors:
         return errors[0].rstrip(".")
     if not all(steady):
-        return "the last call goes on compiling"
+        return "the last call never stops compiling"
     if len(turns) < 2:
-        return "the probe ended while it was timed"
+        return "the probe ended during timing"
     if not all(plain for plain, _ in turns):
-        return "the call is too short to be timed"
+        return "the call is too short to time"
     ratios = [fixed / plain for plain, fixed in turns]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return PairedTime(
@@ -127,7 +128,7 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
 
 
 def _turns(before: _Timed, after: _Timed) -> list[tuple[float, float]]:
-    """Times of both in each turn, who begins alternating."""
+    """The times of both in each turn; they take turns going first."""
     found: list[tuple[float, float]] = []
     for _ in range(_TURNS):
         is_swapped = len(found) % 2 == 1

@@ -1,9 +1,9 @@
-"""Tries fixes until nothing more can be verified, then says what all verified ones do together.
+"""Tries fixes until no more can be verified, then reports what all verified ones do together.
 
-A fix can uncover the next break: each round tries what the program with the verified fixes of the rounds before still
-suffers from. Within a round every finding's first suggestion is tried, side by side with those of the others; where it
-does not hold, the next. Where the rounds end with a program that is worse than one before it, because nothing mends
-what a fix uncovered, that fix is taken back and the rounds go on from there.
+A fix can uncover the next break, so each round starts from the program with the verified fixes of earlier rounds. A
+round tries the first proposal for each finding, all in parallel; for findings where it doesn't help, the next one. If
+the rounds end with a program that is worse than an earlier one, because nothing fixes what a fix uncovered, that fix is
+taken back and the rounds continue from there.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from pathlib import Path
 from graphdoctor.capture.request import Request
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
-from graphdoctor.fixes.replays import Limits, Program, Replays
+from graphdoctor.fixes.program import Program
+from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
+from graphdoctor.fixes.replays import Limits, Replays
 from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
-from graphdoctor.fixes.scores import Score, score, told_worse
+from graphdoctor.fixes.scores import Score, made_worse, score
 from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
-from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import Treatment
+from graphdoctor.model.fixes import Treatment, UntriedCause
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.wording import counted
+from graphdoctor.probe.wire import FIXES_FILE
 
 FOLDER = "fixes"
-FILE = "fixes.json"
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
 _MAX_TIMED = 6
-"""Fixes that are timed by themselves; the set always is."""
+"""How many fixes are timed one by one; all together are always timed."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,12 @@ class Wanted:
 
     Args:
         selection: Findings to treat.
-        is_unsafe_tried: Try fixes that may change results for other inputs, too.
-        is_tried: Make trials at all; else everything is only suggested.
+        is_unsafe_tried: Also try fixes that may change results for other inputs.
+        is_tried: Run trials; if False, fixes are only suggested.
         is_timed: Time steady calls.
-        jobs: How many trials run side by side.
-        timeout_s: Seconds until a trial is stopped; None for a multiple of what the untouched program takes.
-        memory_bytes: Memory beyond which a trial is stopped; None for a multiple of what the untouched program takes.
+        jobs: How many trials run in parallel.
+        timeout_s: Seconds until a trial is stopped; None for a multiple of the untouched program's time.
+        memory_bytes: Memory at which a trial is stopped; None for a multiple of the untouched program's memory.
     """
 
     selection: Selection
@@ -60,12 +61,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Treated:
-    """What came of it.
+    """The results.
 
     Args:
         treatment: For the recording and for people.
-        changes: Edits of the verified set, ready to be written.
-        suggested: Where nothing could be tried: the first suggestion for each finding.
+        changes: All verified edits, ready to be written.
+        suggested: If nothing could be tried: the first suggested edit for each finding.
     """
 
     treatment: Treatment
@@ -93,8 +94,8 @@ def treat(
         python: The interpreter to run trials with.
         root: Paths below it are shown relative to it.
         wanted: What to try and how.
-        on_phase: Told what is being tried.
-        check: Given the edits that are to be tried first, before any trial; what it raises ends the treatment.
+        on_phase: Called with what is being tried.
+        check: Called before any trial with the edits that can be tried; an exception from it ends the treatment.
     """
     limits = Limits(wanted.timeout_s, wanted.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
@@ -108,11 +109,11 @@ def treat(
         raise
     finally:
         if rounds.so_far is not None:
-            (folder / FILE).write_text(rounds.so_far.treatment.model_dump_json(), encoding="utf-8")
+            (folder / FIXES_FILE).write_text(rounds.so_far.treatment.model_dump_json(), encoding="utf-8")
 
 
 class _Rounds:
-    """Goes through the rounds.
+    """The rounds of one treatment.
 
     Args:
         trials: Makes trials.
@@ -128,24 +129,24 @@ class _Rounds:
         self.so_far: Treated | None = None
 
     def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> Treated:
-        """Go through them; ``so_far`` holds what was found when an interrupt ends it."""
-        base = State(Program(), self._trials.seen(recording))
+        """Run the rounds; if an interrupt ends them, ``so_far`` holds the results until then."""
+        base = State(Program(), self._trials.observe(recording))
         if not self._options_of(base):
-            return self._told(base, base)
+            return self._treated(base, base)
         if recording.exit.reason != "finished":
-            self._trials.notes.append("the recorded run did not finish, so nothing was tried")
-            return self._suggested(base, "the run did not finish")
+            self._trials.notes.append("the recorded run didn't finish, so nothing was tried")
+            return self._suggested(base, "unfinished_run")
         if not self._wanted.is_tried:
-            return self._suggested(base, "no trial was asked for")
+            return self._suggested(base, "not_requested")
         found = self._open(base)
         if not found:
-            return self._told(base, base)
+            return self._treated(base, base)
         if check is not None:
             proposals = [proposal for options in found for proposal in options.proposals]
             check([proposal.edit for proposal in proposals if proposal.edit is not None])
         untouched = self._trials.run_untouched()
         if untouched is None:
-            return self._suggested(base, "the run could not be repeated")
+            return self._suggested(base, "not_repeatable")
         best = self._last = untouched
         is_open = True
         try:
@@ -154,18 +155,18 @@ class _Rounds:
                 self._last = best
             if self._wanted.is_timed and best.applied:
                 self._time_each(best)
-            return self._told(untouched, best, is_timed=self._wanted.is_timed)
+            return self._treated(untouched, best, is_timed=self._wanted.is_timed)
         except KeyboardInterrupt:
-            self._trials.notes.append("interrupted: what was not tried by then is missing")
-            self.so_far = self._told(untouched, self._last or untouched)
+            self._trials.notes.append("interrupted, so some fixes weren't tried")
+            self.so_far = self._treated(untouched, self._last or untouched)
             raise
 
     def _from(self, start: State) -> tuple[State, bool]:
-        """Go on from a state until nothing more holds.
+        """Run rounds from a state until no more fixes work.
 
         Returns:
-            The best state on the way, and whether anything held: then what was tried beside a fix that is taken back
-            may help by itself.
+            The best state on the way, and whether any fix worked: then a fix that was tried beside one that is taken
+            back may help by itself.
         """
         states = [start]
         while found := self._open(states[-1]):
@@ -189,19 +190,19 @@ class _Rounds:
         return best, len(states) > 1
 
     def _take_back(self, best: State, worse: State, last: State) -> None:
-        """Leave out the fix that led from the best state to a worse one; those beside and behind it may come again."""
+        """Take back the fix that led from the best state to a worse one; others may be tried again."""
         first = [proposal for proposal, _ in worse.applied[len(best.applied) :]]
         blamed = max(first, key=lambda proposal: self._score_alone(proposal, best))
         rest = [proposal for proposal, _ in last.applied[len(best.applied) :] if proposal is not blamed]
-        reason = f"with it {told_worse(best.seen, last.seen)}, and nothing that was tried mends that"
+        reason = f"with it, {made_worse(best.observed, last.observed)}, and no fix that was tried helps"
         self._log.take_back([blamed], reason, is_final=True)
         self._log.take_back(rest, reason, is_final=False)
 
-    def _options_of(self, state: State) -> list[Options]:
+    def _options_of(self, state: State) -> list[FindingOptions]:
         sources = Sources(state.program, self._trials.root, self._trials.originals)
-        return options_for(state.seen, sources, self._wanted.selection)
+        return options_for(state.observed, sources, self._wanted.selection)
 
-    def _open(self, state: State) -> list[Options]:
+    def _open(self, state: State) -> list[FindingOptions]:
         """What can still be tried on a state's program."""
         is_unsafe_tried = self._wanted.is_unsafe_tried
         return [
@@ -215,13 +216,13 @@ class _Rounds:
         return self._number >= _MAX_ROUNDS or self._trials.replays.count >= _MAX_REPLAYS
 
     def _score_alone(self, proposal: Proposal, state: State) -> Score:
-        """How good a state's program is with one fix more."""
-        measures = self._log.measures_with(proposal) or state.seen.measures
+        """How good a state's program is with one more fix."""
+        measures = self._log.measures_with(proposal) or state.observed.measures
         return score(measures, moves_out=state.moves_out or proposal.moves_out)
 
-    def _round(self, state: State, found: Sequence[Options]) -> State | None:
-        """Try what can be tried on a state's program; the state with what holds, None when nothing does."""
-        # A break makes resume functions, and these recompile: breaks first.
+    def _round(self, state: State, found: Sequence[FindingOptions]) -> State | None:
+        """Try what can be tried on a state's program; the state with the fixes that work, None if none does."""
+        # Breaks first: a break makes resume functions, and these recompile.
         breaks = [options for options in found if options.finding.code.startswith(BREAK)]
         rest = [options for options in found if options not in breaks]
         for number, waiting in enumerate((breaks, rest), start=1):
@@ -230,69 +231,69 @@ class _Rounds:
                 return self._join(state, chosen)
         return None
 
-    def _waves(self, waiting: list[Options], state: State, label: str) -> list[tuple[Proposal, Seen]]:
-        """Try each finding's first suggestion, then the next of those whose first did not hold, and so on.
+    def _waves(self, waiting: list[FindingOptions], state: State, label: str) -> list[tuple[Proposal, Observed]]:
+        """Try each finding's first proposal, then the next one for findings where it didn't help, and so on.
 
         Returns:
             The verified fixes, each with its replay.
         """
-        chosen: list[tuple[Proposal, Seen]] = []
+        chosen: list[tuple[Proposal, Observed]] = []
         wave = 0
         while waiting and self._trials.replays.count < _MAX_REPLAYS:
             wave += 1
             now = [options for options in waiting if not _is_deferred(options, waiting)]
             trials = _shared([options.proposals[0] for options in now])
-            seen = self._trials.run_each(trials, state, f"{label}.{wave}")
+            observed = self._trials.run_each(trials, state, f"{label}.{wave}")
             still = [options for options in waiting if options not in now]
             for options in now:
                 at = next(i for i, found in enumerate(trials) if options.finding.fingerprint in found.targets)
-                judged = self._trials.judge(options.finding, trials[at], state, seen[at])
-                self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=seen[at])
+                judged = self._trials.judge(options.finding, trials[at], state, observed[at])
+                self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=observed[at])
                 if judged.verdict == "verified":
                     if not any(found is trials[at] for found, _ in chosen):
-                        chosen.append((trials[at], seen[at]))
+                        chosen.append((trials[at], observed[at]))
                 elif options.proposals[1:]:
                     still.append(replace(options, proposals=options.proposals[1:]))
-            mended = {target for proposal, _ in chosen for target in proposal.targets}
-            waiting = [options for options in still if not _is_mended(options, now, mended)]
+            resolved = {target for proposal, _ in chosen for target in proposal.targets}
+            waiting = [options for options in still if not _is_resolved(options, now, resolved)]
         return chosen
 
-    def _join(self, state: State, chosen: Sequence[tuple[Proposal, Seen]]) -> State:
-        """The state with the verified fixes of a round; those that do not go together wait for the next round."""
+    def _join(self, state: State, chosen: Sequence[tuple[Proposal, Observed]]) -> State:
+        """The state with the verified fixes of a round; those that don't work together wait for the next round."""
         proposals = [proposal for proposal, _ in chosen]
         together = compatible(proposals)
         joined = None
         if len(together) > 1:
             joined = self._trials.run_together(together, state, f"{self._number}-together")
         if joined is None:
-            # One alone holds for sure; the others are tried again beside it.
+            # One alone is sure to work; the others are tried again beside it.
             together = proposals[:1]
             joined = state.joined(together, chosen[0][1])
         self._log.apply(together, self._number)
         return joined
 
     def _time_each(self, best: State) -> None:
-        """Time each fix of the set against the program that it was added to."""
+        """Time each applied fix against the program that it was added to."""
         if len(best.applied) < 2:
             return
         for number, (proposal, before) in enumerate(best.applied[:_MAX_TIMED], start=1):
             after = with_proposals(before, (proposal,))
             self._log.add_times(proposal, self._trials.time(before, after, f"time-{number}"))
         if len(best.applied) > _MAX_TIMED:
-            self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed by themselves")
+            self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed one by one")
 
-    # What is told.
+    # Results.
 
-    def _suggested(self, base: State, reason: str) -> Treated:
-        """Note every proposal for the untouched program; the first edits for each finding together are the patch."""
+    def _suggested(self, base: State, cause: UntriedCause) -> Treated:
+        """Note every proposal for the untouched program; the first edit for each finding goes into the patch."""
         edits: list[Proposal] = []
         for options in self._options_of(base):
             proposals = self._log.open(options, base, 1, is_unsafe_tried=self._wanted.is_unsafe_tried)
             for proposal in proposals:
-                self._log.note_untried(options.finding, proposal, base, 1, reason)
+                self._log.note_untried(options.finding, proposal, base, 1, cause)
             edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
         suggested = self._changes(with_proposals(base.program, edits))
-        treatment = self._told(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
+        treatment = self._treated(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
         return Treated(treatment, suggested=suggested)
 
     def _changes(self, program: Program) -> tuple[FileChange, ...]:
@@ -302,19 +303,19 @@ class _Rounds:
     def _diff(self, changes: Sequence[FileChange]) -> str:
         return "".join(diff_text(change, self._trials.root) for change in changes)
 
-    def _told(self, untouched: State, best: State, *, is_timed: bool = False) -> Treated:
+    def _treated(self, untouched: State, best: State, *, is_timed: bool = False) -> Treated:
         changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
         times = self._trials.time(Program(), best.program, "time-all") if applied and is_timed else ()
         if len(applied) == 1:
             self._log.add_times(applied[0], times)
-        replay = best.seen.recording.replay
+        replay = best.observed.recording.replay
         settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
         calls = [proposal.snippet for proposal in applied if proposal.kind == "call" and proposal.snippet]
         treatment = Treatment(
             tried=self._log.tried,
-            before=untouched.seen.measures,
-            after=best.seen.measures if applied else None,
+            before=untouched.observed.measures,
+            after=best.observed.measures if applied else None,
             diff=self._diff(changes),
             settings=tuple(dict.fromkeys(settings)),
             calls=tuple(dict.fromkeys(calls)),
@@ -328,19 +329,19 @@ class _Rounds:
         return Treated(treatment, changes)
 
     def _gone(self, untouched: State, best: State) -> tuple[str, ...]:
-        """Fingerprints of the untouched program's findings that the best one has no more."""
-        gone = list(filter(self._wanted.selection.keeps, untouched.seen.diagnosis.findings))
-        for finding in best.seen.diagnosis.findings:
+        """Fingerprints of the untouched program's findings that the best program no longer has."""
+        gone = list(filter(self._wanted.selection.keeps, untouched.observed.diagnosis.findings))
+        for finding in best.observed.diagnosis.findings:
             line = self._trials.original_line(best.program, finding.location)
             same = [other for other in gone if _is_same_cause(other, finding)]
             if same:
-                # Of equal lines the one that is still there; the fingerprint says only which of them comes first.
+                # Of equal lines, the one that is still there; the fingerprint says only which of them comes first.
                 gone.remove(min(same, key=lambda other: _distance(other, finding, line)))
         return tuple(finding.fingerprint for finding in gone)
 
 
 def _is_same_cause(one: Finding, other: Finding) -> bool:
-    """Findings that only the line tells apart; a fingerprint numbers them."""
+    """Whether two findings differ in nothing but the line; a fingerprint numbers them."""
     return one.fingerprint == other.fingerprint or _cause(one) == _cause(other)
 
 
@@ -358,26 +359,26 @@ def _distance(one: Finding, other: Finding, line: int) -> tuple[int, bool]:
     return abs(one.location.line - line), one.fingerprint != other.fingerprint
 
 
-def _place(options: Options) -> tuple[str, int]:
+def _place(options: FindingOptions) -> tuple[str, int]:
     return options.finding.location.file, options.finding.location.line
 
 
-def _is_deferred(options: Options, waiting: Sequence[Options]) -> bool:
-    """A skipped frame waits for what is tried for the break that makes torch skip it."""
+def _is_deferred(options: FindingOptions, waiting: Sequence[FindingOptions]) -> bool:
+    """Whether a skipped frame waits for the trials of the break that makes torch skip it."""
     return options.finding.code == SKIPPED_FRAME and any(
         other.finding.code != SKIPPED_FRAME and _place(other) == _place(options) for other in waiting
     )
 
 
-def _is_mended(options: Options, tried: Sequence[Options], mended: set[str]) -> bool:
-    """The break that made torch skip the frame is gone already."""
+def _is_resolved(options: FindingOptions, tried: Sequence[FindingOptions], resolved: set[str]) -> bool:
+    """Whether the break that made torch skip the frame is gone already."""
     return options.finding.code == SKIPPED_FRAME and any(
-        other.finding.fingerprint in mended and _place(other) == _place(options) for other in tried
+        other.finding.fingerprint in resolved and _place(other) == _place(options) for other in tried
     )
 
 
 def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """The trials to make: proposals that do the same, for all their findings at once."""
+    """The trials to make; proposals that do the same are one trial for all their findings."""
     found: list[Proposal] = []
     for proposal in proposals:
         at = next((index for index, other in enumerate(found) if other.is_same(proposal)), None)

@@ -1,4 +1,4 @@
-"""Keeps what was tried, what must not be tried again, and why findings are left."""
+"""Keeps what was tried, what must not be tried again, and why findings remain."""
 
 from __future__ import annotations
 
@@ -8,56 +8,64 @@ from pathlib import Path
 
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange, unified
-from graphdoctor.fixes.proposals import Options, Proposal, treated_findings
+from graphdoctor.fixes.program import Program
+from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findings
 from graphdoctor.fixes.trials import State, Trials
-from graphdoctor.fixes.verdicts import Judgement, Seen
+from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, TriedFix
+from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, TriedFix, UntriedCause
 from graphdoctor.model.stack import relative
 
-_NO_FIX = "no fix is known for it"
+_NO_FIX = "no fix is known"
+_UNTRIED: dict[UntriedCause, str] = {
+    "unsafe": "it's unsafe; --unsafe-fixes tries it",
+    "unfinished_run": "the run didn't finish",
+    "not_requested": "trials are off",
+    "not_repeatable": "the run couldn't be repeated",
+}
+"""Why a fix wasn't tried, in words."""
 
 _Place = tuple[str, int]
-"""A finding by fingerprint and line of the untouched program: once one of two equal lines is mended, the other has its
-fingerprint."""
+"""A finding's fingerprint and its line in the untouched program. The fingerprint alone isn't enough: once a fix removes
+the first of two equal lines, the second has its fingerprint."""
 
 
 @dataclass
-class _Case:
+class _Entry:
     """One fix for one finding.
 
     Args:
-        told: What is told of it.
+        fix: What the report says about it.
         proposal: The fix.
         place: The finding.
     """
 
-    told: TriedFix
+    fix: TriedFix
     proposal: Proposal
     place: _Place
 
     @property
     def mark(self) -> tuple[_Place, str]:
-        """What is not tried again."""
+        """What identifies it, so that it isn't tried again."""
         return self.place, self.proposal.title
 
-    def is_of(self, proposals: Sequence[Proposal]) -> bool:
-        """It is about one of several fixes."""
+    def is_about(self, proposals: Sequence[Proposal]) -> bool:
+        """Whether it is about one of several fixes."""
         return any(self.proposal is proposal for proposal in proposals)
 
 
 class TrialLog:
-    """The notes of one treatment.
+    """The trials of one treatment.
 
     Args:
-        trials: Knows files and root.
+        trials: Knows files and their root.
         selection: Findings to treat.
     """
 
     def __init__(self, trials: Trials, selection: Selection) -> None:
         self._trials = trials
         self._selection = selection
-        self._cases: list[_Case] = []
+        self._entries: list[_Entry] = []
         self._settled: set[tuple[_Place, str]] = set()
         self._repeated: set[tuple[_Place, str]] = set()
         self._reasons: dict[_Place, str] = {}
@@ -66,12 +74,14 @@ class TrialLog:
     @property
     def tried(self) -> tuple[TriedFix, ...]:
         """Every fix that was tried or left out, in order."""
-        return tuple(case.told for case in self._cases)
+        return tuple(entry.fix for entry in self._entries)
 
-    def open(self, options: Options, state: State, number: int, *, is_unsafe_tried: bool) -> tuple[Proposal, ...]:
-        """What is still to be tried for a finding; what is not wanted is noted once."""
+    def open(
+        self, options: FindingOptions, state: State, number: int, *, is_unsafe_tried: bool
+    ) -> tuple[Proposal, ...]:
+        """What is still to be tried for a finding; an unsafe fix that isn't wanted is noted once."""
         finding = options.finding
-        place = self._place(finding, state)
+        place = self._place(finding, state.program)
         for reason in options.declined[:1]:
             self._declined[place] = reason
         found = []
@@ -83,20 +93,23 @@ class TrialLog:
                 found.append(proposal)
             else:
                 self._settled.add(mark)
-                self.note_untried(finding, proposal, state, number, UNSAFE)
+                self.note_untried(finding, proposal, state, number, "unsafe")
         return tuple(found)
 
-    def note_untried(self, finding: Finding, proposal: Proposal, state: State, number: int, reason: str) -> None:
-        """Note a fix that was not tried, and why."""
-        self._add(finding, proposal, state, number, {"reason": reason})
-        self._reasons[self._place(finding, state)] = f'"{proposal.title}" was not tried: {reason}'
+    def note_untried(
+        self, finding: Finding, proposal: Proposal, state: State, number: int, cause: UntriedCause
+    ) -> None:
+        """Note a fix that wasn't tried, and why."""
+        reason = _UNTRIED[cause]
+        self._add(finding, proposal, state, number, {"untried_cause": cause, "reason": reason})
+        self._reasons[self._place(finding, state.program)] = f'"{proposal.title}" wasn\'t tried: {reason}'
 
     def note(
-        self, finding: Finding, proposal: Proposal, state: State, number: int, *, judged: Judgement, after: Seen
+        self, finding: Finding, proposal: Proposal, state: State, number: int, *, judged: Judgment, after: Observed
     ) -> None:
         """Note a fix that was tried."""
         replay = after.recording.replay
-        case = self._add(
+        entry = self._add(
             finding,
             proposal,
             state,
@@ -104,7 +117,7 @@ class TrialLog:
             {
                 "verdict": judged.verdict,
                 "reason": judged.reason,
-                "before": state.seen.measures,
+                "before": state.observed.measures,
                 "after": after.measures if after.recording.exit.reason == "finished" else None,
                 "sites_gone": judged.gone,
                 "sites_new": judged.new,
@@ -112,11 +125,11 @@ class TrialLog:
                 "compared": replay.compared.get("eager") if replay else None,
             },
         )
-        self._settled.add(case.mark)
-        self._reasons[case.place] = _words(case.told)
+        self._settled.add(entry.mark)
+        self._reasons[entry.place] = _outcome(entry.fix)
 
-    def _add(self, finding: Finding, proposal: Proposal, state: State, number: int, shown: dict[str, object]) -> _Case:
-        told = TriedFix(
+    def _add(self, finding: Finding, proposal: Proposal, state: State, number: int, more: dict[str, object]) -> _Entry:
+        fix = TriedFix(
             title=proposal.title,
             kind=proposal.kind,
             snippet=proposal.snippet,
@@ -124,87 +137,92 @@ class TrialLog:
             is_safe=proposal.is_safe,
             code=finding.code,
             fingerprint=finding.fingerprint,
-            place=_place_of(finding),
+            place=_shown_place(finding),
             round=number,
             is_on_untouched=not state.applied,
             verdict="not tried",
         )
-        self._cases.append(_Case(told.model_copy(update=shown), proposal, self._place(finding, state)))
-        return self._cases[-1]
+        self._entries.append(_Entry(fix.model_copy(update=more), proposal, self._place(finding, state.program)))
+        return self._entries[-1]
 
-    def _place(self, finding: Finding, state: State) -> _Place:
-        return finding.fingerprint, self._trials.original_line(state.program, finding.location)
+    def _place(self, finding: Finding, program: Program) -> _Place:
+        return finding.fingerprint, self._trials.original_line(program, finding.location)
 
     def apply(self, proposals: Sequence[Proposal], number: int) -> None:
-        """Note that fixes are in the set; what did not help or fit beside them may be tried once more."""
-        for case in self._cases:
-            if case.told.round != number:
-                continue
-            if case.told.verdict == "verified" and case.is_of(proposals):
-                case.told = case.told.model_copy(update={"is_applied": True})
-            elif case.told.verdict in ("verified", "no effect") and case.mark not in self._repeated:
-                self._settled.discard(case.mark)
-                self._repeated.add(case.mark)
-
-    def measures_with(self, proposal: Proposal) -> Measures | None:
-        """What the trial of a fix alone counted; None where it was not tried."""
-        return next((case.told.after for case in self._cases if case.is_of([proposal])), None)
-
-    def take_back(self, proposals: Sequence[Proposal], reason: str, *, is_final: bool) -> None:
-        """Note that fixes left the set again.
+        """Note that fixes were applied; those of the round that weren't may be tried once more beside them.
 
         Args:
             proposals: The fixes.
-            reason: Why, a clause.
-            is_final: They are to blame; else they may be tried again.
+            number: The round.
         """
-        for case in self._cases:
-            if not case.told.is_applied or not case.is_of(proposals):
+        for entry in self._entries:
+            if entry.fix.round != number:
+                continue
+            if entry.fix.verdict == "verified" and entry.is_about(proposals):
+                entry.fix = entry.fix.model_copy(update={"is_applied": True})
+            elif entry.fix.verdict in ("verified", "no effect") and entry.mark not in self._repeated:
+                self._settled.discard(entry.mark)
+                self._repeated.add(entry.mark)
+
+    def measures_with(self, proposal: Proposal) -> Measures | None:
+        """What the trial of a fix alone counted; None if it wasn't tried."""
+        return next((entry.fix.after for entry in self._entries if entry.is_about([proposal])), None)
+
+    def take_back(self, proposals: Sequence[Proposal], reason: str, *, is_final: bool) -> None:
+        """Note that fixes are no longer applied.
+
+        Args:
+            proposals: The fixes.
+            reason: Why, as a clause.
+            is_final: Whether the fixes are to blame; if not, they may be tried again.
+        """
+        for entry in self._entries:
+            if not entry.fix.is_applied or not entry.is_about(proposals):
                 continue
             update: dict[str, object] = {"is_applied": False}
             if is_final:
                 update |= {"verdict": "no effect", "reason": reason}
             else:
-                self._settled.discard(case.mark)
-            case.told = case.told.model_copy(update=update)
+                self._settled.discard(entry.mark)
+            entry.fix = entry.fix.model_copy(update=update)
             if is_final:
-                self._reasons[case.place] = _words(case.told)
+                self._reasons[entry.place] = _outcome(entry.fix)
 
     def add_times(self, proposal: Proposal, times: tuple[PairedTime, ...]) -> None:
-        """Note the times of a fix of the set."""
-        for case in self._cases:
-            if case.told.is_applied and case.is_of([proposal]):
-                case.told = case.told.model_copy(update={"times": times})
+        """Note the times of an applied fix."""
+        for entry in self._entries:
+            if entry.fix.is_applied and entry.is_about([proposal]):
+                entry.fix = entry.fix.model_copy(update={"times": times})
 
     def left(self, state: State) -> Iterator[LeftFinding]:
-        """Findings that a program still has, with the reason."""
-        for finding in treated_findings(state.seen, self._selection):
+        """The findings that a program still has, each with the reason."""
+        for finding in treated_findings(state.observed, self._selection):
             yield LeftFinding(
                 code=finding.code,
-                place=_place_of(finding),
+                place=_shown_place(finding),
                 message=finding.message,
-                reason=self._reason(self._place(finding, state)),
+                reason=self._reason(self._place(finding, state.program)),
             )
 
     def _reason(self, place: _Place) -> str:
         declined = self._declined.get(place)
-        # What bounds the break tells more than what was tried in vain beside it.
-        applied = (case.told for case in self._cases if case.place == place and case.told.is_applied)
-        tried = next(map(_words, applied), self._reasons.get(place))
-        told = [f"no edit: {declined}"] if declined else []
-        return "; ".join([*told, *([tried] if tried else [])]) or _NO_FIX
+        # A fix that contains the break says more than what didn't help.
+        applied = (entry.fix for entry in self._entries if entry.place == place and entry.fix.is_applied)
+        tried = next(map(_outcome, applied), self._reasons.get(place))
+        parts = [f"no edit: {declined}"] if declined else []
+        return "; ".join([*parts, *([tried] if tried else [])]) or _NO_FIX
 
 
-def _words(case: TriedFix) -> str:
-    because = f", {case.reason}" if case.reason else ""
-    return f'"{case.title}": {case.verdict}{because}'
+def _outcome(fix: TriedFix) -> str:
+    because = f", {fix.reason}" if fix.reason else ""
+    return f'"{fix.title}": {fix.verdict}{because}'
 
 
-def _place_of(finding: Finding) -> str:
+def _shown_place(finding: Finding) -> str:
     return f"{finding.location.shown_file}:{finding.location.line}"
 
 
 def diff_text(change: FileChange, root: Path) -> str:
-    """An edit for people and JSON, which cannot hold bytes that are no text."""
+    """An edit as a diff for people and for JSON, which can't hold bytes that aren't text."""
     text = unified(change.before, change.after, relative(str(change.path), root))
     return text.encode("utf-8", "replace").decode()

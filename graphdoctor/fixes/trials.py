@@ -1,4 +1,4 @@
-"""Tries programs: what the untouched one gives, what one with fixes gives, whether a fix holds, how quick it is."""
+"""Tries programs: runs the untouched one and ones with fixes, judges whether a fix works, and times it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 from graphdoctor import __version__
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import FileChange, LineMap, merged
+from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.replays import EAGER, Program, Replays
+from graphdoctor.fixes.replays import EAGER, Replays
 from graphdoctor.fixes.scores import Score, score
 from graphdoctor.fixes.timing import time_pair
 from graphdoctor.fixes.verdicts import (
-    Judgement,
+    Judgment,
+    Observed,
     Reference,
-    Seen,
     differing_kinds,
     judge,
     judge_results,
@@ -28,6 +29,7 @@ from graphdoctor.model.recording import Recording
 from graphdoctor.rules.catalog import RULES
 
 _UNTOUCHED = "untouched"
+_EAGER_AGAIN = f"{EAGER}-again"
 _REFERENCES = {EAGER: EAGER, _UNTOUCHED: _UNTOUCHED}
 _INDUCTOR = "inductor"
 _MIN_TIMEOUT_S = 60.0
@@ -38,36 +40,36 @@ _MEMORY_EXTRA = 2 * 2**30
 
 @dataclass(frozen=True)
 class State:
-    """A program with verified fixes, and what its replay gave.
+    """A program with verified fixes, and what its replay showed.
 
     Args:
         program: The program.
-        seen: Its replay.
+        observed: Its replay.
         applied: The fixes in it, in order, each with the program that it was added to.
     """
 
     program: Program
-    seen: Seen
+    observed: Observed
     applied: tuple[tuple[Proposal, Program], ...] = ()
 
-    def joined(self, proposals: Sequence[Proposal], seen: Seen) -> State:
-        """With more fixes, and what that replay gave."""
+    def joined(self, proposals: Sequence[Proposal], observed: Observed) -> State:
+        """This state with more fixes, and what the replay of that program showed."""
         applied = tuple((proposal, self.program) for proposal in proposals)
-        return State(with_proposals(self.program, proposals), seen, (*self.applied, *applied))
+        return State(with_proposals(self.program, proposals), observed, (*self.applied, *applied))
 
     @property
     def score(self) -> Score:
         """How good the program is."""
-        return score(self.seen.measures, moves_out=self.moves_out)
+        return score(self.observed.measures, moves_out=self.moves_out)
 
     @property
     def moves_out(self) -> bool:
-        """One of its fixes means to take code out of the compiled region."""
+        """Whether one of its fixes moves code out of the compiled region on purpose."""
         return any(proposal.moves_out for proposal, _ in self.applied)
 
     @property
     def drops_output(self) -> bool:
-        """One of its fixes means to print less."""
+        """Whether one of its fixes makes the program print less on purpose."""
         return any(proposal.drops_output for proposal, _ in self.applied)
 
 
@@ -78,12 +80,13 @@ class Trials:
     Args:
         replays: Starts the probes.
         root: What paths are relative to.
-        jobs: How many run side by side.
-        backend: The backend asked for.
-        on_phase: Told what is being tried.
-        originals: Bytes of files as they were when first read; others fill it.
-        reference: What is known of the untouched program's results.
-        notes: What limits the verdicts, sentences without a full stop.
+        jobs: How many run in parallel.
+        backend: The backend that the user chose.
+        on_phase: Called with what is being tried.
+        originals: Bytes of files as they were when first read; ``Sources`` fills it.
+        reference: What is known about the untouched program's results.
+        notes: What limits the verdicts, as sentences without a full stop.
+        count: Trials of fixes so far.
     """
 
     replays: Replays
@@ -94,24 +97,25 @@ class Trials:
     originals: dict[Path, bytes] = field(default_factory=dict)
     reference: Reference = field(default_factory=Reference)
     notes: list[str] = field(default_factory=list)
+    count: int = 0
 
-    def seen(self, recording: Recording, name: str | None = None) -> Seen:
-        """A recording with all that it means: a fix can lead to what nobody asked for."""
-        return Seen(recording, diagnose(recording, RULES, root=self.root, version=__version__), name)
+    def observe(self, recording: Recording, name: str | None = None) -> Observed:
+        """A recording with its whole diagnosis, the findings that the user didn't select too: a fix can cause them."""
+        return Observed(recording, diagnose(recording, RULES, root=self.root, version=__version__), name)
 
     def run_untouched(self) -> State | None:
-        """Run the program as it is: twice without torch.compile, once with; None when it cannot be repeated."""
+        """Run the untouched program twice without torch.compile and once with it; None if the run can't be repeated."""
         self.on_phase("running without torch.compile")
-        eager = self.replays.replay(Program(), EAGER)
-        names = (f"{EAGER}-again", _UNTOUCHED)
+        eager = self.replays.replay(Program(), EAGER, is_eager=True)
 
         def run(name: str) -> Recording:
-            return self.replays.replay(Program(), name, references={EAGER: EAGER}, coverage=True)
+            is_eager = name == _EAGER_AGAIN
+            return self.replays.replay(Program(), name, references={EAGER: EAGER}, is_eager=is_eager, coverage=True)
 
-        self.on_phase("running as it is")
-        again, untouched = self.replays.side_by_side(run, names, jobs=self.jobs)
+        self.on_phase("running without fixes")
+        again, untouched = self.replays.in_parallel(run, (_EAGER_AGAIN, _UNTOUCHED), jobs=self.jobs)
         if untouched.exit.reason != "finished":
-            self.notes.append(f"the run could not be repeated: {_clause(untouched.exit.message)}")
+            self.notes.append(f"the run couldn't be repeated: {_clause(untouched.exit.message)}")
             return None
         compared = [found.replay.compared.get("eager") if found.replay else None for found in (again, untouched)]
         self.reference = Reference(
@@ -125,12 +129,12 @@ class Trials:
             self.notes.append(f"the program fails in a second run without torch.compile: {_clause(again.exit.message)}")
         if self.reference.unstable:
             kinds = ", ".join(sorted(self.reference.unstable))
-            self.notes.append(f"two runs without torch.compile differ in {kinds}: no fix can be proven")
+            self.notes.append(f"two runs without torch.compile differ in {kinds}, so no fix can be verified")
         self._limit(untouched)
-        return State(Program(), self.seen(untouched, _UNTOUCHED))
+        return State(Program(), self.observe(untouched, _UNTOUCHED))
 
     def _limit(self, untouched: Recording) -> None:
-        """Stop trials that take a multiple of what the untouched program takes."""
+        """Set limits for trials, as multiples of the untouched program's time and memory."""
         limits = self.replays.limits
         took, peak = untouched.exit.duration_s, untouched.exit.peak_memory_bytes
         if limits.timeout_s is None and took is not None:
@@ -139,37 +143,39 @@ class Trials:
             limits = replace(limits, memory_bytes=_MEMORY_FACTOR * peak + _MEMORY_EXTRA)
         self.replays.limits = limits
 
-    def run_each(self, proposals: Sequence[Proposal], state: State, label: str) -> list[Seen]:
-        """Run the program of a state with each of several fixes alone, side by side."""
+    def run_each(self, proposals: Sequence[Proposal], state: State, label: str) -> list[Observed]:
+        """Run the program of a state with each of several fixes alone, in parallel."""
+        earlier = self.count
+        self.count += len(proposals)
 
-        def run(number: int) -> Seen:
+        def run(number: int) -> Observed:
             proposal = proposals[number]
-            self.on_phase(f"round {label}, trial {number + 1} of {len(proposals)}: {proposal.title}")
+            self.on_phase(f"trial {earlier + number + 1} of {earlier + len(proposals)}: {proposal.title}")
             return self._run(with_proposals(state.program, (proposal,)), f"{label}-{number + 1}")
 
-        return self.replays.side_by_side(run, range(len(proposals)), jobs=self.jobs)
+        return self.replays.in_parallel(run, range(len(proposals)), jobs=self.jobs)
 
     def run_together(self, proposals: Sequence[Proposal], state: State, name: str) -> State | None:
-        """Run the program of a state with several fixes; None when they do not hold together."""
+        """Run the program of a state with several fixes; None if they don't work together."""
         self.on_phase(f"trying {len(proposals)} verified fixes together")
-        seen = self._run(with_proposals(state.program, proposals), name)
-        if seen.recording.exit.reason != "finished":
+        observed = self._run(with_proposals(state.program, proposals), name)
+        if observed.recording.exit.reason != "finished":
             return None
-        joined = state.joined(proposals, seen)
-        verdict, _ = judge_results(seen.recording, self.reference, drops_output=joined.drops_output)
-        was, now = state.seen.measures, seen.measures
+        joined = state.joined(proposals, observed)
+        verdict, _ = judge_results(observed.recording, self.reference, drops_output=joined.drops_output)
+        was, now = state.observed.measures, observed.measures
         is_worse = now.frames_over_limit > was.frames_over_limit or (loses_coverage(was, now) and not joined.moves_out)
         return None if verdict != "verified" or is_worse else joined
 
-    def _run(self, program: Program, name: str) -> Seen:
-        return self.seen(self.replays.replay(program, name, references=_REFERENCES, coverage=True), name)
+    def _run(self, program: Program, name: str) -> Observed:
+        return self.observe(self.replays.replay(program, name, references=_REFERENCES, coverage=True), name)
 
-    def judge(self, finding: Finding, proposal: Proposal, state: State, after: Seen) -> Judgement:
-        """What a fix did to a finding of a state's program."""
+    def judge(self, finding: Finding, proposal: Proposal, state: State, after: Observed) -> Judgment:
+        """Judge what a fix did to a finding of a state's program."""
         edit = proposal.edit
         return judge(
             finding,
-            state.seen,
+            state.observed,
             after,
             self.reference,
             maps={} if edit is None else {edit.path: LineMap(edit.before, edit.after)},
@@ -180,14 +186,14 @@ class Trials:
         )
 
     def original_line(self, program: Program, location: Location) -> int:
-        """The line of the untouched program that a place of an edited one is."""
+        """The line of the untouched program that a location in an edited one was before."""
         path = self.root / location.file
         if path not in program.content:
             return location.line
         return LineMap(self.originals[path], program.content[path]).to_before(location.line)
 
     def time(self, before: Program, after: Program, name: str) -> tuple[PairedTime, ...]:
-        """Steady calls of two programs under the backend asked for and under inductor, in turns."""
+        """Time steady calls of two programs in turns, under the user's backend and under inductor."""
         found: list[PairedTime] = []
         for backend in dict.fromkeys((self.backend, _INDUCTOR)):
             self.on_phase(f"timing steady calls under {backend}")
@@ -200,7 +206,7 @@ class Trials:
 
 
 def compatible(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """The proposals for one program whose edits of a file do not meet, first come first."""
+    """The proposals for one program whose edits of a file don't overlap; of those that do, the first."""
     left_out: list[Proposal] = []
     for editing in _by_file(proposals):
         _, chosen = _merged([edit for _, edit in editing])
@@ -209,7 +215,7 @@ def compatible(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 def with_proposals(program: Program, proposals: Sequence[Proposal]) -> Program:
-    """A program with fixes that were proposed for it; of edits that meet, the first."""
+    """A program with fixes that were proposed for it; of edits that overlap, the first."""
     content = dict(program.content)
     for editing in _by_file(proposals):
         edits = [edit for _, edit in editing]
@@ -217,12 +223,11 @@ def with_proposals(program: Program, proposals: Sequence[Proposal]) -> Program:
     change = program.change
     for proposal in proposals:
         change = change.joined(proposal.change)
-    setup = (*program.setup, *(line for proposal in proposals for line in proposal.setup))
-    return Program(content, tuple(dict.fromkeys(setup)), change)
+    return Program(content, change)
 
 
 def _by_file(proposals: Sequence[Proposal]) -> list[list[tuple[Proposal, FileChange]]]:
-    """Those that edit source, each with its edit, together with the others of its file."""
+    """The proposals that edit source, each with its edit, grouped by file."""
     found: dict[Path, list[tuple[Proposal, FileChange]]] = {}
     for proposal in proposals:
         if proposal.edit is not None:
@@ -231,9 +236,9 @@ def _by_file(proposals: Sequence[Proposal]) -> list[list[tuple[Proposal, FileCha
 
 
 def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:
-    """Edits of one file in one text, and which are in."""
+    """Edits of one file merged into one text, and the indices of those that are in it."""
     return merged(edits[0].before, [edit.after for edit in edits])
 
 
 def _clause(message: str | None) -> str:
-    return (message or "it did not finish").rstrip(".")
+    return (message or "it didn't finish").rstrip(".")

@@ -1,4 +1,4 @@
-"""What a trial means: the break sites and recompiles before and after, and the results against the untouched program.
+"""What a trial means: break sites and recompiles before and after, and results compared with the untouched program.
 
 Pure: recordings and diagnoses come in, a verdict goes out.
 """
@@ -16,19 +16,20 @@ from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, ResultKind
+from graphdoctor.model.wording import counted
 
 _COVERAGE_NOISE = 0.005
 
 SiteKey = tuple[str, int, str]
-"""File, line of the program before the fix, and cause."""
+"""File, line in the program before the fix, and cause."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One replay.
+class Observed:
+    """What one replay showed.
 
     Args:
-        recording: Its facts.
+        recording: The facts.
         diagnosis: What they mean.
         name: The replay's name; None for the recorded run.
     """
@@ -55,12 +56,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reference:
-    """What is known of the untouched program's results.
+    """What is known about the untouched program's results.
 
     Args:
         unstable: Kinds of results that differ between two runs without torch.compile.
-        compiled_differs: Kinds that torch.compile alone changes.
-        is_known: The program ran twice without torch.compile.
+        compiled_differs: Kinds that torch.compile changes without any fix.
+        is_known: Whether the program ran twice without torch.compile.
     """
 
     unstable: frozenset[ResultKind] = frozenset()
@@ -69,14 +70,14 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgment:
     """What a trial of one fix means for one finding.
 
     Args:
         verdict: The verdict.
-        reason: Why, a clause; None where the verdict says it all.
+        reason: Why, as a clause; None if the verdict says it all.
         gone: Break sites that went away.
-        new: Break sites that showed.
+        new: Break sites that appeared.
     """
 
     verdict: Verdict
@@ -87,8 +88,8 @@ class Judgement:
 
 def judge(
     target: Finding,
-    before: Seen,
-    after: Seen,
+    before: Observed,
+    after: Observed,
     reference: Reference,
     *,
     maps: Mapping[Path, LineMap],
@@ -96,42 +97,42 @@ def judge(
     contains: bool,
     moves_out: bool,
     drops_output: bool,
-) -> Judgement:
-    """Say what a fix did to a finding.
+) -> Judgment:
+    """Judge what a fix did to a finding.
 
     Args:
         target: The finding of the program before.
         before: The program before.
         after: The program with the fix.
-        reference: What is known of the untouched program's results.
-        maps: Lines of edited files, after to before.
+        reference: What is known about the untouched program's results.
+        maps: Line maps of edited files.
         root: What relative paths are relative to.
-        contains: The fix means to contain the break, not to take it away.
-        moves_out: The fix means to take code out of the compiled region.
-        drops_output: The fix means to print less.
+        contains: Whether the fix is meant to contain the break, not to remove it.
+        moves_out: Whether the fix moves code out of the compiled region on purpose.
+        drops_output: Whether the fix makes the program print less on purpose.
     """
     if after.recording.exit.reason != "finished":
-        return Judgement("failed", _failure(after))
+        return Judgment("failed", _failure(after))
     sites = SiteChange.between(before, after, maps, root)
     gone, new = sites.gone_text, sites.new_text
     verdict, reason = judge_results(after.recording, reference, drops_output=drops_output)
     if verdict == "changes results":
-        return Judgement(verdict, reason, gone, new)
+        return Judgment(verdict, reason, gone, new)
     is_gone, left = _effect(target, before, after, sites, contains=contains, moves_out=moves_out)
     if not is_gone:
-        return Judgement("no effect", left, gone, new)
+        return Judgment("no effect", left, gone, new)
     reasons = [text for text in (left, reason) if text]
-    return Judgement(verdict, "; ".join(reasons) or None, gone, new)
+    return Judgment(verdict, "; ".join(reasons) or None, gone, new)
 
 
 @dataclass(frozen=True)
 class SiteChange:
-    """Break sites of two programs, those of the second by the lines of the first.
+    """Break sites of two programs, all by lines of the first.
 
     Args:
-        before: Sites of the program before.
+        before: Sites of the program before, each with its place as text.
         after: Sites of the program after, each with its own place as text.
-        caused: Sites after that lie in edited lines.
+        caused: Sites of the program after that are in edited lines.
     """
 
     before: Mapping[SiteKey, str]
@@ -139,7 +140,7 @@ class SiteChange:
     caused: frozenset[SiteKey]
 
     @classmethod
-    def between(cls, before: Seen, after: Seen, maps: Mapping[Path, LineMap], root: Path) -> SiteChange:
+    def between(cls, before: Observed, after: Observed, maps: Mapping[Path, LineMap], root: Path) -> SiteChange:
         """Match the sites."""
         known = {_key(finding, finding.location.line): _text(finding) for finding in _sites(before.diagnosis)}
         found: dict[SiteKey, str] = {}
@@ -149,7 +150,7 @@ class SiteChange:
             line = finding.location.line
             key = _key(finding, lines.to_before(line) if lines else line)
             if lines is not None and lines.is_changed_after(line):
-                # Of an edited range only the beginning is known: the same cause in it is the same site.
+                # Only the beginning of an edited range is known, so the same cause in it is the same site.
                 key = next((other for other in known if _same_range(other, key, lines)), key)
                 caused.add(key)
             found[key] = _text(finding)
@@ -157,20 +158,20 @@ class SiteChange:
 
     @property
     def gone_text(self) -> tuple[str, ...]:
-        """Places of the sites that went away."""
+        """Places of sites that went away."""
         return tuple(text for key, text in self.before.items() if key not in self.after)
 
     @property
     def new_text(self) -> tuple[str, ...]:
-        """Places of the sites that showed."""
+        """Places of sites that appeared."""
         return tuple(text for key, text in self.after.items() if key not in self.before)
 
     def is_left(self, finding: Finding) -> bool:
-        """A finding of the program before is still there."""
+        """Whether a finding of the program before is still there."""
         return _key(finding, finding.location.line) in self.after
 
     def caused_text(self) -> tuple[str, ...]:
-        """Places of new sites in the edited lines."""
+        """Places of new sites in edited lines."""
         return tuple(text for key, text in self.after.items() if key in self.caused and key not in self.before)
 
 
@@ -196,43 +197,43 @@ def _text(finding: Finding) -> str:
 
 
 def _effect(
-    target: Finding, before: Seen, after: Seen, sites: SiteChange, *, contains: bool, moves_out: bool
+    target: Finding, before: Observed, after: Observed, sites: SiteChange, *, contains: bool, moves_out: bool
 ) -> tuple[bool, str | None]:
-    """Whether the finding is gone or better contained, and what must be said of it, a clause."""
+    """Whether the finding is gone or better contained, and a clause about it."""
     was, now = before.measures, after.measures
     if now.frames_over_limit > was.frames_over_limit:
-        return False, "a function goes over its recompile limit with it"
+        return False, "it makes a function hit its recompile limit"
     if target.code.startswith(RECOMPILE):
         return _effect_on_recompiles(target, before, after)
     is_better = _is_more(now.coverage, was.coverage) or (
         now.coverage == was.coverage and now.graphs < was.graphs and now.break_sites <= was.break_sites
     )
-    told = _told(was, now)
+    progress = _progress(was, now)
     if target.code == SKIPPED_FRAME:
         if now.skipped_frames < was.skipped_frames:
             return True, None
-        return is_better, f"a function is still skipped{', but ' + told if is_better else ''}"
+        return is_better, f"a function is still skipped{', but ' + progress if is_better else ''}"
     if contains:
-        return is_better, f"the break stays, {'but ' + told if is_better else 'and nothing else gets better'}"
+        return is_better, f"the break stays, {'but ' + progress if is_better else 'and nothing else improves'}"
     if sites.is_left(target):
         return False, "the break is still there"
     if caused := sites.caused_text():
         return False, f"the new lines break too: {', '.join(caused)}"
     if loses_coverage(was, now):
-        return moves_out, told if moves_out else f"the break is gone, but {told}"
+        return moves_out, progress if moves_out else f"the break is gone, but {progress}"
     return True, None
 
 
 def loses_coverage(was: Measures, now: Measures) -> bool:
-    """Less runs in compiled graphs, and no break that is still there is to blame.
+    """Whether less code runs in compiled graphs and no remaining break is to blame.
 
-    Where one break goes, the next one in the function may be one that torch cannot resume from: the function is then
-    skipped as a whole until that one is gone too.
+    When one break goes, the next one in the function may be one that torch can't resume from: torch then skips the
+    function until that one is gone too.
     """
     return _is_more(was.coverage, now.coverage) and not now.skipped_frames
 
 
-def _effect_on_recompiles(target: Finding, before: Seen, after: Seen) -> tuple[bool, str | None]:
+def _effect_on_recompiles(target: Finding, before: Observed, after: Observed) -> tuple[bool, str | None]:
     was, now = before.measures, after.measures
     if target.code == RECOMPILE_LIMIT:
         return (
@@ -241,22 +242,22 @@ def _effect_on_recompiles(target: Finding, before: Seen, after: Seen) -> tuple[b
         )
     counts = Counter({finding.fingerprint: finding.count for finding in after.diagnosis.findings})
     is_less = (now.frames_over_limit, now.recompiles) < (was.frames_over_limit, was.recompiles)
-    told = f"{was.recompiles} recompiles became {now.recompiles}"
+    progress = f"{counted(was.recompiles, 'recompile')} → {now.recompiles}"
     if not is_less:
-        return False, f"{now.recompiles} recompiles, {was.recompiles} without it"
+        return False, progress
     if counts[target.fingerprint] >= target.count:
-        return False, f"{told}, but the cause is still there"
-    return True, told if now.recompiles else None
+        return False, f"{progress}, but the cause is still there"
+    return True, progress if now.recompiles else None
 
 
 def _is_more(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and one > other + _COVERAGE_NOISE
 
 
-def _told(was: Measures, now: Measures) -> str:
+def _progress(was: Measures, now: Measures) -> str:
     if was.coverage is not None and now.coverage is not None and abs(was.coverage - now.coverage) > _COVERAGE_NOISE:
         return f"coverage goes from {was.coverage:.0%} to {now.coverage:.0%}"
-    return f"{was.graphs} graphs become {now.graphs}"
+    return f"{counted(was.graphs, 'graph')} → {now.graphs}"
 
 
 def judge_results(recording: Recording, reference: Reference, *, drops_output: bool) -> tuple[Verdict, str | None]:
@@ -264,8 +265,8 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
 
     Args:
         recording: The trial.
-        reference: What is known of the untouched program's results.
-        drops_output: Printing less is what the fix means to do.
+        reference: What is known about the untouched program's results.
+        drops_output: Whether the fix makes the program print less on purpose.
 
     Returns:
         ``verified``, ``changes results`` or ``unproven``, and why.
@@ -273,7 +274,7 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
     compared = recording.replay.compared if recording.replay else {}
     eager = compared.get("eager")
     if eager is None or not reference.is_known:
-        return "unproven", "the program did not give results twice without torch.compile"
+        return "unproven", "the program didn't return results in two runs without torch.compile"
     untouched = (
         {difference.kind for difference in compared["untouched"].differences} if "untouched" in compared else set()
     )
@@ -287,7 +288,7 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
             return "changes results", described(difference)
         if difference.kind in untouched:
             doubts.append(
-                f"torch.compile alone changes {_kind(difference.kind)} already, and with it {described(difference)}"
+                f"torch.compile changes {_kind(difference.kind)} even without the fix; with it, {described(difference)}"
             )
     if reference.unstable:
         kinds = " and ".join(_kind(kind) for kind in sorted(reference.unstable))
@@ -306,7 +307,7 @@ def _note(compared: Comparison, *, drops_output: bool) -> str | None:
 
 
 def described(difference: Difference) -> str:
-    """A difference in words: ``gradient of x in call 1 differs by 0.3``."""
+    """A difference in words, such as ``gradient of x in call 1 differs by 0.3``."""
     if difference.largest is not None:
         return f"{difference.where} differs by {difference.largest:.3g}"
     return f"{difference.where}: {difference.detail or 'differs'}"
@@ -316,12 +317,12 @@ def _kind(kind: ResultKind) -> str:
     return "printed text" if kind == "stdout" else kind
 
 
-def _failure(after: Seen) -> str:
-    return (after.recording.exit.message or "the trial did not finish").rstrip(".")
+def _failure(after: Observed) -> str:
+    return (after.recording.exit.message or "the trial didn't finish").rstrip(".")
 
 
 def differing_kinds(comparisons: Sequence[Comparison | None]) -> frozenset[ResultKind]:
-    """Kinds of results that differ in any of several comparisons."""
+    """Kinds of results that differ in at least one of several comparisons."""
     return frozenset(
         difference.kind for compared in comparisons if compared is not None for difference in compared.differences
     )

@@ -1,4 +1,4 @@
-"""Replays the same calls in fresh probes under each remedy, and says which cause binds.
+"""Replays the same calls in fresh probes under each remedy, and says which cause of recompiles matters most.
 
 Comes in: a request and the recording of its run. Goes out: ``WhatIf``.
 """
@@ -9,15 +9,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from graphdoctor.capture.request import Request
-from graphdoctor.fixes.remedies import WARM_UP, Candidate, Candidates, Change, candidates
-from graphdoctor.fixes.replays import EAGER, Limits, Program, Replays
+from graphdoctor.fixes.program import Program, RunChange
+from graphdoctor.fixes.remedies import Candidate, Candidates, candidates
+from graphdoctor.fixes.replays import EAGER, Limits, Replays
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import TrialResult, WhatIf
+from graphdoctor.model.wording import counted
+from graphdoctor.probe.wire import WHAT_IF_FILE
 from graphdoctor.trace.reader import read_recording
 
 FOLDER = "what-if"
-FILE = "what-if.json"
 _MAX_TRIALS = 12
+
+_Trial = tuple[Candidate, TrialResult]
+_Score = tuple[int, int]
+"""Functions over the recompile limit, then compiles; lower is better."""
 
 
 def what_if(
@@ -36,32 +42,30 @@ def what_if(
         folder: Its recording.
         python: The interpreter to run the probes with.
         timeout_s: Seconds until a replay is stopped, or None.
-        jobs: How many replays run side by side.
-        on_phase: Told what is being tried.
+        jobs: How many replays run in parallel.
+        on_phase: Called with what is being tried.
 
     Returns:
-        What came of it, also written to the recording; None when nothing was compiled again.
+        The results, also written to the recording; None if nothing recompiled.
     """
     found = candidates(read_recording(folder))
     if found is None:
         return None
-    trials, skipped = found.combined(_MAX_TRIALS)
+    combined, skipped = found.combined(_MAX_TRIALS)
     replays = Replays(request, folder / FOLDER, python=python, limits=Limits(timeout_s))
     on_phase("replaying without torch.compile")
-    replays.replay(Program(), EAGER)
-    everything = [Candidate((), Change()), *trials]
+    replays.replay(Program(), EAGER, is_eager=True)
+    trials = [Candidate((), RunChange()), *combined]
 
     def run(number: int) -> TrialResult:
-        trial = everything[number]
-        on_phase(f"trial {number + 1} of {len(everything)}: {_name(trial)}")
-        return _result(
-            trial, replays.replay(Program(change=trial.change), str(number), references={EAGER: EAGER}, is_timed=True)
-        )
+        trial = trials[number]
+        on_phase(f"trial {number + 1} of {len(trials)}: {_name(trial)}")
+        program, references = Program(change=trial.change), {EAGER: EAGER}
+        return _result(trial, replays.replay(program, str(number), references=references, is_timed=True))
 
-    found_results = replays.side_by_side(run, range(len(everything)), jobs=jobs)
-    results = list(zip(everything, found_results, strict=True))
-    answer = _answer(results, found, skipped)
-    (folder / FILE).write_text(answer.model_dump_json(), encoding="utf-8")
+    results = replays.in_parallel(run, range(len(trials)), jobs=jobs)
+    answer = _answer(list(zip(trials, results, strict=True)), found, skipped)
+    (folder / WHAT_IF_FILE).write_text(answer.model_dump_json(), encoding="utf-8")
     return answer
 
 
@@ -84,42 +88,39 @@ def _result(trial: Candidate, recording: Recording) -> TrialResult:
         steady_us=replay.steady_us if replay else None,
         outputs=replay.outputs if replay else "not_compared",
         largest_difference=worst.largest if worst else None,
-        where=worst.where if worst else eager.note if eager else "eager mode gave no outputs",
+        where=worst.where if worst else eager.note if eager else "eager mode returned no outputs",
         error=None if is_whole else recording.exit.message,
     )
 
 
 def _name(trial: Candidate) -> str:
-    return " with ".join(remedy.name for remedy in trial.remedies) or "as it is"
+    return " with ".join(remedy.name for remedy in trial.remedies) or "unchanged"
 
 
-def _rank(result: TrialResult) -> tuple[bool, bool, int, bool, int, int, float]:
-    """Failed last, then other results, then the limit, then compiles, then how much has to change, then time.
+def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int, float]:
+    """Failed last, then different results, then the limit, then compiles, then how much has to change, then time.
 
-    Warming up moves compiles to where they are not counted: it comes behind what saves them.
+    Warming up moves compiles to where they aren't counted, so it comes after remedies that save them.
     """
+    candidate, result = trial
     return (
         result.compiles is None,
         result.outputs == "different",
         result.frames_over_limit or 0,
-        any(remedy.name == WARM_UP for remedy in result.remedies),
+        candidate.change.warm_up,
         result.compiles or 0,
         len(result.remedies),
         result.calls_s or 0.0,
     )
 
 
-def _answer(results: Sequence[tuple[Candidate, TrialResult]], found: Candidates, skipped: int) -> WhatIf:
-    ranked = sorted((result for _, result in results), key=_rank)
-    singles = [
-        result
-        for trial, result in results
-        if len(trial.remedies) == 1 and trial.remedies[0].addresses and result.compiles is not None
-    ]
-    base = next(result for trial, result in results if not trial.remedies)
-    binding, conclusion = _conclusion(base, sorted(singles, key=_rank))
+def _answer(trials: Sequence[_Trial], found: Candidates, skipped: int) -> WhatIf:
+    ranked = sorted(trials, key=_rank)
+    results = tuple(result for _, result in ranked)
+    fewest = min((_score(result) for trial, result in ranked if _is_comparable(trial, result)), default=None)
+    binding, conclusion = _conclusion(results, fewest)
     return WhatIf(
-        results=tuple(ranked),
+        results=results,
         binding=binding,
         conclusion=conclusion,
         untried=tuple(found.untried),
@@ -127,37 +128,53 @@ def _answer(results: Sequence[tuple[Candidate, TrialResult]], found: Candidates,
     )
 
 
-def _conclusion(base: TrialResult, singles: Sequence[TrialResult]) -> tuple[tuple[str, ...], str]:
-    """What binds: the one cause whose remedy alone saves more than any other's."""
+def _conclusion(ranked: Sequence[TrialResult], fewest: _Score | None) -> tuple[tuple[str, ...], str]:
+    """The one cause whose remedy alone saves more than any other's, and the counts that show it.
+
+    Args:
+        ranked: The results, best first.
+        fewest: The best score of any trial, remedies together included.
+    """
+    base = next(result for result in ranked if not result.remedies)
     if base.compiles is None:
-        return (), "The calls could not be replayed, so nothing can be compared."
-    helpful = [result for result in singles if result.outputs != "different" and _saves(result, base)]
+        return (), "The calls couldn't be replayed, so there is nothing to compare."
+    singles = [result for result in ranked if _is_for_one_cause(result) and result.compiles is not None]
+    helpful = [result for result in singles if result.outputs != "different" and _score(result) < _score(base)]
     if not helpful:
-        return (), "No remedy for one cause alone saves a compile."
+        return (), "No remedy for a single cause saves a compile."
     best, others = helpful[0], [result for result in singles if result is not helpful[0]]
     rivals = [result for result in others if _score(result) == _score(best)]
-    told = f"with {_told(best)}"
     if rivals:
-        return (), f"No single cause binds: {told}; {'; '.join(f'with {_told(result)}' for result in rivals)}."
-    names = best.remedies[0].addresses
-    verb = "is" if len(names) == 1 else "are"
-    shown = " and ".join(name if "`" in name else f"`{name}`" for name in names)
-    compared = "".join(f" With {_told(result)}." for result in others)
-    return names, f"{shown} {verb} what binds: {told}.{compared} As it is {_left(base)}."
+        each = "; ".join(f"{_names(result)}: {_saved(base, result)}" for result in (best, *rivals))
+        return (), f"No single cause stands out. Fixing one alone: {each}."
+    how = "is enough" if _score(best) == fewest else "helps most"
+    answer = f"Fixing {_names(best)} alone {how}: {_saved(base, best)}."
+    compared = "".join(f" Fixing {_names(result)} alone: {_saved(base, result)}." for result in others)
+    return best.remedies[0].addresses, answer + compared
 
 
-def _saves(result: TrialResult, base: TrialResult) -> bool:
-    return _score(result) < _score(base)
+def _is_for_one_cause(result: TrialResult) -> bool:
+    return len(result.remedies) == 1 and bool(result.remedies[0].addresses)
 
 
-def _score(result: TrialResult) -> tuple[int, int]:
+def _is_comparable(trial: Candidate, result: TrialResult) -> bool:
+    """It keeps results, and counts every compile: warming up doesn't."""
+    return result.compiles is not None and result.outputs != "different" and not trial.change.warm_up
+
+
+def _score(result: TrialResult) -> _Score:
     return result.frames_over_limit or 0, result.compiles or 0
 
 
-def _told(result: TrialResult) -> str:
-    return f"{result.remedies[0].name} alone {_left(result)}"
+def _names(result: TrialResult) -> str:
+    return " and ".join(name if "`" in name else f"`{name}`" for name in result.remedies[0].addresses)
 
 
-def _left(result: TrialResult) -> str:
-    compiles = f"{result.compiles} compile{'' if result.compiles == 1 else 's'}"
-    return f"{compiles}, the limit {'hit' if result.frames_over_limit else 'not hit'}"
+def _saved(base: TrialResult, result: TrialResult) -> str:
+    """``8 compiles → 2, no longer over the recompile limit``."""
+    limit = ""
+    if result.frames_over_limit:
+        limit = f", {'still ' if base.frames_over_limit else ''}over the recompile limit"
+    elif base.frames_over_limit:
+        limit = ", no longer over the recompile limit"
+    return f"{counted(base.compiles or 0, 'compile')} → {result.compiles}{limit}"

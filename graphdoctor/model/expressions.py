@@ -6,7 +6,7 @@ Source syntax as seen in ``torch/_dynamo/source.py``, 2.13.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _IMPORTED = re.compile(r"G\['__import_(\w+)'\]")
 _ROOT = re.compile(r"\b[LG]\['(\w+)'\]")
@@ -15,6 +15,10 @@ _CAPTURED = re.compile(r"(\S+?)\.__closure__\[\d+\]\.cell_contents")
 _SIZE = re.compile(r"\.size\(\)\[(\d+)\]")
 _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
 _STACK = re.compile(r"\b___stack\d+")
+_ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
+_KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
+_POSITION = re.compile(r"^L\['args'\]\[(\d+)\](.*)$")
+_MODULE_TENSOR = re.compile(r"\._(?:parameters|buffers)\[")
 
 
 def expression(source: str, resumes_at: int | None = None, carried: Callable[[str], str] | None = None) -> str:
@@ -38,3 +42,38 @@ def expression(source: str, resumes_at: int | None = None, carried: Callable[[st
         place = "(value from an earlier line)" if resumes_at is None else f"(value from line {resumes_at})"
         return _STACK.sub(lambda match: carried(match[0]) if carried else place, text)
     return text
+
+
+def size_dim(name: str) -> int | None:
+    """The dim of a size in the user's words: 1 for ``x.shape[1]``; None for anything else."""
+    match = re.search(r"\.shape\[(\d+)\]$", name)
+    return int(match[1]) if match else None
+
+
+def argument_source(source: str, parameters: Sequence[str]) -> str | None:
+    """A source as the target's own arguments have it; None if it isn't one of them or an item of one.
+
+    A wrapper around the target (a decorator, or torch's own around a torch module) has them in ``args`` and ``kwargs``.
+
+    Args:
+        source: torch's text, such as ``L['kwargs']['x']``.
+        parameters: Names of the target's parameters.
+    """
+    match = _ARGUMENT.match(source)
+    if match is None:
+        return None
+    if (wrapped := _KEYWORD.match(source)) and wrapped[1] in parameters:
+        return f"L['{wrapped[1]}']{wrapped[2]}"
+    if (wrapped := _POSITION.match(source)) and "args" not in parameters and int(wrapped[1]) < len(parameters):
+        return f"L['{parameters[int(wrapped[1])]}']{wrapped[2]}"
+    return source if match[1] in parameters else None
+
+
+def is_module_tensor(source: str) -> bool:
+    """The source is a parameter or buffer of a module, or belongs to one."""
+    return _MODULE_TENSOR.search(source) is not None
+
+
+def is_carried(source: str) -> bool:
+    """The value was carried over a break on Dynamo's stack, such as a number read from a tensor."""
+    return _STACK.search(source) is not None

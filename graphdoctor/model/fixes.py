@@ -15,8 +15,9 @@ Verdict = Literal["verified", "no effect", "changes results", "failed", "unprove
 untouched program; ``unproven``: gone, but the program's results differ from run to run or between eager and compiled
 mode before any fix, so nothing can be said about them."""
 
-UNSAFE = "it is unsafe: --unsafe-fixes tries it"
-"""Why an unsafe fix was not tried."""
+UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
+"""Why a fix wasn't tried: it may change results for other inputs and nobody asked for such fixes; the recorded run
+didn't finish; trials are off; the run couldn't be repeated."""
 
 
 class Measures(Fact):
@@ -85,7 +86,9 @@ class TriedFix(Fact):
     verdict: Verdict
     """What the trial showed."""
     reason: str | None = None
-    """Why, in a clause: what differs, what failed, what breaks still."""
+    """Why, as a clause: what differs, what failed, what still breaks."""
+    untried_cause: UntriedCause | None = None
+    """Why it wasn't tried; None if it was."""
     before: Measures | None = None
     """The program that it was tried on; None when not tried."""
     after: Measures | None = None

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.fixes import UNSAFE, Treatment, TriedFix
+from graphdoctor.model.fixes import Treatment, TriedFix
 from graphdoctor.render.cards import (
     clean,
     closing,
@@ -87,12 +87,13 @@ def _headline(treatment: Treatment) -> Text:
 
 def _untried(treatment: Treatment) -> str:
     """Why nothing was tried, in a sentence."""
+    causes = {fix.untried_cause for fix in treatment.tried if fix.untried_cause}
     reasons = {fix.reason for fix in treatment.tried if fix.reason}
     if treatment.notes:
         return f"Suggested, not tried: {treatment.notes[0]}."
     if not treatment.tried:
         return "There was no fix to try."
-    if reasons == {UNSAFE}:
+    if causes == {"unsafe"}:
         return f"No safe fix is known. --unsafe-fixes tries {_fixes(len(_distinct(treatment.tried)), 'unsafe ')}."
     return f"Suggested, not tried: {reasons.pop() if len(reasons) == 1 else 'no trial was run'}."
 

@@ -50,7 +50,7 @@ def test_edits_of_different_lines_go_together() -> None:
     assert taken == (0, 1)
 
 
-def test_edits_of_lines_side_by_side_go_together_in_any_order() -> None:
+def test_edits_of_lines_in_parallel_go_together_in_any_order() -> None:
     assert merged(BASE, [edited(SECOND), edited(FIRST)]) == (edited(FIRST, SECOND), (0, 1))
 
 

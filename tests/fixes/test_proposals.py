@@ -11,12 +11,12 @@ import pytest
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.fixes.proposals import Options, Proposal, Sources, options_for
-from graphdoctor.fixes.remedies import Change
-from graphdoctor.fixes.replays import Program
-from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.fixes.program import Program
+from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
+from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, entry, frame, recompiled, record, recording
@@ -34,13 +34,13 @@ LINE = 6
 PACKAGE = "/x/site-packages/lib/ops/core.py"
 
 
-def seen(facts: Recording, root: Path) -> Seen:
-    return Seen(facts, diagnose(facts, RULES, root=root, version="0"))
+def seen(facts: Recording, root: Path) -> Observed:
+    return Observed(facts, diagnose(facts, RULES, root=root, version="0"))
 
 
 def options(
     root: Path, *stack: StackEntry, facts: Recording | None = None, program: Program | None = None
-) -> list[Options]:
+) -> list[FindingOptions]:
     known = facts or recording(breaks=(record(*stack),))
     return options_for(seen(known, root), Sources(program or Program(), root, {}), Selection())
 
@@ -63,11 +63,10 @@ def third_party(**values: Any) -> StackEntry:
     return entry(14, **{**known, **values})
 
 
-def with_settings(path: Path, *snippets: str) -> list[Proposal]:
-    """The proposals for a finding whose rule suggests config lines."""
+def with_fixes(path: Path, *fixes: Fix) -> list[Proposal]:
+    """The proposals of settings for a finding whose rule suggests some fixes."""
     found = seen(recording(breaks=(record(entry(LINE, file=str(path))),)), path.parent)
     [finding] = found.diagnosis.findings
-    fixes = tuple(Fix(title=f"Set {number}", kind="config", snippet=text) for number, text in enumerate(snippets))
     finding = finding.model_copy(update={"fixes": fixes})
     diagnosis = found.diagnosis.model_copy(update={"findings": (finding,)})
     [told] = options_for(replace(found, diagnosis=diagnosis), Sources(Program(), path.parent, {}), Selection())
@@ -152,7 +151,7 @@ def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, m
     monkeypatch.setattr(GuardOutput, "edit", edit)
     model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
     [found] = options(model.parent, entry(LINE + 1, file=str(model)))
-    assert found.declined[0] == "model.py is written in iso-8859-1, which lacks a character of it"
+    assert found.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"
 
 
 # Third-party files.
@@ -164,16 +163,16 @@ def test_third_party_lines_are_never_edited(tmp_path: Path) -> None:
     path.write_text(TEXT)
     [found] = options(tmp_path, third_party(file=str(path)).model_copy(update={"line": LINE}))
     assert all(proposal.edit is None for proposal in found.proposals)
-    assert found.declined == ("the line belongs to lib, whose files are not edited",)
+    assert found.declined == ("the line belongs to lib, whose files aren't edited",)
 
 
 def test_a_line_of_python_itself_is_never_edited(tmp_path: Path) -> None:
     [found] = options(tmp_path, entry(3, file="/usr/lib/python3.11/copy.py", origin="stdlib"))
     assert all(proposal.edit is None for proposal in found.proposals)
-    assert found.declined == ("the line belongs to Python itself, whose files are not edited",)
+    assert found.declined == ("the line belongs to Python itself, whose files aren't edited",)
 
 
-def wrappers(found: Options) -> list[Proposal]:
+def wrappers(found: FindingOptions) -> list[Proposal]:
     return [proposal for proposal in found.proposals if proposal.title.startswith("Keep `")]
 
 
@@ -193,7 +192,7 @@ def test_a_package_s_function_can_be_kept_outside(tmp_path: Path, file: str, qua
     [wrapper] = wrappers(found)
     module = name.removesuffix(f".{qualname}")
     assert wrapper.snippet == f"import {module}\n{name} = torch.compiler.disable({name})"
-    assert wrapper.setup == (wrapper.snippet,)
+    assert wrapper.change.lines == (wrapper.snippet,)
     assert (wrapper.kind, wrapper.contains, wrapper.edit) == ("call", True, None)
     assert found.proposals[-1] == wrapper
 
@@ -238,56 +237,71 @@ def test_the_user_s_own_function_gets_no_wrapper(model: Path) -> None:
 # Config lines.
 
 
+def with_settings(path: Path, *settings: Setting) -> list[Proposal]:
+    return with_fixes(
+        path,
+        *(Fix(title=f"Set {number}", kind="config", setting=setting) for number, setting in enumerate(settings)),
+    )
+
+
 def test_a_plain_value_is_a_config_change(model: Path) -> None:
     found = with_settings(
         model,
+        Setting(name="torch._dynamo.config.capture_scalar_outputs", value=True),
+        Setting(name="torch._dynamo.config.recompile_limit", value=16),
+        Setting(name="torch._inductor.config.triton.cudagraphs", value=False),
+    )
+    assert [proposal.change.config for proposal in found] == [
+        {"torch._dynamo.config.capture_scalar_outputs": True},
+        {"torch._dynamo.config.recompile_limit": 16},
+        {"torch._inductor.config.triton.cudagraphs": False},
+    ]
+    assert [proposal.snippet for proposal in found] == [
         "torch._dynamo.config.capture_scalar_outputs = True",
         "torch._dynamo.config.recompile_limit = 16",
         "torch._inductor.config.triton.cudagraphs = False",
-    )
-    assert [proposal.change.config for proposal in found] == [
-        (("torch._dynamo.config.capture_scalar_outputs", True),),
-        (("torch._dynamo.config.recompile_limit", 16),),
-        (("torch._inductor.config.triton.cudagraphs", False),),
     ]
-    assert all(proposal.setup == () and not proposal.drops_output for proposal in found)
+    assert all(proposal.change.lines == () and not proposal.drops_output for proposal in found)
 
 
-def test_any_other_line_is_run_behind_the_imports_that_it_needs(model: Path) -> None:
-    reorderable = "torch._dynamo.config.reorderable_logging_functions.add(print)"
-    ignored = "torch._dynamo.config.ignore_logging_functions.add(logging.Logger.info)"
-    allowed = "torch.compiler.allow_in_graph(mylib.ops.scan)"
-    found = with_settings(model, reorderable, ignored, allowed)
-    assert [proposal.setup for proposal in found] == [
-        (reorderable,), (f"import logging\n{ignored}",), (f"import mylib\n{allowed}",),
-    ]  # fmt: skip
-    assert [proposal.snippet for proposal in found] == [proposal.setup[0] for proposal in found]
-    assert all(proposal.change == Change() for proposal in found)
-    assert [proposal.drops_output for proposal in found] == [False, True, False]
+def test_a_member_of_a_setting_is_added_behind_the_imports_that_it_needs(model: Path) -> None:
+    reorderable, ignored = "reorderable_logging_functions", "ignore_logging_functions"
+    found = with_settings(
+        model,
+        Setting(name=f"torch._dynamo.config.{reorderable}", member="print"),
+        Setting(name=f"torch._dynamo.config.{ignored}", member="logging.Logger.info", imports=("logging",)),
+    )
+    assert [proposal.change.lines for proposal in found] == [
+        (f"torch._dynamo.config.{reorderable}.add(print)",),
+        (f"import logging\ntorch._dynamo.config.{ignored}.add(logging.Logger.info)",),
+    ]
+    assert [proposal.snippet for proposal in found] == [proposal.change.lines[0] for proposal in found]
+    assert all(proposal.change.config == {} for proposal in found)
+    assert [proposal.drops_output for proposal in found] == [False, True]
 
 
 @pytest.mark.parametrize(
     "snippet",
     [
-        "torch._dynamo.config.reorderable_logging_functions.add(…)",
+        "torch._dynamo.config.capture_scalar_outputs = True",
         "model = torch.compile(model, dynamic=True)",
         "TORCH_LOGS=recompiles python train.py",
         "import os; os.remove('x')",
     ],
 )
-def test_what_is_no_setting_is_not_run(model: Path, snippet: str) -> None:
-    assert with_settings(model, snippet) == []
+def test_lines_for_people_are_never_run(model: Path, snippet: str) -> None:
+    assert with_fixes(model, Fix(title="Set it", kind="config", snippet=snippet)) == []
 
 
 def test_equal_proposals_are_one(model: Path) -> None:
-    line = "torch._dynamo.config.capture_scalar_outputs = True"
-    assert titles(with_settings(model, line, line)) == ["Set 0"]
+    setting = Setting(name="torch._dynamo.config.capture_scalar_outputs", value=True)
+    assert titles(with_settings(model, setting, setting)) == ["Set 0"]
 
 
 # Breaks that stay.
 
 
-def nested(found: Options) -> list[Proposal]:
+def nested(found: FindingOptions) -> list[Proposal]:
     return [proposal for proposal in found.proposals if "without breaking its callers" in proposal.title]
 
 
@@ -295,7 +309,7 @@ def test_a_nested_break_is_offered_where_the_function_has_callers(model: Path) -
     inner = entry(LINE, file=str(model))
     [found] = options(model.parent, entry(3, "y = body(x)", file=str(model)), inner)
     [proposal] = nested(found)
-    assert proposal.change.config == (("torch._dynamo.config.nested_graph_breaks", True),)
+    assert proposal.change.config == {"torch._dynamo.config.nested_graph_breaks": True}
     assert proposal.contains
     assert proposal.kind == "config"
     [found] = options(model.parent, inner)
@@ -327,7 +341,7 @@ def test_a_remedy_for_a_recompile_is_none_for_a_break_that_names_the_same_value(
     assert "Pass" not in " ".join(by_code(found)["GD101"])
 
 
-def by_code(found: list[Options]) -> dict[str, list[str]]:
+def by_code(found: list[FindingOptions]) -> dict[str, list[str]]:
     return {one.finding.code: [p.title for p in one.proposals] for one in found}
 
 
@@ -341,6 +355,28 @@ def test_a_remedy_goes_to_the_finding_that_names_its_value(tmp_path: Path) -> No
     number = next(one for one in found if one.finding.code == "GD203").proposals[0]
     assert (number.is_safe, number.kind, number.change.tensors) == (False, "call", ("L['scale']",))
     assert number.snippet == "scale = torch.tensor(scale)"
+
+
+def test_every_value_of_a_finding_has_its_remedy(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "d", "e")
+    facts = recompiling(*(change("number", name, "1.0", "2.0", source=f"L['{name}']") for name in names))
+    facts = facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": names})})
+    [found] = options(tmp_path, facts=facts)
+    assert found.finding.code == "GD203"
+    assert titles(found.proposals) == [f"Pass `{name}` as a tensor" for name in names]
+
+
+def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path) -> None:
+    facts = seen(recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']")), tmp_path)
+    [finding] = facts.diagnosis.findings
+
+    def proposals(**update: object) -> tuple[Proposal, ...]:
+        diagnosis = facts.diagnosis.model_copy(update={"findings": (finding.model_copy(update=update),)})
+        [found] = options_for(replace(facts, diagnosis=diagnosis), Sources(Program(), tmp_path, {}), Selection())
+        return found.proposals
+
+    assert titles(proposals(message="")) == ["Pass `scale` as a tensor"]
+    assert proposals(changes=()) == ()
 
 
 def test_the_limit_is_raised_for_the_finding_about_the_limit_alone(tmp_path: Path) -> None:

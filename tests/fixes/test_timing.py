@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.fixes import timing
-from graphdoctor.fixes.replays import Program
+from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.timing import time_pair
 from graphdoctor.model.fixes import PairedTime
 
@@ -143,7 +143,7 @@ def test_a_probe_that_dies_while_it_is_timed_says_why(which: str, turns: int) ->
 
 def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
     probes = Probes([100.0] * 21, [50.0] * 21, unsteady=("after",))
-    assert timed(probes) == "the last call goes on compiling"
+    assert timed(probes) == "the last call never stops compiling"
     assert probes.asked == []
 
 
@@ -153,7 +153,7 @@ def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
             super().serve_times(program, name, backend=backend, descriptor=descriptor)
             return None
 
-    assert timed(Silent([100.0] * 21, [50.0] * 21, dying={"before": 1})) == "the probe ended while it was timed"
+    assert timed(Silent([100.0] * 21, [50.0] * 21, dying={"before": 1})) == "the probe ended during timing"
 
 
 def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,4 +168,4 @@ def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_time_too_short_to_be_measured_is_no_ratio() -> None:
-    assert timed(Probes([0.0] * 21, [0.0] * 21)) == "the call is too short to be timed"
+    assert timed(Probes([0.0] * 21, [0.0] * 21)) == "the call is too short to time"

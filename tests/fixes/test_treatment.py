@@ -14,14 +14,14 @@ from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import treatment as engine
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.proposals import Options, Proposal, Sources
-from graphdoctor.fixes.remedies import Change
-from graphdoctor.fixes.replays import Limits, Program
+from graphdoctor.fixes.program import Program, RunChange
+from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources
+from graphdoctor.fixes.replays import Limits
 from graphdoctor.fixes.treatment import Treated, Wanted, treat
-from graphdoctor.fixes.verdicts import Seen
+from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import BreakReason, Coverage, Recording
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.run import ProbeExit, Setting
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
@@ -80,7 +80,7 @@ class Script:
         self.asked[name] = fixes_in(program)
         return self._special.get(name) or self._world(fixes_in(program))
 
-    def side_by_side(self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int) -> list[Any]:
+    def in_parallel(self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int) -> list[Any]:
         return [run(item) for item in items]
 
     def cancel(self) -> None:
@@ -95,14 +95,14 @@ class Script:
 def fixes_in(program: Program) -> Fixes:
     """Names of a program's fixes: config values, and words that edits left in files."""
     edited = [word for content in program.content.values() for word in content.decode().split() if word[0] == "+"]
-    return frozenset([*(name for name, _ in program.change.config), *(word[1:] for word in edited)])
+    return frozenset([*program.change.config, *(word[1:] for word in edited)])
 
 
 def fix(name: str, **values: Any) -> Proposal:
     return Proposal(
         **{
             "title": f"Do {name}", "kind": "config", "is_safe": True, "targets": (),
-            "change": Change(config=((name, True),)), "snippet": f"{name} = True", **values,
+            "change": RunChange(settings=(Setting(name=name, value=True),)), "snippet": f"{name} = True", **values,
         }
     )  # fmt: skip
 
@@ -140,17 +140,17 @@ class Patient:
             root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None, check=check,
         )  # fmt: skip
 
-    def _options(self, seen: Seen, sources: Sources, selection: Selection) -> list[Options]:
+    def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[FindingOptions]:
         found = []
         for proposal in (one for proposals in self.known.values() for one in proposals):
             if proposal.edit is not None:
                 sources._originals[proposal.edit.path] = proposal.edit.before
-        for finding in filter(selection.keeps, seen.diagnosis.findings):
+        for finding in filter(selection.keeps, observed.diagnosis.findings):
             keys = (f"{finding.code}:{finding.location.line}", finding.code)
             key = next((key for key in keys if key in self.known), None)
             proposals = tuple(replace(one, targets=(finding.fingerprint,)) for one in self.known.get(key or "", ()))
             declined = next((self.declined[key] for key in keys if key in self.declined), None)
-            found.append(Options(finding, proposals, (declined,) if declined else ()))
+            found.append(FindingOptions(finding, proposals, (declined,) if declined else ()))
         return found
 
 
@@ -267,7 +267,7 @@ def edit(name: str, path: Path, *lines: int) -> Proposal:
     for line in lines:
         texts[line - 1] += f" # +{name}"
     change = FileChange(path, path.read_bytes(), "\n".join(texts).encode() + b"\n")
-    return fix(name, kind="code", edit=change, change=Change(), snippet=None)
+    return fix(name, kind="code", edit=change, change=RunChange(), snippet=None)
 
 
 def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: Make) -> None:
@@ -288,14 +288,14 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     found = patient(world, {"GD101": []})
     original = path.read_bytes()
 
-    def options(seen: Seen, sources: Sources, _selection: Selection) -> list[Options]:
+    def options(observed: Observed, sources: Sources, _selection: Selection) -> list[FindingOptions]:
         sources._originals.setdefault(path, original)
         base = sources._program.content.get(path, original)
         path.write_bytes(base)
         makers = {3: lambda: edit("a", path, 3, 4), 4: lambda: edit("b", path, 4)}
-        made = [(finding, makers[finding.location.line]()) for finding in seen.diagnosis.findings]
+        made = [(finding, makers[finding.location.line]()) for finding in observed.diagnosis.findings]
         path.write_bytes(original)
-        return [Options(finding, (replace(one, targets=(finding.fingerprint,)),), ()) for finding, one in made]
+        return [FindingOptions(finding, (replace(one, targets=(finding.fingerprint,)),), ()) for finding, one in made]
 
     found._options = options  # type: ignore[method-assign]
     treated = found.treated()
@@ -390,8 +390,7 @@ def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> Non
         ("bold", "no effect", 1, False), ("vain", "no effect", 2, False), ("careful", "verified", 3, True),
     ]  # fmt: skip
     assert treatment.tried[0].reason == (
-        "with it `Net.forward` is skipped as a whole because of the next break at line 9, "
-        "and nothing that was tried mends that"
+        "with it, `Net.forward` is skipped because of the next break, at line 9, and no fix that was tried helps"
     )
     assert found.script.trials == [{"bold"}, {"bold", "vain"}, {"careful"}]
     assert treatment.after is not None
@@ -431,8 +430,7 @@ def test_a_fix_whose_break_only_gives_way_to_the_next_is_taken_back(patient: Mak
     treatment = found.treated().treatment
     assert told(treatment.tried) == [("a", "no effect", 1, False)]
     assert treatment.tried[0].reason == (
-        "with it another break takes its place, 1 break site and 2 graphs as before, "
-        "and nothing that was tried mends that"
+        "with it, another break takes its place (1 break site, 2 graphs as before), and no fix that was tried helps"
     )
     assert treatment.after is None
 
@@ -489,7 +487,7 @@ def test_one_of_two_equal_lines_that_stays_is_not_the_one_that_is_gone(tmp_path:
     [first] = treatment.tried
     assert treatment.gone == (first.fingerprint,)
     [left] = treatment.left
-    assert (left.place, left.reason) == ("/project/model.py:5", "no fix is known for it")
+    assert (left.place, left.reason) == ("/project/model.py:5", "no fix is known")
 
 
 def test_unsafe_fixes_are_noted_once_and_not_tried(patient: Make) -> None:
@@ -497,7 +495,7 @@ def test_unsafe_fixes_are_noted_once_and_not_tried(patient: Make) -> None:
     found = patient(lambda fixes: runs(*([] if "a" in fixes else [3]), 5), known)
     treatment = found.treated(is_unsafe_tried=False).treatment
     assert told(treatment.tried) == [("unsafe", "not tried", 1, False), ("a", "verified", 1, True)]
-    assert treatment.left[0].reason == '"Do unsafe" was not tried: it is unsafe: --unsafe-fixes tries it'
+    assert treatment.left[0].reason == "\"Do unsafe\" wasn't tried: it's unsafe; --unsafe-fixes tries it"
     assert found.script.trials == [{"a"}]
 
 
@@ -532,8 +530,8 @@ def test_nothing_is_tried_when_the_run_did_not_finish(patient: Make) -> None:
     treatment = found.treated().treatment
     assert found.script.asked == {}
     [case] = treatment.tried
-    assert (case.verdict, case.reason) == ("not tried", "the run did not finish")
-    assert treatment.notes == ("the recorded run did not finish, so nothing was tried",)
+    assert (case.verdict, case.reason) == ("not tried", "the run didn't finish")
+    assert treatment.notes == ("the recorded run didn't finish, so nothing was tried",)
     assert treatment.after is None
 
 
@@ -550,7 +548,7 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
     found = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
     treated = found.treated(is_tried=False)
     assert found.script.asked == {}
-    assert {case.reason for case in treated.treatment.tried} == {"no trial was asked for"}
+    assert {case.reason for case in treated.treatment.tried} == {"trials are off"}
     assert [case.title for case in treated.treatment.tried] == ["Do setting", "Do a", "Do a2", "Do b"]
     [change_] = treated.suggested
     assert treated.changes == ()
@@ -611,7 +609,7 @@ def test_a_program_that_differs_from_run_to_run_proves_nothing(patient: Make) ->
     found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
     treatment = found.treated().treatment
     assert [case.verdict for case in treatment.tried] == ["unproven"]
-    assert treatment.notes == ("two runs without torch.compile differ in outputs: no fix can be proven",)
+    assert treatment.notes == ("two runs without torch.compile differ in outputs, so no fix can be verified",)
 
 
 def test_a_run_that_cannot_be_repeated_leads_to_suggestions(patient: Make) -> None:
@@ -619,8 +617,8 @@ def test_a_run_that_cannot_be_repeated_leads_to_suggestions(patient: Make) -> No
     found = patient(lambda _fixes: runs(3), {"GD101": [fix("a")]}, special=special)
     treatment = found.treated().treatment
     assert found.script.trials == []
-    assert [(case.verdict, case.reason) for case in treatment.tried] == [("not tried", "the run could not be repeated")]
-    assert treatment.notes == ("the run could not be repeated: The program failed in call 1: NameError: y",)
+    assert [(case.verdict, case.reason) for case in treatment.tried] == [("not tried", "the run couldn't be repeated")]
+    assert treatment.notes == ("the run couldn't be repeated: The program failed in call 1: NameError: y",)
 
 
 def test_trials_are_limited_by_what_the_untouched_program_takes(patient: Make) -> None:
@@ -656,7 +654,7 @@ def test_what_is_left_says_why(patient: Make) -> None:
     assert {left.place.rpartition(":")[2]: left.reason for left in treatment.left} == {
         "5": "no edit: its result is used",
         "7": '"Do vain": no effect, the break is still there',
-        "9": "no fix is known for it",
+        "9": "no fix is known",
     }
     assert len(treatment.gone) == 1
 

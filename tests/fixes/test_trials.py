@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.remedies import Change
-from graphdoctor.fixes.replays import Program
 from graphdoctor.fixes.trials import compatible, with_proposals
+from graphdoctor.model.run import Setting
 
 BASE = b"".join(b"a%d = %d\n" % (number, number) for number in range(1, 10))
 
@@ -26,7 +26,11 @@ def edit(path: Path, *lines: int, base: bytes = BASE) -> Proposal:
 
 def setting(name: str) -> Proposal:
     return Proposal(
-        title=name, kind="config", is_safe=True, targets=(), change=Change(config=((name, True),)), setup=("import a",)
+        title=name,
+        kind="config",
+        is_safe=True,
+        targets=(),
+        change=RunChange(settings=(Setting(name=name, value=True),), setup=("import a",)),
     )
 
 
@@ -41,8 +45,8 @@ def test_edits_are_put_together_as_they_were_read(tmp_path: Path, on_disk: bytes
         other: b"kept = 1\n",
         path: BASE.replace(b"= 2\n", b"= 2 * 2\n").replace(b"= 7\n", b"= 7 * 2\n"),
     }
-    assert found.change.config == (("x", True), ("y", True))
-    assert found.setup == ("import a",)
+    assert found.change.config == {"x": True, "y": True}
+    assert found.change.lines == ("import a",)
 
 
 def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:

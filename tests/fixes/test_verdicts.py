@@ -9,7 +9,7 @@ import pytest
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import LineMap
-from graphdoctor.fixes.verdicts import Judgement, Reference, Seen, judge
+from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay
 from graphdoctor.rules.catalog import RULES
@@ -25,16 +25,21 @@ def difference(kind: Any, **values: Any) -> Difference:
     return Difference(kind=kind, where="call 1, output", **values)
 
 
-def seen(*lines: int, compared: Comparison = SAME, **changes: Any) -> Seen:
+def seen(*lines: int, compared: Comparison = SAME, **changes: Any) -> Observed:
     """A replay with a break at each line, all of one cause."""
     facts: Recording = recording(breaks=tuple(record(entry(line)) for line in lines), **changes)
     facts = facts.model_copy(update={"replay": Replay(compared={"eager": compared})})
-    return Seen(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+    return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
 
 
 def judged(
-    before: Seen, after: Seen, reference: Reference | None = None, *, drops_output: bool = False, contains: bool = False
-) -> Judgement:
+    before: Observed,
+    after: Observed,
+    reference: Reference | None = None,
+    *,
+    drops_output: bool = False,
+    contains: bool = False,
+) -> Judgment:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
     maps = {Path(FILE): LineMap(BEFORE, AFTER)}
     return judge(
@@ -78,7 +83,7 @@ def test_other_results_come_before_everything() -> None:
     ("reference", "words"),
     [
         (Reference(unstable=frozenset({"outputs"})), "differ from run to run"),
-        (Reference(is_known=False), "did not give results twice"),
+        (Reference(is_known=False), "didn't return results in two runs"),
     ],
 )
 def test_nothing_is_proven_without_a_reference(reference: Reference, words: str) -> None:
@@ -94,10 +99,10 @@ def test_what_torch_compile_changes_by_itself_is_not_the_fix_s_fault() -> None:
     after = seen(compared=other)
     assert judged(untouched, after, reference).verdict == "verified"
     both = Replay(compared={"eager": other, "untouched": other})
-    apart = Seen(after.recording.model_copy(update={"replay": both}), after.diagnosis)
+    apart = Observed(after.recording.model_copy(update={"replay": both}), after.diagnosis)
     found = judged(untouched, apart, reference)
     assert found.verdict == "unproven"
-    assert "torch.compile alone changes outputs already" in (found.reason or "")
+    assert "torch.compile changes outputs even without the fix" in (found.reason or "")
 
 
 def test_printing_less_is_what_a_guard_means_to_do() -> None:
@@ -116,4 +121,4 @@ def test_a_trial_that_does_not_finish_failed() -> None:
 
 def test_a_break_that_is_contained_must_make_something_better() -> None:
     found = judged(seen(3), seen(4), contains=True)
-    assert (found.verdict, found.reason) == ("no effect", "the break stays, and nothing else gets better")
+    assert (found.verdict, found.reason) == ("no effect", "the break stays, and nothing else improves")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.fixes.remedies import Candidate, Candidates, Change
+from graphdoctor.fixes.program import RunChange
+from graphdoctor.fixes.remedies import Candidate, Candidates
 from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.model.trials import Remedy, TrialResult
 from tests.conftest import RunCli
@@ -45,13 +46,16 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
             Remedy(name=name, title=name, snippet=name, kind="config", addresses=(f"of {name}",), keeps_results=True),
         )
     result = TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs=outputs)
-    return Candidate(remedies, Change()), result
+    return Candidate(remedies, RunChange()), result
 
 
 def test_the_remedy_that_saves_most_alone_names_what_binds() -> None:
     answer = _answer([trial(None, 8, limit=1), trial("size", 8, limit=1), trial("attribute", 2)], Candidates(), 0)
     assert answer.binding == ("of attribute",)
-    assert "8 compiles, the limit hit" in answer.conclusion
+    assert answer.conclusion == (
+        "Fixing `of attribute` alone is enough: 8 compiles → 2, no longer over the recompile limit. "
+        "Fixing `of size` alone: 8 compiles → 8, still over the recompile limit."
+    )
     assert [result.remedies[0].name if result.remedies else "" for result in answer.results] == [
         "attribute",
         "",
@@ -62,7 +66,28 @@ def test_the_remedy_that_saves_most_alone_names_what_binds() -> None:
 def test_two_remedies_that_save_as_much_leave_it_open() -> None:
     answer = _answer([trial(None, 8), trial("a", 3), trial("b", 3)], Candidates(), 0)
     assert answer.binding == ()
-    assert answer.conclusion.startswith("No single cause binds")
+    assert answer.conclusion == (
+        "No single cause stands out. Fixing one alone: `of a`: 8 compiles → 3; `of b`: 8 compiles → 3."
+    )
+
+
+def test_a_remedy_that_others_add_to_is_not_enough() -> None:
+    both = trial("a", 1)[1]
+    both = both.model_copy(update={"remedies": (*both.remedies, *trial("b", 1)[1].remedies)})
+    answer = _answer(
+        [trial(None, 8), trial("a", 3), trial("b", 5), (Candidate(both.remedies, RunChange()), both)], Candidates(), 0
+    )
+    assert answer.binding == ("of a",)
+    assert answer.conclusion == ("Fixing `of a` alone helps most: 8 compiles → 3. Fixing `of b` alone: 8 compiles → 5.")
+
+
+def test_warming_up_saves_nothing_and_comes_after_what_does() -> None:
+    _, result = trial("warm-up", 0)
+    result = result.model_copy(update={"remedies": (result.remedies[0].model_copy(update={"addresses": ()}),)})
+    warmed_up = Candidate(result.remedies, RunChange(warm_up=True))
+    answer = _answer([trial(None, 8), (warmed_up, result), trial("a", 2)], Candidates(), 0)
+    assert answer.results[0].remedies[0].name == "a"
+    assert answer.conclusion == "Fixing `of a` alone is enough: 8 compiles → 2."
 
 
 def test_a_remedy_that_changes_results_is_never_the_answer() -> None:
@@ -74,13 +99,13 @@ def test_a_remedy_that_changes_results_is_never_the_answer() -> None:
 def test_a_replay_that_failed_comes_last_and_is_no_zero() -> None:
     answer = _answer([trial(None, 8), trial("a", None)], Candidates(), 0)
     assert answer.results[-1].compiles is None
-    assert answer.conclusion == "No remedy for one cause alone saves a compile."
+    assert answer.conclusion == "No remedy for a single cause saves a compile."
 
 
 def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
     untold = compiled().model_copy(update={"duration_s": None})
     found = [
-        _result(Candidate((), Change()), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())
+        _result(Candidate((), RunChange()), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())
     ]
     assert [result.compile_s for result in found] == [None, 0.25, 0.0]
     assert [result.compiles for result in found] == [1, 1, 0]
@@ -106,7 +131,7 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
     assert attribute["frames_over_limit"] == 0
     assert {result["outputs"] for result in tried["results"]} == {"equal"}
     assert all(result["steady_us"] > 0 for result in tried["results"])
-    assert run_cli("recompiles").stdout.count("what binds") == 1, "the recording keeps the answer"
+    assert run_cli("recompiles").stdout.count("Fixing `self.step` alone") == 1, "the recording keeps the answer"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.fixes import UNSAFE, LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison
 from graphdoctor.render.fixes import render_fixes
@@ -23,6 +23,7 @@ BEFORE = Measures(
     break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62
 )
 AFTER = BEFORE.model_copy(update={"break_sites": 1, "skipped_frames": 0, "recompiles": 0, "coverage": 0.97})
+UNSAFE = "it's unsafe; --unsafe-fixes tries it"
 GUARD = """\
 --- a/model.py
 +++ b/model.py
@@ -93,7 +94,7 @@ def every_verdict() -> tuple[Recording, Treatment]:
         tried(known, 18, verdict="changes results", title="Keep the tensor that `x.item()` reads and let gradients flow through it", diff=GUARD, reason="gradient of x in call 1 differs by 0.312", is_safe=False),  # noqa: E501
         tried(known, 21, verdict="failed", diff=GUARD, reason="The program failed in call 1: NameError: name 'torch' is not defined"),  # noqa: E501
         tried(known, 24, verdict="unproven", diff=GUARD, reason="outputs differ from run to run without torch.compile"),
-        tried(known, 27, verdict="not tried", diff=GUARD, is_safe=False, reason=UNSAFE),
+        tried(known, 27, verdict="not tried", diff=GUARD, is_safe=False, reason=UNSAFE, untried_cause="unsafe"),
     )  # fmt: skip
     left = tuple(
         LeftFinding(
@@ -143,9 +144,9 @@ def test_uncovered_fixes_and_all_together(snapshot: SnapshotAssertion, width: in
 def suggested() -> tuple[Recording, Treatment]:
     known = facts(12, 15)
     fixes = (
-        tried(known, 12, diff=GUARD, reason="no trial was asked for"),
-        tried(known, 15, diff=GUARD, reason="no trial was asked for"),
-        tried(known, 15, kind="config", title="Let torch call `print` after the graph has run", snippet="torch._dynamo.config.reorderable_logging_functions.add(print)", reason="no trial was asked for"),  # noqa: E501
+        tried(known, 12, diff=GUARD, reason="trials are off"),
+        tried(known, 15, diff=GUARD, reason="trials are off"),
+        tried(known, 15, kind="config", title="Let torch call `print` after the graph has run", snippet="torch._dynamo.config.reorderable_logging_functions.add(print)", reason="trials are off"),  # noqa: E501
     )  # fmt: skip
     return known, Treatment(tried=fixes, before=BEFORE, diff=GUARD)
 
@@ -245,6 +246,6 @@ def test_nothing_that_could_be_tried_is_not_called_a_suggestion() -> None:
 
 def test_unsafe_ones_alone_are_not_called_suggestions_without_a_reason() -> None:
     known = facts(12)
-    fix = tried(known, 12, is_safe=False, diff=GUARD, reason=UNSAFE)
+    fix = tried(known, 12, is_safe=False, diff=GUARD, reason=UNSAFE, untried_cause="unsafe")
     text = words(rendered(known, Treatment(tried=(fix,), before=BEFORE)))
     assert "No safe fix is known. --unsafe-fixes tries 1 unsafe fix." in text

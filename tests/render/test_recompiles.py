@@ -84,8 +84,8 @@ def test_what_if(snapshot: SnapshotAssertion, width: int) -> None:
     tried = WhatIf(
         results=rows,
         binding=("x.shape[0]",),
-        conclusion="`x.shape[0]` is what binds: with mark_dynamic x 0 alone 2 compiles, the limit not hit.",
-        untried=(UntriedChange(expression="fn", reason="another object comes with each call"),),
+        conclusion="Fixing `x.shape[0]` alone is enough: 8 compiles → 2, no longer over the recompile limit.",
+        untried=(UntriedChange(expression="fn", reason="each call brings another object; the program must keep one"),),
         skipped_count=3,
     )
     facts = changing().model_copy(update={"what_if": tried})

@@ -24,12 +24,15 @@ class Place:
     Args:
         source: The file.
         finding: The finding, its location in the lines of ``source``.
-        changes: The guarded values that changed; empty if the finding isn't about a recompile.
     """
 
     source: SourceFile
     finding: Finding
-    changes: tuple[GuardChange, ...] = ()
+
+    @property
+    def changes(self) -> tuple[GuardChange, ...]:
+        """The guarded values that changed; empty if the finding isn't about a recompile."""
+        return self.finding.changes
 
     @cached_property
     def statement(self) -> Statement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
@@ -22,7 +23,12 @@ def cases(recipe: str) -> list[Path]:
 
 
 def finding(
-    code: str, line: int, columns: tuple[int, int | None] | None = None, *, context: str | None = None
+    code: str,
+    line: int,
+    columns: tuple[int, int | None] | None = None,
+    *,
+    context: str | None = None,
+    changes: tuple[GuardChange, ...] = (),
 ) -> Finding:
     """A finding as far as recipes look at it.
 
@@ -31,6 +37,7 @@ def finding(
         line: 1-based.
         columns: 1-based start and exclusive end of the expression; the end is None where it ends on another line.
         context: torch's developer context.
+        changes: The guarded values that changed.
     """
     return Finding(
         code=code,
@@ -47,6 +54,7 @@ def finding(
         count=1,
         reasons=(BreakReason(gb_type="type", torch_id="GB0000", explanation="Why.", context=context),),
         fingerprint="0" * 16,
+        changes=changes,
     )
 
 
@@ -63,10 +71,11 @@ def place_of(path: Path) -> Place:
     context = match["context"].strip() if match["context"] else None
     changed = _CHANGE.match(context or "")
     changes = (GuardChange(**changed.groupdict()),) if changed else ()
-    return Place(SourceFile.read(path), finding(match["code"], int(match["line"]), columns, context=context), changes)
+    found = finding(match["code"], int(match["line"]), columns, context=context, changes=changes)
+    return Place(SourceFile.read(path), found)
 
 
-def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: str) -> Place:
+def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: Any) -> Place:
     """A place in a text."""
     source = SourceFile.parse(Path("model.py"), text.encode())
     return Place(source, finding(code, line, columns, **more))

@@ -67,7 +67,7 @@ def written(body: str, recipe: type[KeepTensor] | type[DropItem] = KeepTensor) -
         ("    «x.item()»\n    return y\n", "nobody uses the number"),
         (
             "    n = self.size\n    return y * n + «bool(x)»\n",
-            "torch doesn't point to `.item()`",
+            "torch doesn't point to `.item()`, `float(…)` or `int(…)`",
         ),
         ("    return y * math.pow(«x.item()», 2)\n", "`math.pow` needs a Python number"),
         ("    return y << «x.item()»\n", "it is not clear who uses the number"),

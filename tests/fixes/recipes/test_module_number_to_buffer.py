@@ -33,7 +33,7 @@ def edit(
     text = head + "".join(f"        {line}\n" for line in body.splitlines())
     change = GuardChange(kind=kind, expression=expression, old="0", new=new)
     return ModuleNumberToBuffer().edit(
-        Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1), (change,))
+        Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1, changes=(change,)))
     )
 
 
@@ -123,7 +123,7 @@ def test_tabs_newlines_and_neighbours_on_the_line_stay() -> None:
     head = HEAD.replace("    ", "\t").replace("\n", "\r\n")
     text = head + "\t\tself.step = 1; x = x + self.step  # now\r\n\t\treturn x\r\n"
     change = GuardChange(kind="module_number", expression="self.step")
-    place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1), (change,))
+    place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1, changes=(change,)))
     result = ModuleNumberToBuffer().edit(place).content.decode()
     assert "\t\tself.step.fill_(1); x = x + self.step  # now\r\n" in result
     assert '\t\tself.register_buffer("step", torch.tensor(0), persistent=False)\r\n' in result

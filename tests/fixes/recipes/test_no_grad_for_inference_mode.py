@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -23,7 +22,7 @@ FLIP = (GuardChange(kind="inference_mode", expression="x"),)
 
 def unflipped(text: str) -> str:
     """The file where a mode flip in its first line is to go."""
-    code = NoGradForInferenceMode().edit(replace(place_in(text, "GD212", 1), changes=FLIP)).content.decode()
+    code = NoGradForInferenceMode().edit(place_in(text, "GD212", 1, changes=FLIP)).content.decode()
     ast.parse(code)
     return code
 

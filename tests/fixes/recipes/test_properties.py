@@ -100,8 +100,8 @@ def test_an_edit_loses_nothing_and_declining_does_nothing(recipe: Recipe, conten
     wrong = data.draw(st.lists(any_place(source), max_size=WRONG_PLACES_COUNT))
     edited_count = 0
     for line, columns in [*wrong, *places[first:], *places[:first]]:
-        found = finding(code, line, columns, context=context)
-        edited_count += check(recipe, Place(source, found, changed), Place(fresh, found, changed))
+        found = finding(code, line, columns, context=context, changes=changed)
+        edited_count += check(recipe, Place(source, found), Place(fresh, found))
         if edited_count == EDITS_COUNT:
             break
     assert source.content == content
@@ -221,10 +221,9 @@ def test_a_case_in_another_spelling_is_mended_too(
         moved = 3 * (len(line) - len(line.lstrip(b"\t")))
         end = found.location.end_column
         columns = (found.location.column - moved, None if end is None else end - moved)
-        found = finding(found.code, found.location.line, columns, context=place.context)
+        found = finding(found.code, found.location.line, columns, context=place.context, changes=place.changes)
     source = SourceFile.parse(PATH, content)
-    changes = place.changes
-    assert check(recipe, Place(source, found, changes), Place(SourceFile.parse(PATH, content), found, changes))
+    assert check(recipe, Place(source, found), Place(SourceFile.parse(PATH, content), found))
 
 
 @settings(quick, max_examples=60)

@@ -1,0 +1,84 @@
+"""The user's program as a replay runs it: untouched, or with edits of its source and changes of how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from graphdoctor.model.run import Setting
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class RunChange:
+    """What a fix changes about a run, apart from source.
+
+    Args:
+        settings: torch settings to apply.
+        setup: Lines of Python to run before the target is compiled.
+        dynamic: ``torch.compile``'s ``dynamic``, or None to leave it as it is.
+        marks: Sources and dims to mark as dynamic before each call.
+        tensors: Sources of numbers to pass as tensors.
+        contiguous: Sources of tensors to make contiguous.
+        warm_up: Make all calls once before the ones that count.
+    """
+
+    settings: tuple[Setting, ...] = ()
+    setup: tuple[str, ...] = ()
+    dynamic: bool | None = None
+    marks: tuple[tuple[str, int], ...] = ()
+    tensors: tuple[str, ...] = ()
+    contiguous: tuple[str, ...] = ()
+    warm_up: bool = False
+
+    def joined(self, other: RunChange) -> RunChange:
+        """Both changes together."""
+        return RunChange(
+            settings=_distinct(self.settings, other.settings),
+            setup=_distinct(self.setup, other.setup),
+            dynamic=other.dynamic if self.dynamic is None else self.dynamic,
+            marks=_distinct(self.marks, other.marks),
+            tensors=_distinct(self.tensors, other.tensors),
+            contiguous=_distinct(self.contiguous, other.contiguous),
+            warm_up=self.warm_up or other.warm_up,
+        )
+
+    @property
+    def config(self) -> dict[str, object]:
+        """Values of torch's config by dotted name."""
+        return {setting.name: setting.value for setting in self.settings if setting.member is None}
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Lines of Python to run before the target is compiled, those that add to a setting among them."""
+        return (*(setting.code for setting in self.settings if setting.member is not None), *self.setup)
+
+    def plan(self) -> dict[str, object]:
+        """Its part of the request's ``trial``; ``dynamic`` and ``config`` are in the request itself."""
+        return {
+            "warm_up": self.warm_up,
+            "marks": [{"source": source, "dim": dim} for source, dim in self.marks],
+            "tensors": list(self.tensors),
+            "contiguous": list(self.contiguous),
+            "setup": "\n".join(self.lines) or None,
+        }
+
+
+@dataclass(frozen=True)
+class Program:
+    """The user's program, untouched or with changes.
+
+    Args:
+        content: Bytes to import in place of files.
+        change: What is changed about the run.
+    """
+
+    content: Mapping[Path, bytes] = field(default_factory=dict)
+    change: RunChange = field(default_factory=RunChange)
+
+
+def _distinct(first: tuple[_Item, ...], second: tuple[_Item, ...]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
