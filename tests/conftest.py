@@ -1,11 +1,18 @@
-"""What every test may use: the command line in a process of its own."""
+"""What every test may use: the command line in a process of its own.
+
+Commands and the probes that they start are forked from a Python that has loaded its modules (``tests/forking``);
+``pytest --cold`` starts each anew.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +21,7 @@ from unittest import mock
 import pytest
 
 from graphdoctor.cli import main
+from tests.forking.server import Forking
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLEAN_TARGET = """\
@@ -30,7 +38,29 @@ def example_inputs():
 """
 """A target without any break: two operations, one graph."""
 
+PROBE = ["-u", "-X", "faulthandler", str(REPOSITORY / "graphdoctor" / "probe" / "__main__.py")]
+COMMAND = ["-P", "-m", "graphdoctor"]
+"""-P, so that no file of the working directory hides a module of Python."""
+
+PROBING = {"baseline", "check", "explain", "fix", "guards", "recompiles"}
+"""Commands that start probes."""
+
+_servers = contextlib.ExitStack()
+_options = Namespace(cold=False)
+
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cold", action="store_true", help="start each probe and each command anew, none is forked")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    _options.cold = config.getoption("--cold")
+
+
+def pytest_sessionfinish() -> None:
+    _servers.close()
 
 
 def clean_environment(**changes: str | None) -> dict[str, str]:
@@ -39,7 +69,7 @@ def clean_environment(**changes: str | None) -> dict[str, str]:
     Args:
         changes: Variables to set; None removes one.
     """
-    ours = ("GRAPHDOCTOR_", "TORCH", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH")
+    ours = ("GRAPHDOCTOR_", "TORCH", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment["PYTHONPATH"] = str(REPOSITORY)
     for name, value in changes.items():
@@ -50,15 +80,44 @@ def clean_environment(**changes: str | None) -> dict[str, str]:
 
 
 def command_line(*args: object) -> list[str]:
-    """The command as it is started here; -P, so that no file of the working directory hides a module of Python."""
-    return [sys.executable, "-P", "-m", "graphdoctor", *map(str, args)]
+    """The command, started anew."""
+    return [sys.executable, *COMMAND, *map(str, args)]
+
+
+@functools.cache
+def _probes() -> Forking:
+    forking = Forking(PROBE, load="torch", environment=clean_environment())
+    _servers.callback(forking.close)
+    return forking
+
+
+@functools.cache
+def _commands() -> Forking:
+    forking = Forking(COMMAND, load="graphdoctor", environment=clean_environment(), executable=_probes().python)
+    _servers.callback(forking.close)
+    forking.start()
+    return forking
 
 
 def run_command(
-    *args: object, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300
+    *args: object, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300, is_forked: bool = True
 ) -> subprocess.CompletedProcess[str]:
+    """Run ``graphdoctor`` with arguments.
+
+    Args:
+        args: Its arguments.
+        cwd: The working directory.
+        env: The environment; a clean one when None.
+        timeout: Seconds after which it is killed.
+        is_forked: False where the start of a process is what a test is about.
+    """
+    command = command_line(*args)
+    if is_forked and sys.platform.startswith("linux") and not _options.cold:
+        command[0] = str(_commands().python)
+        if args[:1] and args[0] in PROBING:
+            _probes().start()
     return subprocess.run(
-        command_line(*args),
+        command,
         cwd=cwd,
         env=clean_environment() if env is None else env,
         stdin=subprocess.DEVNULL,
@@ -74,8 +133,8 @@ def run_command(
 def run_cli(tmp_path: Path) -> RunCli:
     """Run ``graphdoctor`` with arguments, by default in ``tmp_path``; returns the completed process."""
 
-    def run(*args: object, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 300) -> Any:
-        return run_command(*args, cwd=cwd or tmp_path, env=env, timeout=timeout)
+    def run(*args: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        return run_command(*args, cwd=cwd or tmp_path, **options)
 
     return run
 

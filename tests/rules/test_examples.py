@@ -77,8 +77,7 @@ def diagnosed(code: str, folder: Path, name: str) -> dict[str, Any]:
     config += json.loads(arguments[1]) if arguments else []
     if name == "explain":
         config.append("--no-coverage")
-    command = [sys.executable, "-m", "graphdoctor", name, "snippet.py", "--format", "json", *config]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    done = run_command(name, "snippet.py", "--format", "json", *config, cwd=folder)
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document

@@ -6,16 +6,14 @@ import ast
 import json
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPOSITORY, run_command
 from tests.trace.test_phases import assert_agrees_with_the_metrics, picture_of
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SAMPLES = sorted((REPOSITORY / "sample_models").glob("*.py"))
 HEADING = "graphdoctor finds:"
 COUNTS = {
@@ -82,14 +80,7 @@ def read_expected(path: Path) -> Expected:
 
 def explain(target: str, *options: str, cwd: Path) -> dict:
     """Run ``graphdoctor explain`` as a person would and return its JSON document."""
-    process = subprocess.run(
-        [sys.executable, "-m", "graphdoctor", "explain", target, *options, "--format", "json"],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    process = run_command("explain", target, *options, "--format", "json", cwd=cwd)
     assert process.stdout, f"exit code {process.returncode}, no document:\n{process.stderr}"
     return json.loads(process.stdout)
 

@@ -1,0 +1,86 @@
+"""A Python that forks instead of starting anew, for tests that start many probes and commands.
+
+Importing torch takes ten times as long as what most programs in these tests do. A server imports it once, and
+``Forking.python`` is a program that takes an interpreter's arguments. Started as the server was, with other arguments
+at the end, that program has a child forked; from the first line of the main script on everything is as always: a
+process of its own with its own Dynamo, environment, directory, files, signals and end. Started in another way, or with
+a variable that Python or torch reads when it starts, or before the server, it becomes the interpreter itself. Needs
+Linux. May import the standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+_HERE = Path(__file__).resolve().parent
+_START_S = 300
+
+
+class Forking:
+    """A server, once it is started, and the way to it.
+
+    Args:
+        command: An interpreter's options and main script or module, the same for all children.
+        load: What the server imports before it forks.
+        environment: What it is started with, ``PYTHONPATH`` included.
+        executable: ``sys.executable`` of the children; None for the interpreter's own.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        load: Literal["torch", "graphdoctor"],
+        environment: Mapping[str, str],
+        executable: Path | None = None,
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="forking")
+        self._socket = Path(self._folder.name) / "socket"
+        self._command = [sys.executable, *command, "none"]
+        self._environment = {
+            **environment,
+            "PYTHONPATH": os.pathsep.join([str(_HERE), environment["PYTHONPATH"]]),
+            "_TESTS_FORKING_SOCKET": str(self._socket),
+            "_TESTS_FORKING_LOAD": load,
+            **({} if executable is None else {"_TESTS_FORKING_EXECUTABLE": str(executable)}),
+        }
+        self._server: subprocess.Popen[bytes] | None = None
+        self.python = Path(self._folder.name) / "python"
+        """What to start instead of ``sys.executable``."""
+        client = [sys.executable, "-IS", str(_HERE / "client.py"), str(self._socket)]
+        self.python.write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
+        self.python.chmod(0o755)
+
+    def start(self) -> None:
+        """Start the server unless it runs already."""
+        if self._server is not None:
+            return
+        # Pipes, as most of its children have: Python asks a stream once, when it starts, whether it can seek.
+        self._server = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        deadline = time.monotonic() + _START_S
+        while not self._socket.exists():
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                self._server.kill()
+                raise RuntimeError(f"the forking Python did not start: {self._server.communicate()[0]!r}")
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """End the server, which ends when its standard input does."""
+        if self._server is not None:
+            with self._server:
+                pass
+        self._folder.cleanup()

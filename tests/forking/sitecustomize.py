@@ -1,0 +1,155 @@
+"""What Python imports at its start where this folder is on ``PYTHONPATH``: here a server stops before its main script.
+
+It loads what it is told to, once, and then forks a child for each request. In the child this import ends, and Python
+goes on to the main script as it always does, with the arguments, the directory, the environment and the files of the
+request: nothing of ours is on its stack. ``server.py`` starts it and says why. May import the standard library only,
+and what it loads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+_HERE = os.path.dirname(__file__)
+_SOCKET = "_TESTS_FORKING_SOCKET"
+_LOAD = "_TESTS_FORKING_LOAD"
+_EXECUTABLE = "_TESTS_FORKING_EXECUTABLE"
+
+_READ_AT_START = (
+    *("PYTHON", "LD_", "LC_", "LANG"),
+    *("TORCH", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "CUDA_"),
+    *("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "_TYPER_"),
+)
+"""Variables with these beginnings are read when Python, torch or typer starts."""
+
+_READ_AGAIN = ("TORCH_TRACE", "TORCH_LOGS")
+"""Those of them that a child heeds all the same."""
+
+
+def _load_torch() -> None:
+    """Import what a probe imports; nothing is compiled and no thread is started."""
+    import torch
+    import torch._dynamo
+    import torch._inductor.codegen.cpp
+    import torch._inductor.compile_fx
+
+    torch._dynamo.list_backends(None)
+
+
+def _load_graphdoctor() -> None:
+    import graphdoctor
+
+    for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
+        if not module.name.startswith("graphdoctor.probe.") and not module.name.endswith(("__main__", "_plugin")):
+            importlib.import_module(module.name)
+
+
+def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ_AT_START) and name not in _READ_AGAIN
+    }
+
+
+def _serve(path: str, ours: dict[str, str]) -> None:
+    """Answer requests until whoever started the server is gone; returns in each child, and only there."""
+    command = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
+    listener = socket.socket(socket.AF_UNIX)
+    # Clients wait for the name alone.
+    listener.bind(f"{path}.new")
+    listener.listen()
+    os.rename(f"{path}.new", path)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    children: dict[socket.socket, tuple[int, int]] = {}
+    while True:
+        ends = {end: connection for connection, (_, end) in children.items()}
+        ready, _, _ = select.select([listener, sys.stdin, *children, *ends], [], [])
+        if sys.stdin in ready:
+            os._exit(0)
+        for connection in [one for one in ready if one in children]:  # the client was killed
+            os.kill(children[connection][0], signal.SIGKILL)
+        for end in [one for one in ready if one in ends]:
+            pid, _ = children.pop(ends[end])
+            _answer(ends[end], str(os.waitpid(pid, 0)[1]))
+            os.close(end)
+        if listener not in ready:
+            continue
+        connection, _ = listener.accept()
+        request, descriptors = _receive(connection)
+        fits = request["arguments"][: len(command)] == command and _read_at_start(request["environment"]) == ours
+        pid = os.fork() if fits else None
+        if pid == 0:
+            try:
+                for one in (listener, connection, *children):
+                    one.close()
+                for end in ends:
+                    os.close(end)
+                _become(request, descriptors, request["arguments"][len(command) :])
+            except BaseException:  # noqa: BLE001 - the main script must not run as somebody else
+                os._exit(70)
+            return
+        for number in descriptors:
+            os.close(number)
+        if pid is None:
+            _answer(connection, "no")
+        else:
+            children[connection] = (pid, os.pidfd_open(pid))
+
+
+def _answer(connection: socket.socket, text: str) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(text.encode())
+    connection.close()
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    size = int.from_bytes(connection.recv(4), "big")
+    content, descriptors, _, _ = socket.recv_fds(connection, size, 64)
+    while len(content) < size:
+        content += connection.recv(size - len(content))
+    return json.loads(content), descriptors
+
+
+def _become(request: dict[str, Any], descriptors: list[int], arguments: list[str]) -> None:
+    """Take the client's place."""
+    os.setpgid(0, request["group"])
+    os.chdir(request["directory"])
+    os.umask(request["umask"])
+    wanted = request["descriptors"]
+    # Moved out of the way first, so that none is overwritten before it is in its place.
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD, max(wanted) + 1) for number in descriptors]
+    for number in descriptors:
+        os.close(number)
+    for number, place in zip(moved, wanted, strict=True):
+        os.dup2(number, place)
+        os.close(number)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.orig_argv[-len(sys.argv) + 1 :] = arguments
+    sys.argv[1:] = arguments
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if (logs := sys.modules.get("torch._logging._internal")) is not None:
+        logs.LOG_TRACE_HANDLER = None
+        logs._init_logs()
+    sys.executable = _executable or sys.executable
+
+
+sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].removeprefix(_HERE + os.pathsep)
+_executable = os.environ.pop(_EXECUTABLE, None)
+_load = os.environ.pop(_LOAD, None)
+if (_socket := os.environ.pop(_SOCKET, None)) is not None:
+    _ours = _read_at_start(dict(os.environ))
+    {"torch": _load_torch, "graphdoctor": _load_graphdoctor}[_load]()
+    _serve(_socket, _ours)

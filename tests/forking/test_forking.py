@@ -1,0 +1,100 @@
+"""A forked command and a forked probe give what new processes give."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import COMMAND, REPOSITORY, clean_environment, run_command
+from tests.forking.server import Forking
+
+VARYING = re.compile(r"(_s|_us|_bytes|^share)$")
+"""Keys of what is measured."""
+
+
+def facts(value: Any) -> Any:
+    """A document without what is measured."""
+    if isinstance(value, dict):
+        return {key: facts(item) for key, item in value.items() if not VARYING.search(key)}
+    if isinstance(value, str):
+        return re.sub(r"\d+(\.\d+)? (s|ms|µs)\b", "", value)
+    return [facts(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hidden_second_break", "batch_sizes"])
+def test_the_document_is_the_same(name: str, tmp_path: Path) -> None:
+    program = REPOSITORY / "sample_models" / f"{name}.py"
+    forked, anew = (
+        run_command("explain", program, "--format", "json", cwd=tmp_path, is_forked=is_forked)
+        for is_forked in (True, False)
+    )
+    assert facts(json.loads(forked.stdout)) == facts(json.loads(anew.stdout))
+    assert (forked.returncode, forked.stderr.count("\n")) == (anew.returncode, anew.stderr.count("\n"))
+
+
+@pytest.mark.slow
+def test_a_probe_that_kills_itself_is_killed(tmp_path: Path) -> None:
+    lines = "import os\nprint('here')\ndef f(x):\n    os.kill(os.getpid(), 9)\ndef example_inputs(): return (1,)\n"
+    (tmp_path / "model.py").write_text(lines)
+    done = run_command("explain", "model.py:f", cwd=tmp_path)
+    assert "here" in done.stderr
+    assert "killed by SIGKILL in call 1" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def forking() -> Any:
+    """A server with a command of its own."""
+    code = "import os, sys; print(sys.argv, os.getcwd(), sys.stdin.read(), os.environ.get('WORD')); exec(sys.argv[1])"
+    server = Forking(["-c", code], load="graphdoctor", environment=clean_environment())
+    server.start()
+    yield [str(server.python), "-c", code]
+    server.close()
+
+
+def test_a_child_has_the_clients_place(forking: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*forking, "import graphdoctor.cli; sys.exit(graphdoctor.cli.__spec__ is None)", "b"],
+        cwd=tmp_path, env=clean_environment(WORD="x"), input="typed", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"{['-c', *done.args[3:]]} {tmp_path} typed x\n"
+
+
+@pytest.mark.parametrize("how", ["sys.exit(7)", "os._exit(8)", "os.kill(os.getpid(), 15)", "os.kill(0, 15)"])
+def test_its_end_is_the_clients(forking: list[str], how: str) -> None:
+    done = subprocess.run([*forking, how], env=clean_environment(), input="", check=False, text=True, process_group=0)
+    assert done.returncode == {"sys.exit(7)": 7, "os._exit(8)": 8}.get(how, -signal.SIGTERM)
+
+
+def test_what_is_read_at_the_start_starts_anew(forking: list[str]) -> None:
+    command = [*forking, "sys.exit(sys.flags.no_user_site)"]
+    assert [
+        subprocess.run(command, env=environment, input="", check=False, text=True).returncode
+        for environment in (clean_environment(), clean_environment(PYTHONNOUSERSITE="1"))
+    ] == [0, 1]
+
+
+def test_a_client_that_is_killed_takes_its_child_along(forking: list[str], tmp_path: Path) -> None:
+    sleep = "print(os.getpid(), flush=True); import time; time.sleep(600)"
+    with subprocess.Popen(
+        [*forking, sleep], env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        child = int(process.stdout.readline())
+        process.kill()
+        assert process.stdout.read() == "", "the child held the pipe"
+    assert not Path(f"/proc/{child}/exe").exists()
+
+
+def test_without_a_server_it_is_the_interpreter() -> None:
+    forking = Forking(COMMAND, load="graphdoctor", environment=clean_environment())
+    done = subprocess.run([forking.python, "-c", "print(1)"], capture_output=True, text=True, check=True)
+    forking.close()
+    assert done.stdout == "1\n"
