@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
-from graphdoctor.model.fixes import TriedFix, Verdict
-from graphdoctor.model.stack import StackEntry
 from graphdoctor.render.printable import printable
 from graphdoctor.render.words import (
     base_name,
@@ -27,6 +24,13 @@ from graphdoctor.render.words import (
     other_gaps,
     title_parts,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
+    from graphdoctor.model.fixes import TriedFix, Verdict
+    from graphdoctor.model.stack import StackEntry
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6

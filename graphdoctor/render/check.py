@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.check import BaselineEntry, CheckReport, TargetCheck, UnusedIgnore
-from graphdoctor.model.diagnosis import Finding, Summary
 from graphdoctor.render.cards import clean, finding_card, labeled_rows, write
 from graphdoctor.render.words import budget_text, check_verdict, clusters, counted, share_text, times
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.check import BaselineEntry, CheckReport, TargetCheck, UnusedIgnore
+    from graphdoctor.model.diagnosis import Finding, Summary
 
 _STYLES = {"passed": "bold green", "failed": "bold red", "crashed": "bold magenta"}
 _MAX_LINES = 20

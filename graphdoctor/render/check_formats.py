@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from graphdoctor.model.check import CheckReport
+if TYPE_CHECKING:
+    from graphdoctor.model.check import CheckReport
 
 
 def _root(report: CheckReport) -> Path:

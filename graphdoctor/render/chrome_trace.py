@@ -7,11 +7,13 @@ ended, and metadata (``M``) for names. Each process has its own clock, and so ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphdoctor.model.diagnosis import Diagnosis, FrameReport
-from graphdoctor.model.picture import Lane, Phase, Picture, Segment
 from graphdoctor.render.json import json_text
+
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis, FrameReport
+    from graphdoctor.model.picture import Lane, Phase, Picture, Segment
 
 _Event = dict[str, Any]
 

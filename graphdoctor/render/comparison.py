@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.comparison import DiagnosisComparison, Numbers, SameFinding, Side, TimePair
-from graphdoctor.model.diagnosis import Finding
 from graphdoctor.render.cards import clean, finding_card, labeled_rows, write
 from graphdoctor.render.words import (
     changed_text,
@@ -22,6 +20,12 @@ from graphdoctor.render.words import (
     moved_place,
     side_parts,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.comparison import DiagnosisComparison, Numbers, SameFinding, Side, TimePair
+    from graphdoctor.model.diagnosis import Finding
 
 
 def render_comparison(comparison: DiagnosisComparison, console: Console, *, is_verbose: bool = False) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Summary
-from graphdoctor.model.recording import CompileCall
 from graphdoctor.render.cards import clean, closing, finding_card, partial, title_line, unknown_rows, write
 from graphdoctor.render.fixes import treatment_sections
 from graphdoctor.render.words import (
@@ -25,6 +23,12 @@ from graphdoctor.render.words import (
     inputs_text,
     nothing_compiled,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Summary
+    from graphdoctor.model.recording import CompileCall
 
 _MAX_GRAPH_ROWS = 60
 _MAX_COMPILE_CALLS = 5

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.fixes import Treatment, TriedFix
 from graphdoctor.render.cards import (
     clean,
     closing,
@@ -25,6 +23,12 @@ from graphdoctor.render.cards import (
     write,
 )
 from graphdoctor.render.words import clusters, counted, duration, measured_rows, speed_text
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.diagnosis import Diagnosis, Finding
+    from graphdoctor.model.fixes import Treatment, TriedFix
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from graphdoctor.model.check import CheckReport, TargetCheck
-from graphdoctor.model.diagnosis import Finding, Severity
 from graphdoctor.render.places import file_place, project_line
 from graphdoctor.render.printable import printable
 from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
+
+if TYPE_CHECKING:
+    from graphdoctor.model.check import CheckReport, TargetCheck
+    from graphdoctor.model.diagnosis import Finding, Severity
 
 _SHOWN = 10
 """How many annotations of each kind GitHub shows for one step."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from graphdoctor.model.guards import GuardNode, GuardSet
+if TYPE_CHECKING:
+    from graphdoctor.model.guards import GuardNode, GuardSet
 
 STATE = "process-wide state"
 _TOKEN = re.compile(r"\[[^\]]*\]|[^.\[\]]+")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis, FrameReport
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
 from graphdoctor.render.cards import (
     clean,
@@ -25,6 +24,11 @@ from graphdoctor.render.cards import (
 )
 from graphdoctor.render.guard_parts import STATE, VARIES, Part, parts_of, walk
 from graphdoctor.render.words import base_name, clusters, counted, percent
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.diagnosis import Diagnosis, FrameReport
 
 _MAX_PARTS = 24
 _MAX_SETS = 12

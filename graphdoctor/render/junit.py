@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from graphdoctor.model.check import CheckReport, TargetCheck
-from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.render.printable import printable
 from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
+
+if TYPE_CHECKING:
+    from graphdoctor.model.check import CheckReport, TargetCheck
+    from graphdoctor.model.diagnosis import Diagnosis, Finding
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 """What XML 1.0 can't hold, even escaped, apart from control characters."""

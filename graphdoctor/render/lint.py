@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Finding, Severity
-from graphdoctor.model.lint import LintReport
 from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphdoctor.model.diagnosis import Finding, Severity
+    from graphdoctor.model.lint import LintReport
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from graphdoctor.model.check import CheckReport, TargetCheck
-from graphdoctor.model.comparison import DiagnosisComparison, SameFinding, Side
-from graphdoctor.model.diagnosis import Finding, Summary
 from graphdoctor.render.markdown_text import code, html_code, plain, sentence
 from graphdoctor.render.words import (
     UNKNOWN,
@@ -27,6 +25,11 @@ from graphdoctor.render.words import (
     times,
     worth_trying,
 )
+
+if TYPE_CHECKING:
+    from graphdoctor.model.check import CheckReport, TargetCheck
+    from graphdoctor.model.comparison import DiagnosisComparison, SameFinding, Side
+    from graphdoctor.model.diagnosis import Finding, Summary
 
 MAX_CHARACTERS = 60_000
 """GitHub rejects comments of more than 65,536; a workflow may add some text of its own."""

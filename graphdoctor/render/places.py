@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from graphdoctor.model.diagnosis import Finding, Location
-from graphdoctor.model.stack import StackEntry
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Finding, Location
+    from graphdoctor.model.stack import StackEntry
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 # Characters that a path may contain unescaped (RFC 3986), except a colon, which could end a scheme.

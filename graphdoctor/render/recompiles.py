@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis, RecompileReport
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.trials import TrialResult, WhatIf
 from graphdoctor.render.cards import (
     clean,
     closing,
@@ -23,6 +20,13 @@ from graphdoctor.render.cards import (
     write,
 )
 from graphdoctor.render.words import base_name, clusters, counted, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.diagnosis import Diagnosis, RecompileReport
+    from graphdoctor.model.recompiles import GuardChange
+    from graphdoctor.model.trials import TrialResult, WhatIf
 
 _MAX_ROWS = 60
 _MAX_CHANGES = 4

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.diagnosis.rule import Page
 from graphdoctor.model.links import rule_url
 from graphdoctor.render.json import json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphdoctor.diagnosis.rule import Page
 
 _MANY = 3
 

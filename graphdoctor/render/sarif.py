@@ -8,17 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.model import links
-from graphdoctor.model.check import BaselineEntry, CheckReport, Ignored, TargetCheck
 from graphdoctor.model.diagnosis import Finding, Fix, Location, Severity
-from graphdoctor.model.stack import StackEntry
 from graphdoctor.render.edits import Replacement, edits_of
 from graphdoctor.render.json import json_text
 from graphdoctor.render.places import Place, file_place, place_of
 from graphdoctor.render.words import worth_trying
 from graphdoctor.rules.catalog import PAGES
+
+if TYPE_CHECKING:
+    from graphdoctor.model.check import BaselineEntry, CheckReport, Ignored, TargetCheck
+    from graphdoctor.model.stack import StackEntry
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _FINGERPRINT = "graphdoctorFingerprint/v1"

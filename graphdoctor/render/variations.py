@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.variations import TriedValue, Variation, Verdict
 from graphdoctor.render.cards import clean, partial, title_line, unknown_rows, write
 from graphdoctor.render.words import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.variations import TriedValue, Variation, Verdict
 
 _GROUPS: tuple[tuple[Verdict, str, str], ...] = (
     ("fails", "Fails only under torch.compile", "bold red"),

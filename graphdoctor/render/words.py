@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from graphdoctor.model.check import Budget, CheckReport
-from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
-from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Summary
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.fixes import Measures
-from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
 from graphdoctor.model.wording import counted as counted  # noqa: PLC0414 - the views take it from here
 from graphdoctor.model.wording import percent as percent  # noqa: PLC0414
 from graphdoctor.model.wording import percent_of_limit
+
+if TYPE_CHECKING:
+    from graphdoctor.model.check import Budget, CheckReport
+    from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
+    from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Summary
+    from graphdoctor.model.fixes import Measures
+    from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
 
 Tone = Literal["good", "warning", "bad"]
 """Whether a sentence is good news."""

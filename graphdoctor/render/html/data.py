@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphdoctor.model.diagnosis import Diagnosis, GraphReport
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.picture import GeneratedCode, Lane, Phase, Picture, StageGraph, StageNode
 from graphdoctor.render.guard_parts import Part, parts_of
+
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis, GraphReport
+    from graphdoctor.model.picture import GeneratedCode, Lane, Phase, Picture, StageGraph, StageNode
 
 Place = Callable[[str | None, int | None], list[Any] | None]
 """Turns a file and a line into ``[file as shown, line, anchor or None]``; None without a file."""

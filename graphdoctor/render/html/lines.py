@@ -33,13 +33,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from graphdoctor.model.diagnosis import Diagnosis, FrameState
-from graphdoctor.model.picture import Picture, SourceText
 from graphdoctor.model.stack import Origin, relative
 from graphdoctor.render.html.marks import FileMarks, LineMark, mark
 from graphdoctor.render.html.statements import SourceFile
+
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis, FrameState
+    from graphdoctor.model.picture import Picture, SourceText
 
 LineState = Literal["graph", "eager", "mixed", "none"]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from graphdoctor.model.diagnosis import Diagnosis, Finding, FrameReport, Location
-from graphdoctor.model.guards import GuardSet
-from graphdoctor.model.picture import Picture
-from graphdoctor.model.stack import Origin, StackEntry
-from graphdoctor.render.html.statements import Function, SourceFile
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis, Finding, FrameReport, Location
+    from graphdoctor.model.guards import GuardSet
+    from graphdoctor.model.picture import Picture
+    from graphdoctor.model.stack import Origin, StackEntry
+    from graphdoctor.render.html.statements import Function, SourceFile
 
 
 @dataclass

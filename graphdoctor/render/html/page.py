@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphdoctor.model.diagnosis import Diagnosis, Location
-from graphdoctor.model.picture import Picture
 from graphdoctor.model.stack import relative
 from graphdoctor.render import words
 from graphdoctor.render.html import data
@@ -16,6 +15,9 @@ from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
 from graphdoctor.render.html.verdict import actions, sentence, tiles
+
+if TYPE_CHECKING:
+    from graphdoctor.model.picture import Picture
 
 _SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
 _HUES = 8

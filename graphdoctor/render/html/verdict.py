@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Summary
 from graphdoctor.render.words import (
     Tone,
     clusters,
@@ -15,6 +15,9 @@ from graphdoctor.render.words import (
     percent,
     times,
 )
+
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Summary
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def test_a_graph_of_20000_nodes_without_modules_is_folded_into_runs(visit, tmp_p
 
 def test_a_graph_of_which_the_log_holds_nothing_says_so(visit, tmp_path):
     box = viewer(visit(written(tmp_path, recording(), Picture())))
-    expect(box).to_contain_text("neither nodes nor code")
+    expect(box).to_contain_text("no nodes and no code")
 
 
 # Lines and graphs.
@@ -263,4 +263,4 @@ def test_rows_out_of_view_have_no_pixels(visit, tmp_path):
 def test_a_recording_without_lanes_says_so(visit, tmp_path):
     page = visit(written(tmp_path, *lowered()))
     expect(page.locator("#lanes")).to_have_count(0)
-    expect(page.locator("#calls")).to_contain_text("were not timed piece by piece")
+    expect(page.locator("#calls")).to_contain_text("no timing of the parts of a call")

@@ -60,7 +60,7 @@ def test_half_a_recording_says_that_it_is_half(visit, run_here, tmp_path, report
 @pytest.mark.slow
 def test_what_a_call_raised_is_shown_with_its_traceback(visit, tmp_path):
     page = visit(written(tmp_path, *hostile()))
-    page.locator("#calls summary", has_text="What call 2 raised").click()
+    page.locator("#calls summary", has_text="Call 2 raised").click()
     expect(page.locator("#calls pre")).to_be_visible()
     expect(page.locator("#verdict .tile.tone-bad", has_text="calls")).to_contain_text("1 failed")
 
