@@ -1,4 +1,4 @@
-"""Take the README's picture of the HTML report from a real run.
+"""Take the picture of the HTML report from a real run.
 
     python docs/make_page_picture.py
 
