@@ -36,7 +36,8 @@ def on_config(config: Any) -> Any:  # noqa: ANN401 - MkDocs' own object
     """Take the site's address from the package, and put the rules into the navigation."""
     config["site_url"] = DOCS_URL
     rules: list[Any] = ["rules/index.md"]
-    rules += [{heading: [{f"{rule.code} {rule.name}": page_path(rule)} for rule in found]} for heading, found in families()]
+    for heading, found in families():
+        rules.append({heading: [{f"{rule.code} {rule.name}": page_path(rule)} for rule in found]})
     reference = next(place for place, entry in enumerate(config["nav"]) if "Reference" in entry)
     config["nav"].insert(reference, {"Rules": rules})
     return config
