@@ -63,7 +63,7 @@ class Explainer(CallSpec):
         from graphdoctor.capture.ends import end_of_failed_call
         from graphdoctor.model.run import ProbeExit
         from graphdoctor.probe.target.errors import RequestError, TargetError
-        from graphdoctor.probe.ways_in.inside import explain, live_target
+        from graphdoctor.probe.ways_in.call import explain, live_target
 
         self._check()
         folder = RecordingFolder()

@@ -1,7 +1,7 @@
-"""What the probe says to its parent: one JSON object a line, each written at once.
+"""What the probe reports to its parent: events of ``wire``, one JSON object per line, each written at once.
 
-So a killed probe leaves a readable file. Facts about compilation go into torch's trace log; this file has what must
-be told without torch.
+So a killed probe leaves a readable file. Facts about compilation go into torch's trace log; this file has what must be
+reported without torch.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any
+
+from .wire import Event, GapEvent, GapKind, PhaseEvent
 
 
 class EventFile:
-    """Appends events to ``probe.jsonl``.
+    """Appends events to a file.
 
     Args:
         path: The file; created when missing.
@@ -25,9 +26,9 @@ class EventFile:
         self._lock = threading.Lock()
         self._phase = ""
 
-    def write(self, event: str, **values: Any) -> None:  # noqa: ANN401
+    def write(self, event: Event) -> None:
         """Append one event."""
-        line = json_text({"event": event, **values}) + "\n"
+        line = json_text(event) + "\n"
         with self._lock:
             self._stream.write(line.encode())
 
@@ -36,13 +37,23 @@ class EventFile:
         self._stream.close()
 
     def phase(self, phase: str) -> None:
-        """Say what begins now, such as ``importing the target`` or ``call 2``."""
+        """Report what begins now, such as ``importing the target`` or ``call 2``."""
         self._phase = phase
-        self.write("phase", phase=phase)
+        self.write(PhaseEvent(event="phase", phase=phase))
 
     def step(self, step: str | None) -> None:
-        """Say which part of the phase begins now, such as ``compiling 0/1``; None when that part is over."""
-        self.write("phase", phase=self._phase if step is None else f"{self._phase}, {step}")
+        """Report which part of the phase begins now, such as ``compiling 0/1``; None when that part is over."""
+        phase = self._phase if step is None else f"{self._phase}, {step}"
+        self.write(PhaseEvent(event="phase", phase=phase))
+
+    def gap(self, kind: GapKind, message: str) -> None:
+        """Report something that the recording lacks.
+
+        Args:
+            kind: What it is, for whoever decides by it.
+            message: A sentence for people.
+        """
+        self.write(GapEvent(event="gap", kind=kind, message=message))
 
 
 def json_text(value: object) -> str:

@@ -1,12 +1,14 @@
-"""What the probe and the other rooms agree on: file names, the format number, each event and each artifact.
+"""What the probe and the other rooms agree on: file names, the format number, each event, each artifact, hint codes.
 
-The one module of the probe that other rooms may import, and the one that knows nothing but the standard library. The
-probe writes what stands here, ``trace`` reads it, ``bundle`` redacts it; none of them reads a sentence of another.
+The one module of the probe that other rooms may import, and it needs nothing but the standard library. The probe writes
+what is declared here, ``trace`` reads it, ``bundle`` redacts it; none of them reads another's sentences. An event is
+a line of ``probe.jsonl``, written at once. An artifact is a record of ours in torch's trace log, under the compile id
+that is under way.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
 from .file_names import CRASH_FILE as CRASH_FILE
 from .file_names import EVENTS_FILE as EVENTS_FILE
@@ -26,6 +28,7 @@ GapKind = Literal[
     "coverage",
     "guard_cost",
     "guards",
+    "recompile_causes",
     "steady_time",
     "lanes",
     "variations",
@@ -86,3 +89,503 @@ HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
     "unusable_python": ("python", "status"),
 }
 """The names of the values that come with each code."""
+
+
+class ErrorRecord(TypedDict):
+    """An exception of the program's."""
+
+    type: str
+    message: str
+    traceback: str
+
+
+# Events.
+
+
+class ProcessEvent(TypedDict):
+    """The first event: the main process."""
+
+    event: Literal["process"]
+    pid: int
+
+
+class PhaseEvent(TypedDict):
+    """What begins now, such as ``importing the target``, ``call 2`` or ``call 2, compiling 0/1``."""
+
+    event: Literal["phase"]
+    phase: str
+
+
+class EnvironmentEvent(TypedDict):
+    """Where the target runs: the fields of ``Environment``; written again once the device's name is known."""
+
+    event: Literal["environment"]
+    python: str
+    torch: str
+    torch_build: str
+    platform: str
+    executable: str
+    device_name: str | None
+    torch_root: str
+    stdlib_root: str
+    site_roots: list[str]
+    packages: dict[str, str]
+
+
+class TargetEvent(TypedDict):
+    """What the target turned out to be: fields of ``TargetInfo``."""
+
+    event: Literal["target"]
+    name: str
+    kind: str
+    class_name: str
+    file: str | None
+    parameters: list[str] | None
+    inputs_from: str
+
+
+class ConfigEvent(TypedDict):
+    """torch's config values that aren't the default, as Python writes them; again when the calls changed some."""
+
+    event: Literal["config"]
+    values: dict[str, str]
+
+
+class GapEvent(TypedDict):
+    """Something that the recording lacks."""
+
+    event: Literal["gap"]
+    kind: GapKind
+    message: str
+
+
+class CallFailedEvent(ErrorRecord):
+    """A call raised; it is tried without torch.compile next."""
+
+    event: Literal["call_failed"]
+    index: int
+    from_compiler: bool
+
+
+class ErrorEvent(TypedDict):
+    """The run ended outside a call: the program raised, or the target or the request can't be used."""
+
+    event: Literal["error"]
+    type: NotRequired[str]
+    """Of the program's exception; missing where the probe refuses the target or the request."""
+    message: NotRequired[str]
+    hint: NotRequired[str | None]
+    traceback: NotRequired[str]
+    code: NotRequired[HintCode]
+    """Why the request can't be done, in the place of a message."""
+    values: NotRequired[dict[str, HintValue]]
+
+
+class ExitedEvent(TypedDict):
+    """The program called ``sys.exit``."""
+
+    event: Literal["exited"]
+    status: int
+    place: str | None
+    """File and line of the call."""
+    traceback: str
+
+
+class InterruptedEvent(TypedDict):
+    """``KeyboardInterrupt`` reached the probe."""
+
+    event: Literal["interrupted"]
+
+
+class FinishedEvent(TypedDict):
+    """The probe did all it was asked to do, or as much as it could after a failed call."""
+
+    event: Literal["finished"]
+    is_complete: bool
+    """Every call came back."""
+    peak_memory_bytes: NotRequired[int]
+
+
+class EndedEvent(TypedDict):
+    """A script or a block ended, other than by ``os._exit`` or a signal."""
+
+    event: Literal["ended"]
+    error: NotRequired[ErrorRecord]
+
+
+class CoverageEvent(TypedDict):
+    """The fields of ``Coverage``."""
+
+    event: Literal["coverage"]
+    graph_ops: int
+    eager_ops: int
+    extra_calls: int
+    extra_compiles: int
+    eager_op_names: dict[str, int]
+
+
+class GraphRunRecord(TypedDict):
+    """One run of a graph in a steady call."""
+
+    graph: int
+    start_us: float
+    end_us: float
+
+
+class SteadyCallEvent(TypedDict):
+    """The fields of ``SteadyCall``."""
+
+    event: Literal["steady_call"]
+    call_us: float
+    runs: list[GraphRunRecord]
+
+
+class BillRecord(TypedDict):
+    """What a check saves without one part of the guard tree; None for less than can be measured."""
+
+    source: str
+    check_us: float | None
+
+
+class GuardCostRecord(TypedDict):
+    """What the guard checks of one compile cost; only its id and its runs where they couldn't be measured."""
+
+    compile_id: str
+    runs: int
+    check_us: NotRequired[float]
+    check_low_us: NotRequired[float]
+    check_high_us: NotRequired[float]
+    bill: NotRequired[list[BillRecord]]
+    unbilled_count: NotRequired[int]
+
+
+class GuardCostEvent(TypedDict):
+    """What guard checks cost in a steady call: median and quartiles."""
+
+    event: Literal["guard_cost"]
+    call_us: float
+    call_low_us: float
+    call_high_us: float
+    call_count: int
+    entries: list[GuardCostRecord]
+    is_complete: bool
+
+
+class DifferenceRecord(TypedDict):
+    """The fields of ``Difference``."""
+
+    kind: str
+    where: str
+    largest: float | None
+    detail: str | None
+
+
+class ComparisonRecord(TypedDict):
+    """The fields of ``Comparison``."""
+
+    kinds: list[str]
+    differences: list[DifferenceRecord]
+    note: str | None
+
+
+class TrialEvent(TypedDict):
+    """How a replay's results compare with those of others: the fields of ``Replay``."""
+
+    event: Literal["trial"]
+    compared: dict[str, ComparisonRecord]
+    steady_us: NotRequired[float | None]
+
+
+class PlannedProperty(TypedDict):
+    """A property that may be varied."""
+
+    expression: str
+    kind: str
+    base: str
+    tied: list[str]
+
+
+class VaryPlanEvent(TypedDict):
+    """The properties to vary, before the first is tried."""
+
+    event: Literal["vary_plan"]
+    properties: list[PlannedProperty]
+
+
+class TriedRecord(TypedDict):
+    """The fields of ``TriedValue``."""
+
+    value: str
+    is_special: bool
+    outcome: str
+    compiles: NotRequired[int]
+    compile_s: NotRequired[float]
+    torch_reason: NotRequired[str | None]
+    error: NotRequired[str]
+
+
+class VariedRecord(TypedDict, total=False):
+    """What came of varying a property."""
+
+    tied: list[str]
+    tried: list[TriedRecord]
+    back_compiles: int
+    reason: str
+
+
+class VariationEvent(PlannedProperty):
+    """What came of varying one property, as soon as it is known; none for one that can only be varied with another."""
+
+    event: Literal["variation"]
+    number: int
+    """Its place in the plan."""
+    tried: NotRequired[list[TriedRecord]]
+    back_compiles: NotRequired[int]
+    reason: NotRequired[str]
+
+
+class VaryEndEvent(TypedDict):
+    """Everything that had to be tried was."""
+
+    event: Literal["vary_end"]
+
+
+class LaneEvent(TypedDict):
+    """Where the time of a call goes; written again for a call that was repeated under the profiler."""
+
+    event: Literal["lane"]
+    call: int | None
+    """None for the steady call."""
+    duration_us: float
+    is_profiled: bool
+    segments: list[list[Any]]
+    """Each ``[kind, start_us, end_us, compile_id, graph]`` or ``["eager", start_us, end_us, {name: count}, count]``."""
+    hidden: int
+    """Segments that are left out, the shortest."""
+
+
+Event = (
+    ProcessEvent
+    | PhaseEvent
+    | EnvironmentEvent
+    | TargetEvent
+    | ConfigEvent
+    | GapEvent
+    | CallFailedEvent
+    | ErrorEvent
+    | ExitedEvent
+    | InterruptedEvent
+    | FinishedEvent
+    | EndedEvent
+    | CoverageEvent
+    | SteadyCallEvent
+    | GuardCostEvent
+    | TrialEvent
+    | VaryPlanEvent
+    | VariationEvent
+    | VaryEndEvent
+    | LaneEvent
+)
+
+
+# Artifacts.
+
+
+class StackEntryRecord(TypedDict):
+    """One line of a stack; columns are 1-based and count characters."""
+
+    file: str
+    line: int
+    function: str
+    text: str | None
+    indent: int | None
+    column: NotRequired[int]
+    end_column: NotRequired[int | None]
+
+
+class CallErrorRecord(ErrorRecord):
+    """The fields of ``CallError``."""
+
+    from_compiler: bool
+    eager: NotRequired[str]
+    eager_message: NotRequired[str]
+
+
+class CallArtifact(TypedDict):
+    """``graphdoctor_call``: a call starts or ends; number None for the repetitions that measure something."""
+
+    event: Literal["start", "end"]
+    index: int | None
+    inputs: NotRequired[str]
+    outcome: NotRequired[Literal["ok", "error"]]
+    duration_s: NotRequired[float]
+    error: NotRequired[CallErrorRecord]
+
+
+class CompileCallArtifact(TypedDict):
+    """``graphdoctor_compile_call``: a script calls torch.compile; what is compiled and the arguments are in short."""
+
+    file: str
+    line: int
+    function: str
+    compiled: str
+    arguments: dict[str, str]
+
+
+CallerArtifact = list[StackEntryRecord]
+"""``graphdoctor_caller``, after ``dynamo_start``: the stack that led to a frame; torch's own lacks the caller."""
+
+
+class ValueRecord(TypedDict, total=False):
+    """A guarded value: its type and text, and what a guard can be about."""
+
+    type: str
+    text: str
+    dtype: str
+    shape: list[int]
+    stride: list[int]
+    device: str
+    requires_grad: bool
+    keys: Any
+    """A tensor's dispatch keys, or a dict's keys in short."""
+    length: int
+    place: str
+    """File and line of a function, method or code object."""
+
+
+class FailedGuardRecord(TypedDict):
+    """A guard of the nearest cache entry that the new values fail."""
+
+    leaf: str
+    """The class of the guard, or one of ours: ``RELATION``, ``MISSING``, ``DICT_KEYS``, ``ENTRY_GONE``."""
+    source: str | None
+    text: list[str]
+    then: NotRequired[Any]
+    """What the value was: a ``ValueRecord``, or old sizes by source."""
+    now: NotRequired[Any]
+    """What it is: a ``ValueRecord``, or a state of torch's."""
+    sizes: NotRequired[dict[str, ValueRecord]]
+    """The new values of the sources in a condition."""
+    other: NotRequired[str]
+    """The source of the same tensor."""
+    line: NotRequired[tuple[str, int, str] | None]
+    """File, line and function of the user's line that made torch guard on it."""
+
+
+class RecompileArtifact(TypedDict):
+    """``graphdoctor_recompile``, after ``recompile_reasons``: the nearest cache entry and its failed guards."""
+
+    nearest: str | None
+    """Its compile id."""
+    entries: int
+    failed: list[FailedGuardRecord]
+    caller: list[StackEntryRecord]
+    loops: dict[str, str]
+    """What counts the caller's loops."""
+    stack_names: list[str]
+    hidden: NotRequired[int]
+    """Failed guards that are left out."""
+
+
+class StackArtifact(TypedDict):
+    """``graphdoctor_stack``, after a break or error record: the exception's own stack; torch's print loses lines."""
+
+    of: str
+    """The record that it belongs to."""
+    type: str
+    gb_type: str | None
+    stack: list[StackEntryRecord]
+
+
+class GraphInputRecord(TypedDict):
+    """The fields of ``GraphInput``."""
+
+    name: str
+    source: str | None
+    kind: Literal["tensor", "symbol", "other"]
+    dtype: NotRequired[str]
+    shape: NotRequired[list[int | str]]
+    device: NotRequired[str]
+    is_parameter: NotRequired[bool]
+
+
+class GraphNodeRecord(TypedDict):
+    """The fields of ``GraphNode``."""
+
+    name: str
+    opcode: str
+    target: str
+    args: str
+    kwargs: str
+    value: str | None
+    inputs: list[str]
+    file: NotRequired[str]
+    line: NotRequired[int]
+    module: NotRequired[str]
+
+
+class GraphArtifact(TypedDict, total=False):
+    """``graphdoctor_graph``: a graph reaches the backend; what couldn't be read is missing."""
+
+    index: int
+    """In the order in which graphs reached the backend."""
+    backend: str | None
+    op_count: int
+    tensor_op_count: int
+    inputs: list[GraphInputRecord]
+    nodes: list[GraphNodeRecord]
+    backend_s: float
+    backend_error: str
+
+
+class EnclosingRecord(TypedDict):
+    """A compound statement around a line."""
+
+    kind: str
+    line: int
+    text: str
+
+
+class SourceRecord(TypedDict):
+    """What surrounds a line: the fields of ``SourceContext``."""
+
+    file: str
+    line: int
+    qualname: str
+    function_line: int | None
+    statement: str
+    enclosing: list[EnclosingRecord]
+
+
+SourcesArtifact = list[SourceRecord]
+"""``graphdoctor_sources``: what surrounds the lines seen since the last one."""
+
+
+class FileArtifact(TypedDict):
+    """``graphdoctor_file``: a file's text, once; None where it can't be read or is over a bound."""
+
+    file: str
+    text: str | None
+
+
+ArtifactName = Literal[
+    "graphdoctor_call",
+    "graphdoctor_compile_call",
+    "graphdoctor_caller",
+    "graphdoctor_recompile",
+    "graphdoctor_stack",
+    "graphdoctor_graph",
+    "graphdoctor_sources",
+    "graphdoctor_file",
+]
+
+Artifact = (
+    CallArtifact
+    | CompileCallArtifact
+    | CallerArtifact
+    | RecompileArtifact
+    | StackArtifact
+    | GraphArtifact
+    | SourcesArtifact
+    | FileArtifact
+)

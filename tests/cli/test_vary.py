@@ -415,7 +415,7 @@ def test_what_was_not_reached_is_named() -> None:
                 def forward(self, x): return x + 1
             def example_inputs(): return (torch.randn(2),)
             """,
-            "cannot be put back between calls: generator",
+            "can't be restored between calls: generator",
         ),
         (
             """
@@ -429,7 +429,7 @@ def test_what_was_not_reached_is_named() -> None:
                     return x * self.steps
             def example_inputs(): return (torch.randn(2),)
             """,
-            "itself compiles again when it is repeated",
+            "itself recompiles when it is repeated",
         ),
     ],
 )

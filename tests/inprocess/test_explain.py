@@ -167,7 +167,7 @@ def test_a_profiler_of_the_programs_goes_on() -> None:
 
     assert {"aten::sin", "aten::cos"} <= {event.name for event in profiler.events()}
     assert report.diagnosis.summary.coverage is None
-    assert any("torch.profiler on" in gap.message for gap in report.diagnosis.gaps)
+    assert any("runs a torch.profiler" in gap.message for gap in report.diagnosis.gaps)
 
 
 def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +189,7 @@ def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("function", "said"),
-    [(torch.nn.Linear, "Linear is a class"), (3, "An object of type int cannot be called")],
+    [(torch.nn.Linear, "Linear is a class"), (3, "An object of type int can't be called")],
     ids=["class", "number"],
 )
 def test_what_cannot_be_explained_is_refused(function: Any, said: str) -> None:

@@ -109,8 +109,8 @@ def test_a_call_is_as_it_was_after_it_was_measured() -> None:
 
 def test_a_call_time_has_its_spread() -> None:
     timed = time_call(lambda: sum(range(100)))
-    assert 0 < timed["call_low_us"] <= timed["call_us"] <= timed["call_high_us"]
-    assert timed["call_count"] >= 5
+    assert 0 < timed.low_us <= timed.median_us <= timed.high_us
+    assert timed.count >= 5
 
 
 def test_random_numbers_are_put_back() -> None:

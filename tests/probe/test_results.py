@@ -41,11 +41,11 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
     ("mine", "where", "largest", "detail"),
     [
         ({"a": torch.ones(2)}, "call 1, output['a']", 1.0, None),
-        ({"a": torch.zeros(3)}, "call 1, output['a']", None, "f32[3] in place of f32[2]"),
-        ({"a": torch.zeros(2, dtype=torch.float64)}, "call 1, output['a']", None, "f64[2] in place of f32[2]"),
+        ({"a": torch.zeros(3)}, "call 1, output['a']", None, "f32[3] instead of f32[2]"),
+        ({"a": torch.zeros(2, dtype=torch.float64)}, "call 1, output['a']", None, "f64[2] instead of f32[2]"),
         ({"a": torch.full((2,), float("nan"))}, "call 1, output['a']", None, "NaN or infinity"),
-        ({"a": "text"}, "call 1, output['a']", None, "text in place of f32[2]"),
-        ({"a": 1.5}, "call 1, output['a']", None, "1.5 in place of f32[2]"),
+        ({"a": "text"}, "call 1, output['a']", None, "text instead of f32[2]"),
+        ({"a": 1.5}, "call 1, output['a']", None, "1.5 instead of f32[2]"),
         ({}, "call 1, output['a']", None, "is missing"),
     ],
 )
@@ -155,4 +155,4 @@ def test_printed_text_is_compared_by_lines() -> None:
         result.add_stdout(text)
         results.append(result)
     details = [result.compared(results[0])["differences"][0]["detail"] for result in results[1:]]
-    assert details == ["2 of 3 lines; the first that is missing: 'b'", "'d' in place of 'c'"]
+    assert details == ["2 of 3 lines; the first missing one: 'b'", "'d' instead of 'c'"]

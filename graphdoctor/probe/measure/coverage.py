@@ -1,7 +1,7 @@
 """Measures how much of one steady call runs in compiled graphs, and when each graph runs.
 
 ``torch.profiler`` sees every ``aten::`` operation; the instrumented backend puts a named range around each compiled
-graph while this pass runs. (A ``TorchDispatchMode`` is no way: while one is active Dynamo bypasses compiled code.)
+graph while this pass runs. (A ``TorchDispatchMode`` won't do: while one is active, Dynamo bypasses compiled code.)
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..record.backend import GraphRuns
 from ..torch_private import torch_api
+from ..wire import GraphRunRecord, SteadyCallEvent
 
 RANGE_PREFIX = "graphdoctor_graph "
 """Profiler ranges of compiled graphs, each followed by the graph's index."""
@@ -32,12 +34,24 @@ _NOT_EAGER = (
     _BACKWARD_PREFIX,
     *torch_api.PROFILED_OVERHEAD,
 )
-_MAX_NAMES = 20
 _TIMED_CALLS = 15
 _TIMED_S = 0.3
 
 
-def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
+@dataclass(frozen=True)
+class CountedOps:
+    """The operations of one call.
+
+    Args:
+        graph_ops: Tensor operations that ran in compiled graphs.
+        eager_ops: Outermost operations outside any graph, by name.
+    """
+
+    graph_ops: int
+    eager_ops: Counter[str]
+
+
+def measure(call: Callable[[], Any], runs: GraphRuns) -> CountedOps:
     """Run one call under the profiler.
 
     Args:
@@ -45,15 +59,11 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
         runs: The backend's counter of graph runs.
 
     Returns:
-        ``graph_ops``, ``eager_ops`` and ``eager_op_names`` of the recording's ``Coverage``.
+        What ran in graphs and what ran outside.
     """
     runs.runs.clear()
     eager = Counter(event.name for event in profiled(call, runs) if is_eager(event))
-    return {
-        "graph_ops": sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
-        "eager_ops": eager.total(),
-        "eager_op_names": dict(eager.most_common(_MAX_NAMES)),
-    }
+    return CountedOps(sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()), eager)
 
 
 def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
@@ -75,7 +85,7 @@ def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
     return list(profiler.events())
 
 
-def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
+def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCallEvent:
     """When each graph runs in a call, in the call of median length among several.
 
     Args:
@@ -83,7 +93,7 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
         runs: The backend's watch on graph runs.
 
     Returns:
-        The fields of the recording's ``SteadyCall``.
+        The call's time and the runs in it.
     """
     timelines: list[tuple[float, list[tuple[int, float, float]]]] = []
     ends = time.perf_counter() + _TIMED_S
@@ -91,7 +101,7 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
     try:
         while not timelines or (time.perf_counter() < ends and len(timelines) < _TIMED_CALLS):
             runs.timeline = []
-            # The call before may have left work on the device, which this one would wait for.
+            # The previous call may have left work on the device, which this one would wait for.
             torch_api.synchronize()
             began = time.perf_counter()
             call()
@@ -100,14 +110,15 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> dict[str, Any]:
     finally:
         runs.watched = None
     took, timeline = sorted(timelines, key=lambda item: item[0])[len(timelines) // 2]
-    return {
-        "call_us": took * 1e6,
-        "runs": [{"graph": index, "start_us": start * 1e6, "end_us": end * 1e6} for index, start, end in timeline],
-    }
+    return SteadyCallEvent(
+        event="steady_call",
+        call_us=took * 1e6,
+        runs=[GraphRunRecord(graph=index, start_us=start * 1e6, end_us=end * 1e6) for index, start, end in timeline],
+    )
 
 
 def is_eager(event: Any) -> bool:  # noqa: ANN401
-    """It is an outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's own."""
+    """An outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's own."""
     if not event.name.startswith("aten::"):
         return False
     parent = event.cpu_parent

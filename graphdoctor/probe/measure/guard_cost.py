@@ -1,13 +1,13 @@
-"""Measures what guard checks cost: of each compiled frame that the steady call runs, and of the parts of its tree.
+"""Measures what guard checks cost: for each compiled frame that the steady call runs, and for the parts of its tree.
 
 A guard check needs the frame's arguments as they are when the frame is entered, under the modes that hold there: the
 function's own code may change both (``kwargs.pop``, ``torch.no_grad``). So the check is measured in place, when the
 call enters Dynamo's code for the frame: a profile function sees that, before its first instruction, with the very
 arguments that torch has just checked. While it measures, Dynamo is switched off, as it is during its own checks.
 
-A part's cost is what a check is quicker without it: the tree is cloned with the part left out, and the clone and a
-whole clone are timed in turns. What two whole clones differ by is the least that can be told. A failing check would
-look quick, so every tree must say True before it is timed.
+A part's cost is the time that a check saves without it: the tree is cloned with the part left out, and the clone and a
+whole clone are timed in turns. The difference between two whole clones is the least that can be measured. A failing
+check would look quick, so every tree must return True before it is timed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
@@ -24,19 +25,20 @@ import torch
 
 from ..target.snapshot import RandomState
 from ..torch_private import torch_guards
+from ..wire import BillRecord, GuardCostRecord
 from .timing import time_calls
 
 _MAX_PARTS = 60
 """Parts of one tree that are measured on their own."""
 
 _BILL_BUDGET_S = 15.0
-"""Seconds for the parts of all trees together; what is left of it goes to the next tree."""
+"""Seconds for the parts of all trees together; what one tree leaves goes to the next."""
 
 _CALL_BUDGET_S = 2.0
 _MIN_CALLS, _MAX_CALLS = 5, 200
 _ROUNDS = 31
 _BATCH_NS = 100_000
-"""A round lasts so long at least: the clock's own cost does not show in it."""
+"""The least that a round lasts, so that the clock's own cost doesn't show."""
 
 
 @contextlib.contextmanager
@@ -55,7 +57,7 @@ class CompiledCode:
     def __init__(self) -> None:
         self._original: dict[CodeType, CodeType] = {}
         self.close = torch_guards.on_compiled_code(self._add)
-        """Learns of no more."""
+        """Stops listening."""
 
     def _add(self, original: CodeType, made: CodeType) -> None:
         self._original[made] = original
@@ -65,18 +67,32 @@ class CompiledCode:
         return self._original.get(code)
 
 
-def time_call(call: Callable[[], Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class CallTime:
+    """How long a call takes.
+
+    Args:
+        median_us: Median.
+        low_us: First quartile.
+        high_us: Third quartile.
+        count: Calls that were timed.
+    """
+
+    median_us: float
+    low_us: float
+    high_us: float
+    count: int
+
+
+def time_call(call: Callable[[], Any]) -> CallTime:
     """Time a call that compiles nothing.
 
     Args:
         call: Makes it.
-
-    Returns:
-        ``call_us``, ``call_low_us``, ``call_high_us`` (median and quartiles) and ``call_count``.
     """
     times = time_calls(call, seconds=_CALL_BUDGET_S, most=_MAX_CALLS, least=_MIN_CALLS)
     low, middle, high = (1e6 * seconds for seconds in statistics.quantiles(times, n=4))
-    return {"call_us": middle, "call_low_us": low, "call_high_us": high, "call_count": len(times)}
+    return CallTime(middle, low, high, len(times))
 
 
 class CheckTimer:
@@ -89,15 +105,15 @@ class CheckTimer:
     def __init__(self, compiled: CompiledCode) -> None:
         self._compiled = compiled
         self._runs: dict[CodeType, int] = {}
-        self._measured: dict[CodeType, dict[str, Any]] = {}
+        self._measured: dict[CodeType, GuardCostRecord] = {}
         self._bill_left_s = _BILL_BUDGET_S
         self.troubles: list[str] = []
 
-    def run(self, call: Callable[[], Any]) -> list[dict[str, Any]]:
-        """Make the call and measure each compiled frame where it is entered first.
+    def run(self, call: Callable[[], Any]) -> list[GuardCostRecord]:
+        """Make the call and measure each compiled frame the first time it is entered.
 
         Returns:
-            For each: ``compile_id``, ``runs``, ``check_us`` with its quartiles, ``bill`` and ``unbilled_count``.
+            One record for each frame.
         """
         before = sys.getprofile()
         # Dynamo is active while the call runs: without this it would compile our own functions.
@@ -106,7 +122,9 @@ class CheckTimer:
             call()
         finally:
             sys.setprofile(before)
-        return [entry | {"runs": self._runs[code]} for code, entry in self._measured.items()]
+        for code, entry in self._measured.items():
+            entry["runs"] = self._runs[code]
+        return list(self._measured.values())
 
     def _on_event(self, frame: FrameType, event: str, _: object) -> None:
         if event != "call":
@@ -120,17 +138,18 @@ class CheckTimer:
             return
         try:
             self._measure(original, code, frame.f_locals)
-        except Exception as error:  # noqa: BLE001 - the program's call must go on; what is not measured is said
+        except Exception as error:  # noqa: BLE001 - the program's call must go on; troubles become gaps
             self.troubles.append(f"{code.co_name}: {type(error).__name__}")
 
     def _measure(self, original: CodeType, code: CodeType, values: Mapping[str, Any]) -> None:
-        entry = torch_guards.cache_entry(original, code)
-        if entry is None:
+        found = torch_guards.cache_entry(original, code)
+        if found is None:
             self.troubles.append(f"{original.co_name}: torch has dropped its cache entry")
             return
-        compile_id, tree = entry
+        compile_id, tree = found
         values = dict(values)
-        self._measured[code] = {"compile_id": compile_id}
+        entry = GuardCostRecord(compile_id=compile_id, runs=0)
+        self._measured[code] = entry
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check of its own arguments does not hold when it is repeated")
             return
@@ -143,22 +162,20 @@ class CheckTimer:
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
             return
-        self._measured[code] |= {
-            "check_us": max(middle, 0.0),
-            "check_low_us": max(low, 0.0),
-            "check_high_us": max(high, 0.0),
-            "bill": bill,
-            "unbilled_count": unbilled,
-        }
+        entry["check_us"] = max(middle, 0.0)
+        entry["check_low_us"] = max(low, 0.0)
+        entry["check_high_us"] = max(high, 0.0)
+        entry["bill"] = bill
+        entry["unbilled_count"] = unbilled
 
 
-def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
+def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[BillRecord], int]:  # noqa: ANN401
     """What each part of the tree costs, and how many parts were left unmeasured."""
     parts = torch_guards.guard_parts(tree)
     stop = time.perf_counter() + budget_s
     if budget_s <= 0 or (floor := _floor(tree, values)) is None:
         return [], len(parts)
-    bill = []
+    bill: list[BillRecord] = []
     for part, left_out in parts[:_MAX_PARTS]:
         if time.perf_counter() > stop:
             break
@@ -166,7 +183,7 @@ def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[d
         if saved is None:
             continue
         low, middle, _high = statistics.quantiles(saved, n=4)
-        bill.append({"source": part, "check_us": middle if low > floor else None})
+        bill.append(BillRecord(source=part, check_us=middle if low > floor else None))
     return bill, len(parts) - len(bill)
 
 

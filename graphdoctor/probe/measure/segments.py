@@ -1,7 +1,7 @@
 """Cuts a call into segments: runs of graphs, eager operations, guard checks, compiles.
 
-Under the profiler all of them are its own events, so that one clock measures the whole call. Without it, runs of graphs
-and compiles alone are known, by ``time.perf_counter``.
+Under the profiler all of them are its own events, so one clock measures the whole call. Without it, only runs of graphs
+and compiles are known, by ``time.perf_counter``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..torch_private import torch_api
+from ..wire import LaneEvent
 from .compile_times import TimedCompile
 from .coverage import RANGE_PREFIX, is_eager
 
@@ -30,7 +31,7 @@ class Segment:
         kind: ``graph``, ``eager``, ``guards`` or ``compile``.
         start_us: From the start of the call.
         end_us: From the start of the call.
-        compile_id: Whose code ran, or what was compiled; None when not known.
+        compile_id: Whose code ran, or what was compiled; None when unknown.
         graph: Number of the graph in the order in which graphs reached the backend.
         is_backward: It is the graph's backward that ran.
         ops: Eager operations by name.
@@ -72,24 +73,30 @@ class CutCall:
         return tuple(part.graph for part in self.segments if part.kind == "graph" and not part.is_backward)
 
     def renamed(self, compile_ids: Mapping[str | None, str | None], graphs: Mapping[int | None, int]) -> CutCall:
-        """The same with other compile ids and numbers of graphs; those that are not known become None."""
+        """The same call with other compile ids and numbers of graphs; unknown ones become None."""
         parts = (
             replace(part, compile_id=compile_ids.get(part.compile_id), graph=graphs.get(part.graph))
             for part in self.segments
         )
         return replace(self, segments=tuple(parts))
 
-    def event_values(self) -> dict[str, Any]:
-        """What the ``lane`` event says; of too many segments the shortest are left out."""
+    def event(self, call: int | None) -> LaneEvent:
+        """The call as an event; where there are too many segments, the shortest are left out.
+
+        Args:
+            call: Its number; None for the steady call.
+        """
         parts = self.segments
         longest = sorted(range(len(parts)), key=lambda number: parts[number].start_us - parts[number].end_us)
         shown = sorted(longest[:_MAX_SEGMENTS])
-        return {
-            "duration_us": round(self.duration_us, 3),
-            "is_profiled": self.is_profiled,
-            "segments": [parts[number].row() for number in shown],
-            "hidden": len(parts) - len(shown),
-        }
+        return LaneEvent(
+            event="lane",
+            call=call,
+            duration_us=round(self.duration_us, 3),
+            is_profiled=self.is_profiled,
+            segments=[parts[number].row() for number in shown],
+            hidden=len(parts) - len(shown),
+        )
 
 
 def cut_profile(events: Sequence[Any]) -> CutCall:
@@ -112,11 +119,11 @@ def _start(event: Any) -> float:  # noqa: ANN401
 
 
 def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
-    """Forward runs of graphs, guard checks and single eager operations; what lies in others included."""
+    """Forward runs of graphs, guard checks and single eager operations, nested ones included."""
     lookup: Segment | None = None
     for event in events:
         start, end = event.time_range.start, event.time_range.end
-        # Only what comes right behind a search is what it found.
+        # Only what comes right after a search is what it found.
         if lookup is not None and start >= lookup.end_us:
             yield replace(lookup, compile_id=_region_name(event))
             lookup = None
@@ -171,7 +178,7 @@ def _ancestor(event: Any, prefix: str) -> Any:  # noqa: ANN401
 
 
 def _in_turns(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """In order, each beginning where the one before has ended: what lies within another is left out."""
+    """In order, each beginning after the end of the one before: what lies within another is left out."""
     last = 0.0
     for part in sorted(segments, key=lambda part: (part.start_us, -part.end_us)):
         if part.end_us <= last and part.start_us < last:
@@ -181,7 +188,7 @@ def _in_turns(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Eager operations with nothing else between them as one segment."""
+    """Eager operations with nothing else between them, as one segment."""
     waiting: Segment | None = None
     for part in segments:
         if waiting is not None and part.kind == "eager":

@@ -1,6 +1,6 @@
-"""The instrumented backend: hands each graph on to a registered backend, and writes down what went in.
+"""The instrumented backend: passes each graph on to a registered backend, and writes down what went in.
 
-``graphdoctor_graph``  one record a graph: index, op counts, inputs, nodes, the backend's time or error.
+A ``graphdoctor_graph`` artifact for each graph: index, operation counts, inputs, nodes, the backend's time or error.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 
 from ..torch_private import torch_api
+from ..wire import GraphArtifact, GraphInputRecord, GraphNodeRecord
 from .describe import dtype_text, tensor_text
 from .files import user_file_test
 
@@ -22,7 +23,7 @@ _MAX_ARGUMENT = 500
 
 
 class GraphRuns:
-    """Watches runs of compiled graphs while it is asked to; costs one attribute test a run otherwise."""
+    """Watches runs of compiled graphs when asked to; otherwise costs one attribute test per run."""
 
     def __init__(self) -> None:
         self.watched: Literal["count", "time"] | None = None
@@ -60,7 +61,7 @@ class InstrumentedBackend:
 
         Args:
             gm: The graph that Dynamo captured.
-            example_inputs: One fake tensor or symbol a placeholder.
+            example_inputs: One fake tensor or symbol for each placeholder.
 
         Returns:
             The backend's compiled callable, in a named range while runs are being counted.
@@ -69,25 +70,22 @@ class InstrumentedBackend:
         self._count += 1
         for file in files_of_graph(gm):
             self._want_file(file)
-        record = {"index": index, "backend": self.__name__, **describe_graph(gm)}
+        artifact = describe_graph(gm, index)
+        artifact["backend"] = self.__name__
         started = time.perf_counter()
         try:
             compiled = self._inner(gm, example_inputs)
         except BaseException as error:
-            torch_api.write_artifact(
-                "graphdoctor_graph",
-                record
-                | {
-                    "backend_s": time.perf_counter() - started,
-                    "backend_error": f"{type(error).__qualname__}: {error}"[:20_000],
-                },
-            )
+            artifact["backend_s"] = time.perf_counter() - started
+            artifact["backend_error"] = f"{type(error).__qualname__}: {error}"[:20_000]
+            torch_api.write_artifact("graphdoctor_graph", artifact)
             raise
-        torch_api.write_artifact("graphdoctor_graph", record | {"backend_s": time.perf_counter() - started})
+        artifact["backend_s"] = time.perf_counter() - started
+        torch_api.write_artifact("graphdoctor_graph", artifact)
         if self._runs is None:
             return compiled
         range_name = f"graphdoctor_graph {index}"
-        self._runs.tensor_ops[range_name] = record["tensor_op_count"]
+        self._runs.tensor_ops[range_name] = artifact["tensor_op_count"]
         return self._watched(compiled, index, range_name, self._runs)
 
     @staticmethod
@@ -109,20 +107,26 @@ class InstrumentedBackend:
         return run
 
 
-def describe_graph(gm: torch.fx.GraphModule) -> dict[str, Any]:
-    """A graph's inputs, nodes and operation counts, in the form of the recording."""
+def describe_graph(gm: torch.fx.GraphModule, index: int) -> GraphArtifact:
+    """A graph's inputs, nodes and operation counts.
+
+    Args:
+        gm: The graph.
+        index: Its place in the order in which graphs reach the backend.
+    """
     nodes = list(gm.graph.nodes)
     is_user_file = user_file_test()
-    return {
-        "op_count": sum(node.op in _CALLS for node in nodes),
-        "tensor_op_count": tensor_op_count(gm),
-        "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
-        "nodes": [_describe_node(node, is_user_file) for node in nodes],
-    }
+    return GraphArtifact(
+        index=index,
+        op_count=sum(node.op in _CALLS for node in nodes),
+        tensor_op_count=tensor_op_count(gm),
+        inputs=[_describe_input(node) for node in nodes if node.op == "placeholder"],
+        nodes=[_describe_node(node, is_user_file) for node in nodes],
+    )
 
 
 def files_of_graph(gm: torch.fx.GraphModule) -> list[str]:
-    """Every file that a node's stack lies in, torch's included; in the bodies of higher-order operators too."""
+    """Every file in a node's stack, torch's included; in the bodies of higher-order operators too."""
     graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
     stacks = dict.fromkeys(node.stack_trace for graph in graphs for node in graph.nodes if node.stack_trace)
     return list(dict.fromkeys(file for stack in stacks for file, _ in _STACK_LINE.findall(stack)))
@@ -169,35 +173,33 @@ def _has_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _describe_input(node: torch.fx.Node) -> dict[str, Any]:
+def _describe_input(node: torch.fx.Node) -> GraphInputRecord:
     value = torch_api.node_value(node)
     source = torch_api.placeholder_source(node)
-    described: dict[str, Any] = {"name": node.name, "source": source, "kind": "other"}
+    described = GraphInputRecord(name=node.name, source=source, kind="other")
     if isinstance(value, torch.Tensor):
-        described |= {
-            "kind": "tensor",
-            "dtype": dtype_text(value.dtype),
-            "shape": [size if type(size) is int else str(size) for size in value.shape],
-            "device": str(value.device),
-            # Dynamo keeps the class in the fake tensor; a buffer shows by its source alone.
-            "is_parameter": isinstance(value, torch.nn.Parameter)
-            or (source is not None and ("._parameters[" in source or "._buffers[" in source)),
-        }
+        described["kind"] = "tensor"
+        described["dtype"] = dtype_text(value.dtype)
+        described["shape"] = [size if type(size) is int else str(size) for size in value.shape]
+        described["device"] = str(value.device)
+        # Dynamo keeps the class in the fake tensor; a buffer shows by its source alone.
+        is_named = source is not None and ("._parameters[" in source or "._buffers[" in source)
+        described["is_parameter"] = isinstance(value, torch.nn.Parameter) or is_named
     elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         described["kind"] = "symbol"
     return described
 
 
-def _describe_node(node: torch.fx.Node, is_user_file: Callable[[str], bool]) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "name": node.name,
-        "opcode": node.op,
-        "target": node._pretty_print_target(node.target),
-        "args": _cut(", ".join(map(str, node.args))),
-        "kwargs": _cut(", ".join(f"{key}={value}" for key, value in node.kwargs.items())),
-        "value": _value_text(torch_api.node_value(node)),
-        "inputs": [taken.name for taken in node.all_input_nodes],
-    }
+def _describe_node(node: torch.fx.Node, is_user_file: Callable[[str], bool]) -> GraphNodeRecord:
+    described = GraphNodeRecord(
+        name=node.name,
+        opcode=node.op,
+        target=node._pretty_print_target(node.target),
+        args=_cut(", ".join(map(str, node.args))),
+        kwargs=_cut(", ".join(f"{key}={value}" for key, value in node.kwargs.items())),
+        value=_value_text(torch_api.node_value(node)),
+        inputs=[taken.name for taken in node.all_input_nodes],
+    )
     lines = _STACK_LINE.findall(node.stack_trace or "")
     if (innermost := next(((file, line) for file, line in reversed(lines) if is_user_file(file)), None)) is not None:
         described["file"], described["line"] = innermost[0], int(innermost[1])

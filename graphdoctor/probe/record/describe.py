@@ -1,4 +1,4 @@
-"""Says in short what a value is: ``f32[8, 128]``, ``flag=True``. Never copies a tensor and never trusts ``repr``."""
+"""What a value is, in short: ``f32[8, 128]``, ``flag=True``. Never copies a tensor and never trusts ``repr``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..torch_private.torch_guards import dispatch_keys
+from ..wire import ValueRecord
 
 _DTYPES = {
     torch.float32: "f32",
@@ -48,7 +49,7 @@ def tensor_text(value: torch.Tensor) -> str:
 def value_text(value: object, *, depth: int = 0) -> str:
     """Any argument in at most a few dozen characters.
 
-    Only what Python and torch themselves define is asked for its text: a class of the program may raise or print.
+    Only objects of Python's and torch's own classes are asked for their text: one of the program's may raise or print.
     """
     if isinstance(value, torch.Tensor):
         return tensor_text(value)
@@ -60,7 +61,7 @@ def value_text(value: object, *, depth: int = 0) -> str:
     if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
         return str(value)
     if isinstance(value, enum.Enum):
-        # Its name is Python's own doing; its repr may be the program's.
+        # Its name is Python's; its repr may be the program's.
         return f"{_name_of(kind)}.{value._name_}"
     if kind is torch.Size:
         return f"[{', '.join(map(str, value))}]"  # type: ignore[call-overload]
@@ -80,7 +81,7 @@ def value_text(value: object, *, depth: int = 0) -> str:
 
 
 def _name_of(kind: type) -> str:
-    """A class's qualified name, less the function that it was made in."""
+    """A class's qualified name, without the function that it was defined in."""
     return kind.__qualname__.rpartition("<locals>.")[2]
 
 
@@ -109,26 +110,25 @@ def _rest(count: int) -> list[str]:
     return [f"… {count - _MAX_ITEMS} more"] if count > _MAX_ITEMS else []
 
 
-def value_description(value: object) -> dict[str, Any]:
-    """A guarded value as a record: type, text, and what a guard can be about.
-
-    Returns:
-        ``type`` and ``text``; for a tensor ``dtype``, ``shape``, ``stride``, ``device``, ``requires_grad`` and
-        ``keys``; for a function, method or code object ``place``, its ``file:line``; for a dict ``keys``, at most 20;
-        for a container ``length``.
-    """
+def value_description(value: object) -> ValueRecord:
+    """A guarded value as a record: type, text, and what a guard can be about."""
     kind = type(value)
-    described: dict[str, Any] = {"type": _name_of(kind), "text": value_text(value)}
+    described = ValueRecord(type=_name_of(kind), text=value_text(value))
     if isinstance(value, torch.Tensor):
-        return described | _tensor_description(value)
+        _add_tensor(described, value)
+        return described
     if kind is dict or (issubclass(kind, dict) and kind.__module__ in ("collections", "builtins")):
         keys = [value_text(key) for _, key in zip(range(_MAX_KEYS), value, strict=False)]  # type: ignore[call-overload]
-        return described | {"keys": keys, "length": len(value)}  # type: ignore[arg-type]
+        described["keys"] = keys
+        described["length"] = len(value)  # type: ignore[arg-type]
+        return described
     if kind in (list, tuple, set, frozenset):
-        return described | {"length": len(value)}  # type: ignore[arg-type]
+        described["length"] = len(value)  # type: ignore[arg-type]
+        return described
     code = _code_of(value)
     if code is not None:
-        described |= {"text": f"`{code.co_name}`", "place": f"{code.co_filename}:{code.co_firstlineno}"}
+        described["text"] = f"`{code.co_name}`"
+        described["place"] = f"{code.co_filename}:{code.co_firstlineno}"
     elif isinstance(value, type):
         described["text"] = f"class `{_name_of(value)}`"
     elif isinstance(value, BuiltinFunctionType):
@@ -136,17 +136,14 @@ def value_description(value: object) -> dict[str, Any]:
     return described
 
 
-def _tensor_description(value: torch.Tensor) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "dtype": dtype_text(value.dtype),
-        "shape": [int(size) for size in value.shape],
-        "device": str(value.device),
-        "requires_grad": value.requires_grad,
-        "keys": dispatch_keys(value),
-    }
+def _add_tensor(described: ValueRecord, value: torch.Tensor) -> None:
+    described["dtype"] = dtype_text(value.dtype)
+    described["shape"] = [int(size) for size in value.shape]
+    described["device"] = str(value.device)
+    described["requires_grad"] = value.requires_grad
+    described["keys"] = dispatch_keys(value)
     if value.layout is torch.strided:
         described["stride"] = list(value.stride())
-    return described
 
 
 def _code_of(value: object) -> CodeType | None:

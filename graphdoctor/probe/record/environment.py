@@ -6,11 +6,11 @@ import importlib.metadata
 import platform
 import sys
 import sysconfig
-from typing import Any
 
 import torch
 
 from ..torch_private import torch_api
+from ..wire import EnvironmentEvent
 
 _PACKAGES = (
     "accelerate",
@@ -34,29 +34,30 @@ _PACKAGES = (
     "vllm",
     "xformers",
 )
-"""Packages whose version a report to torch should name, as they are called where they are installed from."""
+"""Packages whose version an issue for torch should name, by the names that they are installed under."""
 
 
-def describe_environment(device_name: str | None) -> dict[str, Any]:
-    """The fields of ``Environment``.
+def describe_environment(device_name: str | None) -> EnvironmentEvent:
+    """The event that describes the environment.
 
     Args:
-        device_name: Name of the first CUDA device, or None. Asking for it starts CUDA, after which a process cannot
-            fork any more, so only the caller knows whether it may.
+        device_name: Name of the first CUDA device, or None. Asking for it starts CUDA, after which a process can't
+            fork, so only the caller knows whether it may.
     """
     paths = sysconfig.get_paths()
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "torch_build": _torch_build(),
-        "platform": platform.platform(terse=True) + f" {platform.machine()}",
-        "executable": sys.executable,
-        "device_name": device_name,
-        "torch_root": str(torch_api.torch_root()),
-        "stdlib_root": paths["stdlib"],
-        "site_roots": sorted({paths["purelib"], paths["platlib"]}),
-        "packages": _package_versions(),
-    }
+    return EnvironmentEvent(
+        event="environment",
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        torch_build=_torch_build(),
+        platform=platform.platform(terse=True) + f" {platform.machine()}",
+        executable=sys.executable,
+        device_name=device_name,
+        torch_root=str(torch_api.torch_root()),
+        stdlib_root=paths["stdlib"],
+        site_roots=sorted({paths["purelib"], paths["platlib"]}),
+        packages=_package_versions(),
+    )
 
 
 def _torch_build() -> str:
@@ -68,7 +69,7 @@ def _torch_build() -> str:
 
 
 def _package_versions() -> dict[str, str]:
-    """Versions of the packages that are installed, none of them imported."""
+    """Versions of the installed packages, read without importing any."""
     versions = {}
     for name in _PACKAGES:
         try:

@@ -1,7 +1,6 @@
 """The text of the program's files, kept while it runs: they may change or vanish before anyone looks.
 
-Comes in: files that records point to. Goes out, once a file: ``graphdoctor_file``  {"file", "text"}, the text None
-where it cannot be read or is over a bound.
+Comes in: files that records point to. Goes out: a ``graphdoctor_file`` artifact for each, once.
 """
 
 from __future__ import annotations
@@ -13,17 +12,18 @@ from pathlib import Path
 import torch
 
 from ..torch_private import torch_api
+from ..wire import FileArtifact
 
 _MAX_FILE_BYTES = 2**20
 _MAX_BYTES = 8 * 2**20
-"""Of all texts that one process keeps together, in UTF-8."""
+"""Of all texts that one process keeps, in UTF-8."""
 
 _GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
 """Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython, which are kept."""
 
 
 class FileTexts:
-    """Gives the text of each file that is neither torch's, nor Python's own, nor the probe's, once."""
+    """Returns the text of each file that isn't torch's, Python's own or the probe's, once."""
 
     def __init__(self) -> None:
         self._is_user_file = user_file_test()
@@ -32,18 +32,18 @@ class FileTexts:
         self._bytes_left = _MAX_BYTES
 
     def want(self, file: str) -> None:
-        """Have a file's text given with the next ``take``, if it is one to keep and was not given before."""
+        """Have the next ``take`` return a file's text, if it is one to keep and wasn't returned before."""
         if file in self._seen:
             return
         self._seen.add(file)
         if self._is_user_file(file) or (file.startswith("<") and not file.startswith(_GENERATED)):
             self._pending.append(file)
 
-    def take(self) -> Iterator[dict[str, str | None]]:
-        """The files wanted since the last time, in the form of the record."""
+    def take(self) -> Iterator[FileArtifact]:
+        """The files wanted since the last time."""
         pending, self._pending = self._pending, []
         for file in pending:
-            yield {"file": file, "text": self._text(file)}
+            yield FileArtifact(file=file, text=self._text(file))
 
     def _text(self, file: str) -> str | None:
         try:
@@ -59,7 +59,7 @@ class FileTexts:
 
 
 def user_file_test() -> Callable[[str], bool]:
-    """A test for files that are neither torch's, nor Python's own, nor the probe's."""
+    """A test for files that aren't torch's, Python's own or the probe's."""
     # As code objects name them, and resolved: an environment's folder may be a link.
     torch_roots = {torch_api.torch_root(), Path(torch.__file__).parent}
     # The separator: torchvision lies beside torch.

@@ -1,14 +1,12 @@
 """Recompiles, seen from inside: every guarded value that differs from the nearest cache entry.
 
-torch says the first failed guard of each cache entry and nothing of the others. At the moment it does, the new values
-are the frame's locals and each cache entry still has its guards, so all of them can be asked one by one.
+torch reports only the first failed guard of each cache entry. At that moment, the new values are the frame's locals and
+each cache entry still has its guards, so all of them can be checked one by one. The ``graphdoctor_recompile`` artifact
+follows torch's own ``recompile_reasons``.
 
-``graphdoctor_recompile``  {"nearest", "entries", "failed": [{"leaf", "source", "text", "then", "now", …}, …], …},
-behind torch's own ``recompile_reasons``
-
-What can only be known while an entry is being compiled (the user's line behind each guard, what an object was, the
+What can only be known while an entry is being compiled (the user's line for each guard, what an object was, the
 sizes that became dynamic) is kept on the entry's own guard manager and goes with it. Tensors are described, never
-copied; nothing of the program is asked for its ``repr``.
+copied; no object of the program is asked for its ``repr``.
 """
 
 from __future__ import annotations
@@ -24,12 +22,13 @@ import torch
 
 from ..torch_private import torch_api, torch_guards
 from ..torch_private.replacing import Undo
+from ..wire import FailedGuardRecord, RecompileArtifact, StackEntryRecord, ValueRecord
 from .describe import value_description
 from .listener import stack_entries
 from .sources import SourceReader
 
 _MAX_FAILED = 40
-"""Differing values that are written down; the rest is counted."""
+"""Differing values that are written down; the others are counted."""
 
 _MAX_CALLERS = 20
 """Frames of the program that are searched for loops, the innermost first."""
@@ -45,7 +44,7 @@ _OBJECT_GUARDS = frozenset(
 _COMPARABLE = frozenset(
     {"DICT_KEYS", "LENGTH_CHECK", "DICT_LENGTH", "DICT_CONTAINS", "DIMENSION_DYNAMIC_MARKING_GUARD"}
 )
-"""Guards whose failure leaves what lies below to be compared."""
+"""Guards whose failure leaves the values below to be compared."""
 
 _PLACE = re.compile(r"# (\S+):(\d+) in (\S+)")
 _TENSOR_GUARDS = frozenset({"TENSOR_MATCH"})
@@ -57,7 +56,7 @@ class _Seen:
     """What is kept of a compile until its cache entry goes.
 
     Args:
-        lines: The user's line behind each guarded source: file, line, function.
+        lines: The user's line for each guarded source: file, line, function.
         values: What the values of some sources were.
     """
 
@@ -65,17 +64,17 @@ class _Seen:
 
     def __init__(self) -> None:
         self.lines: dict[str, tuple[str, int, str]] = {}
-        self.values: dict[str, dict[str, Any]] = {}
+        self.values: dict[str, ValueRecord] = {}
 
 
 class RecompileRecorder:
     """Writes down the cause of each recompile.
 
     Args:
-        is_user_file: Says of a path whether it is neither torch's nor Python's own.
+        is_user_file: Whether a path is neither torch's nor Python's own.
         want_source: Asks for a line's surroundings to be written down: file, line, function.
         want_file: Asks for a file's text to be kept.
-        outside: Python frames that no stack shows.
+        outside: Python frames to leave out of stacks.
     """
 
     def __init__(
@@ -106,11 +105,11 @@ class RecompileRecorder:
         try:
             self._undo = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
         except (ImportError, AttributeError) as error:
-            return f"This torch has no {error}: the causes of recompiles are read from torch's text alone."
+            return f"This torch has no {error}: the causes of recompiles come from torch's text alone."
         return None
 
     def uninstall(self) -> None:
-        """Listen no longer, and leave nothing on cache entries."""
+        """Stop listening, and leave nothing on cache entries."""
         if self._undo is not None:
             self._undo()
         for guard_manager in self._noted:
@@ -122,7 +121,7 @@ class RecompileRecorder:
         try:
             torch_guards.attach(guard_manager, self._look(guard_manager, output_graph))
             self._noted.add(guard_manager)
-        except Exception as error:  # noqa: BLE001 - no trouble of ours may reach the program that is being compiled
+        except Exception as error:  # noqa: BLE001 - no error of ours may reach the program that is being compiled
             self._count(error)
 
     def _look(self, guard_manager: Any, output_graph: Any) -> _Seen:  # noqa: ANN401
@@ -161,48 +160,48 @@ class RecompileRecorder:
         except Exception as error:  # noqa: BLE001 - as above
             self._count(error)
 
-    def _compare(self, entries: list[Any], frame: Any) -> dict[str, Any]:  # noqa: ANN401
+    def _compare(self, entries: list[Any], frame: Any) -> RecompileArtifact:  # noqa: ANN401
         values: dict[str, tuple[Any, bool]] = {}
-        nearest: tuple[Any, list[dict[str, Any]]] | None = None
+        nearest: tuple[Any, list[FailedGuardRecord]] | None = None
         for entry in entries[:_MAX_ENTRIES]:
             failed = self._failed(entry, frame.f_locals, values)
             if failed and (nearest is None or _weight(failed) < _weight(nearest[1])):
                 nearest = entry, failed
         caller, loops = self._caller()
-        record: dict[str, Any] = {
-            "nearest": None,
-            "entries": len(entries),
-            "failed": [],
-            "caller": caller,
-            "loops": loops,
-            "stack_names": [name for name in frame.f_code.co_varnames if name.startswith("___stack")],
-        }
+        artifact = RecompileArtifact(
+            nearest=None,
+            entries=len(entries),
+            failed=[],
+            caller=caller,
+            loops=loops,
+            stack_names=[name for name in frame.f_code.co_varnames if name.startswith("___stack")],
+        )
         if nearest is None:
-            return record
+            return artifact
         entry, failed = nearest
         shown = failed[:_MAX_FAILED]
         for item in shown:
             self._complete(item, entry, values)
             if item["leaf"] == "RELATION":
                 item["line"] = _printed_place(item["text"][0], frame.f_code.co_filename) or item.get("line")
-            if item.get("line"):
-                self._want_source(*item["line"])
-        return record | {
-            "nearest": torch_guards.entry_compile_id(entry),
-            "failed": shown,
-            "hidden": len(failed) - len(shown),
-        }
+            if (line := item.get("line")) is not None:
+                self._want_source(*line)
+        artifact["nearest"] = torch_guards.entry_compile_id(entry)
+        artifact["failed"] = shown
+        artifact["hidden"] = len(failed) - len(shown)
+        return artifact
 
-    def _failed(self, entry: Any, f_locals: Any, values: dict[str, tuple[Any, bool]]) -> list[dict[str, Any]]:  # noqa: ANN401
+    def _failed(self, entry: Any, f_locals: Any, values: dict[str, tuple[Any, bool]]) -> list[FailedGuardRecord]:  # noqa: ANN401
         """The guards of one cache entry that the new values fail, in the order of the tree."""
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
             # torch drops the guards of an entry whose objects are gone.
-            return [{"leaf": "ENTRY_GONE", "source": None, "text": [torch_guards.invalidation_reason(manager)]}]
+            reason = torch_guards.invalidation_reason(manager)
+            return [FailedGuardRecord(leaf="ENTRY_GONE", source=None, text=[reason])]
         scope = torch_guards.guard_scope(manager, f_locals)
         failed = [
-            {"leaf": kind, "source": None, "text": parts}
+            FailedGuardRecord(leaf=kind, source=None, text=parts)
             for kind, parts in torch_guards.failed_root_guards(root, f_locals)
         ]
         failed += self._failed_relations(root, scope)
@@ -217,17 +216,17 @@ class RecompileRecorder:
         scope: dict[str, Any],
         values: dict[str, tuple[Any, bool]],
         seen: _Seen | None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[FailedGuardRecord]:
         for child in torch_guards.guard_children(manager):
             source = child.get_source()
             value, is_known = self._value_once(source, scope, values)
             if not is_known:
-                # A source that is no Python expression (a dict's key that is an enum) says nothing.
+                # A source that isn't a Python expression (a dict's key that is an enum) says nothing.
                 if self._code(source) is not None:
-                    yield {"leaf": "MISSING", "source": source, "text": []}
+                    yield FailedGuardRecord(leaf="MISSING", source=source, text=[])
                 continue
             failed = [
-                {"leaf": type(leaf).__name__, "source": source, "text": leaf.verbose_code_parts()}
+                FailedGuardRecord(leaf=type(leaf).__name__, source=source, text=leaf.verbose_code_parts())
                 for leaf in child.get_leaf_guards()
                 if callable(leaf) and leaf(value) is False
             ]
@@ -235,13 +234,13 @@ class RecompileRecorder:
             if not failed and torch_guards.is_dict_manager(child) and then is not None:
                 now = value_description(value)
                 if (then.get("type"), then.get("keys")) != (now.get("type"), now.get("keys")):
-                    failed = [{"leaf": "DICT_KEYS", "source": source, "text": []}]
+                    failed = [FailedGuardRecord(leaf="DICT_KEYS", source=source, text=[])]
             yield from failed
-            # What lies below another type or object has nothing to be compared with.
+            # Below another type or object there is nothing to compare with.
             if all(item["leaf"] in _COMPARABLE for item in failed):
                 yield from self._failed_below(child, scope, values, seen)
 
-    def _failed_relations(self, root: Any, scope: dict[str, Any]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    def _failed_relations(self, root: Any, scope: dict[str, Any]) -> Iterator[FailedGuardRecord]:  # noqa: ANN401
         """Conditions on dynamic sizes, each by itself: torch keeps them as one guard."""
         for part in torch_guards.relation_guards(root):
             code = self._code(part)
@@ -249,12 +248,13 @@ class RecompileRecorder:
                 continue
             try:
                 holds = eval(code, scope)
-            except Exception:  # noqa: BLE001 - a value of another kind has no such size; its own guard says so
+            except Exception:  # noqa: BLE001 - a value of another kind has no such size; its own guard reports it
                 continue
             if holds is False:
-                yield {"leaf": "RELATION", "source": None, "text": [part], "sizes": self._sizes(part, scope)}
+                sizes = self._sizes(part, scope)
+                yield FailedGuardRecord(leaf="RELATION", source=None, text=[part], sizes=sizes)
 
-    def _sizes(self, part: str, scope: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def _sizes(self, part: str, scope: dict[str, Any]) -> dict[str, ValueRecord]:
         """The new values of the sources in a condition."""
         sizes = {}
         for source in torch_guards.sources_in(part):
@@ -268,19 +268,20 @@ class RecompileRecorder:
         manager: Any,  # noqa: ANN401
         scope: dict[str, Any],
         values: dict[str, tuple[Any, bool]],
-    ) -> list[dict[str, Any]]:
-        """Arguments that are one and the same tensor now and were not before."""
+    ) -> list[FailedGuardRecord]:
+        """Arguments that are the same tensor now and were not before."""
         first: dict[int, str] = {}
         for source in torch_guards.unaliased_sources(manager):
             value, is_known = self._value_once(source, scope, values)
             if not is_known:
                 continue
             if id(value) in first:
-                return [{"leaf": "NO_TENSOR_ALIASING", "source": source, "text": [], "other": first[id(value)]}]
+                other = first[id(value)]
+                return [FailedGuardRecord(leaf="NO_TENSOR_ALIASING", source=source, text=[], other=other)]
             first[id(value)] = source
         return []
 
-    def _complete(self, item: dict[str, Any], entry: Any, values: dict[str, tuple[Any, bool]]) -> None:  # noqa: ANN401
+    def _complete(self, item: FailedGuardRecord, entry: Any, values: dict[str, tuple[Any, bool]]) -> None:  # noqa: ANN401
         """Add what was and what is, the user's line, and the name of a captured variable."""
         seen, source = torch_guards.attached(entry.guard_manager), item["source"]
         if item["leaf"] == "GLOBAL_STATE":
@@ -302,7 +303,7 @@ class RecompileRecorder:
             item["then"] = _nearest_source(source, seen.values) if is_object else seen.values.get(source)
             item["line"] = _nearest_source(source, seen.lines)
 
-    def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    def _caller(self) -> tuple[list[StackEntryRecord], dict[str, str]]:
         frames = list(torch_api.frames_above_compile(self._outside))
         users = [frame for frame in frames if self._is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
         loops: dict[str, str] = {}
@@ -356,19 +357,19 @@ class RecompileRecorder:
 
 
 def _printed_place(text: str, file: str) -> tuple[str, int, str] | None:
-    """The user's line in the comment of a guard, where it is in a file; torch cuts letters off the path's front."""
+    """The user's line in the comment of a guard, if it is in this file; torch cuts letters off the path's front."""
     found = _PLACE.search(text)
     return (file, int(found[2]), found[3]) if found is not None and file.endswith(found[1]) else None
 
 
-def _without_consequences(failed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The failed guards less the values that are missing because what held them has changed itself."""
-    changed = {_owner(item["source"]) for item in failed if item["leaf"] != "MISSING"}
-    changed |= {item["source"] for item in failed if item["leaf"] != "MISSING"}
+def _without_consequences(failed: list[FailedGuardRecord]) -> list[FailedGuardRecord]:
+    """The failed guards without the values that are missing because what held them has changed."""
+    sources = {item["source"] for item in failed if item["leaf"] != "MISSING" and item["source"] is not None}
+    changed = sources | {_owner(source) for source in sources}
     return [
         item
         for item in failed
-        if item["leaf"] != "MISSING" or not any(_is_part_of(item["source"], source) for source in changed)
+        if item["leaf"] != "MISSING" or not any(_is_part_of(item["source"] or "", source) for source in changed)
     ]
 
 
@@ -383,15 +384,15 @@ def _is_part_of(source: str, whole: str) -> bool:
 
 
 def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
-    """The guard's text alone does not say what the value was."""
+    """The guard's text alone doesn't say what the value was."""
     if any(kind in _OBJECT_GUARDS or "KEY" in kind for kind in kinds):
         return True
     is_argument = not any(part in source for part in ("._parameters[", "._buffers[", "._modules["))
     return is_argument and any(kind in _TENSOR_GUARDS for kind in kinds)
 
 
-def _weight(failed: list[dict[str, Any]]) -> int:
-    """How far an entry is away: its differing sources; one whose guards are gone is the farthest."""
+def _weight(failed: list[FailedGuardRecord]) -> int:
+    """How far away an entry is: its differing sources; one whose guards are gone is the farthest."""
     if any(item["leaf"] == "ENTRY_GONE" for item in failed):
         return 1_000_000
     return len({item["source"] or tuple(item["text"]) for item in failed})
@@ -412,7 +413,8 @@ def _old_size(source: str, seen: _Seen) -> Any:  # noqa: ANN401
     for method, field in ((".size()[", "shape"), (".stride()[", "stride")):
         tensor, found, index = source.partition(method)
         if found and index[:-1].isdigit():
-            old = (seen.values.get(tensor) or {}).get(field) or []
+            known: Any = seen.values.get(tensor) or {}
+            old = known.get(field) or []
             return old[int(index[:-1])] if int(index[:-1]) < len(old) else None
     return None
 

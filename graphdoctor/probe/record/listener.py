@@ -1,13 +1,10 @@
 """Listens to torch's structured trace and adds what only the running process can know.
 
 torch prints a graph break's stack with lines missing (neighbouring entries of one function name are merged, and a
-torch module's own caller is dropped); the exception itself has the whole stack and its columns. So right behind each
-break or error record goes one of ours, under the same compile id:
-
-``graphdoctor_stack``  {"of", "type", "gb_type", "stack": [entry, …]}
-``graphdoctor_caller``  [entry, …] behind each ``dynamo_start``, whose own stack lacks the frame that made the call
-``graphdoctor_sources``  [{"file", "line", "qualname", …}, …] after each call, and with it ``graphdoctor_file``, the
-text of each file that one of these, or another record of ours, points to
+torch module's own caller is dropped); the exception itself has the whole stack and its columns. So right after each
+break or error record goes one of ours, under the same compile id: ``graphdoctor_stack``. After each ``dynamo_start``,
+whose own stack lacks the frame that made the call, goes ``graphdoctor_caller``; after each call
+``graphdoctor_sources``, and with it a ``graphdoctor_file`` for each file that one of our records points to.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from ..torch_private import torch_api, torch_trace
+from ..wire import StackArtifact, StackEntryRecord
 from .files import FileTexts
 from .sources import SourceReader
 
@@ -28,27 +26,24 @@ _BRANCH = "Data-dependent branch"
 _STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
 
 
-def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any]]:
-    """A traceback's lines in the form of the recording: 1-based columns that count characters.
+def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[StackEntryRecord]:
+    """A traceback's lines in the form of the recording.
 
     Args:
         stack: Outermost first.
-
-    Returns:
-        One object a line: file, line, function, text, indent, column, end_column.
     """
-    entries = []
+    entries: list[StackEntryRecord] = []
     for summary in stack:
         line = summary.lineno or 0
         text = linecache.getline(summary.filename, line).rstrip("\n") or (summary.line or "")
         stripped = text.strip()
-        entry: dict[str, Any] = {
-            "file": summary.filename,
-            "line": line,
-            "function": summary.name,
-            "text": stripped or None,
-            "indent": len(text) - len(text.lstrip()) if stripped else None,
-        }
+        entry = StackEntryRecord(
+            file=summary.filename,
+            line=line,
+            function=summary.name,
+            text=stripped or None,
+            indent=len(text) - len(text.lstrip()) if stripped else None,
+        )
         column = getattr(summary, "colno", None)
         if column is not None and stripped:
             start = _characters(text, column)
@@ -59,10 +54,10 @@ def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any
 
 
 def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
-    """1-based column behind an expression that starts at ``start``, or None when it goes on in another line.
+    """1-based column after an expression that starts at ``start``, or None when it goes on in another line.
 
     Dynamo keeps where an instruction's expression ends but not in which line (``frame_summary``,
-    ``torch/_dynamo/symbolic_convert.py``, 2.13); what is no whole expression on its first line ends on another.
+    ``torch/_dynamo/symbolic_convert.py``, 2.13); one that isn't whole on its first line ends on another.
     """
     if end_offset is None:
         return None
@@ -166,19 +161,13 @@ class TraceListener(logging.Handler):
             self.want_source(entry["file"], entry["line"], entry["function"])
         if entries and str(getattr(error, "gb_type", "")).startswith(_BRANCH):
             self._widen_to_condition(entries[-1])
-        torch_api.write_artifact(
-            "graphdoctor_stack",
-            {
-                "of": of,
-                "type": type(error).__qualname__,
-                "gb_type": getattr(error, "gb_type", None),
-                "stack": entries,
-            },
-        )
+        gb_type = getattr(error, "gb_type", None)
+        artifact = StackArtifact(of=of, type=type(error).__qualname__, gb_type=gb_type, stack=entries)
+        torch_api.write_artifact("graphdoctor_stack", artifact)
 
-    def _widen_to_condition(self, entry: dict[str, Any]) -> None:
+    def _widen_to_condition(self, entry: StackEntryRecord) -> None:
         """Mark the whole condition where it has several operands."""
-        if entry.get("column") is None:
+        if "column" not in entry:
             return
         text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
         column = len(text[: entry["column"] - 1].encode())

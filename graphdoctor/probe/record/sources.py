@@ -1,6 +1,6 @@
 """Reads what surrounds a line of Python source: qualified name, statement, enclosing compound statements.
 
-Standard library only. A file that cannot be read or parsed yields None; nothing here raises for its content.
+Standard library only. A file that can't be read or parsed yields None; its content raises nothing here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import ast
 import linecache
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+
+from ..wire import EnclosingRecord, SourceRecord
 
 _MAX_STATEMENT_LINES = 12
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -43,17 +44,17 @@ class SourceReader:
     def __init__(self) -> None:
         self._trees: dict[str, ast.Module | None] = {}
 
-    def context(self, file: str, line: int, code_name: str | None = None) -> dict[str, Any] | None:
+    def context(self, file: str, line: int, code_name: str | None = None) -> SourceRecord | None:
         """What surrounds a line.
 
         Args:
             file: Path, or a name that ``linecache`` knows, such as a notebook cell.
             line: 1-based.
-            code_name: Name of the code object that the line ran in. A line can hold code of several: a lambda or a
-                comprehension is taken for the one meant when the name says so.
+            code_name: Name of the code object that the line ran in. A line can hold several: the name says whether a
+                lambda or a comprehension is meant.
 
         Returns:
-            The fields of ``SourceContext``, or None when the source cannot be had.
+            What surrounds it, or None when the source can't be read.
         """
         tree = self._tree(file)
         if tree is None or line < 1:
@@ -70,19 +71,19 @@ class SourceReader:
             last = min(statement.end_lineno or line, statement.lineno + _MAX_STATEMENT_LINES - 1)
             text = textwrap.dedent("".join(lines[statement.lineno - 1 : last])).rstrip()
         enclosing = [
-            {"kind": kind, "line": node.lineno, "text": lines[node.lineno - 1].strip()}  # type: ignore[attr-defined]
+            EnclosingRecord(kind=kind, line=node.lineno, text=lines[node.lineno - 1].strip())  # type: ignore[attr-defined]
             for node in reversed(inner)
             if (kind := _KINDS.get(type(node)))
         ]
         function = path[function_at] if function_at is not None else None
-        return {
-            "file": file,
-            "line": line,
-            "qualname": ".".join(names) or "<module>",
-            "function_line": getattr(function, "lineno", None),
-            "statement": text,
-            "enclosing": enclosing,
-        }
+        return SourceRecord(
+            file=file,
+            line=line,
+            qualname=".".join(names) or "<module>",
+            function_line=getattr(function, "lineno", None),
+            statement=text,
+            enclosing=enclosing,
+        )
 
     def boolean_operation(self, file: str, line: int, column: int) -> tuple[int, int | None] | None:
         """The outermost ``and``/``or`` around a place.

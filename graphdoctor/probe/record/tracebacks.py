@@ -1,4 +1,4 @@
-"""What is written down of the program's exceptions: tracebacks without the probe's own lines."""
+"""The program's exceptions as text: tracebacks without the probe's own lines."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..wire import ErrorRecord
+
 _MAX_MESSAGE = 20_000
 
 _HERE = str(Path(__file__).resolve().parent.parent)
 
 
-def described_error(error: BaseException) -> dict[str, str]:
-    """An exception's ``type``, ``message`` and ``traceback``."""
-    return {"type": type_name(error), "message": message_of(error), "traceback": traceback_text(error)}
+def described_error(error: BaseException) -> ErrorRecord:
+    """An exception's type, message and traceback."""
+    return ErrorRecord(type=type_name(error), message=message_of(error), traceback=traceback_text(error))
 
 
 def traceback_text(error: BaseException) -> str:
-    """The program's traceback as Python prints it, less the probe's own lines."""
+    """The program's traceback as Python prints it, without the probe's own lines."""
     return formatted(without_probe(traceback.TracebackException.from_exception(error)))
 
 
 def formatted(report: traceback.TracebackException) -> str:
-    """A traceback as text; its end where it is long."""
+    """A traceback as text; the end of a long one."""
     return "".join(report.format())[-_MAX_MESSAGE:]
 
 
 def without_probe(report: traceback.TracebackException) -> traceback.TracebackException:
-    """A traceback, and those of its causes, less the probe's own lines."""
+    """A traceback, and those of its causes, without the probe's own lines."""
     for part in _chain(report):
         entries = [entry for entry in part.stack if not entry.filename.startswith(_HERE)]
         if len(entries) < len(part.stack):
@@ -52,12 +54,12 @@ def _chain(report: traceback.TracebackException | None) -> Iterator[traceback.Tr
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says, cut where it is long."""
+    """An exception's message, cut where it is long."""
     return text_of(error)[:_MAX_MESSAGE]
 
 
 def text_of(value: object) -> str:
-    """``str()`` of what may refuse it."""
+    """``str()`` of an object that may refuse it."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - any __str__ of the program's

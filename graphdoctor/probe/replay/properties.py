@@ -19,6 +19,7 @@ import torch
 
 from ..record.describe import dtype_text, value_text
 from ..target.targets import Call
+from ..wire import PlannedProperty
 from . import tensor_changes
 from .leaves import Leaf, leaves_of, replaced
 
@@ -77,10 +78,10 @@ class Property:
     tier: tuple[int, ...] = (9,)
     is_joint: bool = False
 
-    def planned(self) -> dict[str, Any]:
+    def planned(self) -> PlannedProperty:
         """What it is, for the plan of a run."""
         tied = list(self.ways[0].tied) if self.is_joint else []
-        return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": tied}
+        return PlannedProperty(expression=self.expression, kind=self.kind, base=self.base, tied=tied)
 
 
 def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:  # noqa: ANN401

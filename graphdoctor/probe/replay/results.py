@@ -1,7 +1,7 @@
-"""What a replay gave, and how it differs from what another one gave: outputs, gradients, state, printed text.
+"""The results of a replay, and how they differ from another's: outputs, gradients, state, printed text.
 
 Everything is kept under a name that a person understands (``call 2, output['logits']``, ``gradient of x in call 1``,
-``bn.running_mean after the calls``), as a copy on the CPU or, for what is no tensor, as text.
+``bn.running_mean after the calls``), tensors as copies on the CPU, other objects as text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 
 from ..record.describe import value_text
 from ..torch_private import torch_api
+from ..wire import ComparisonRecord, DifferenceRecord
 
 _MAX_BYTES = 2**29
 """Kept for comparing; the rest of the calls is not compared."""
@@ -34,7 +35,7 @@ _GRADIENT_SEED = 20_250
 
 @dataclass
 class Results:
-    """What one replay gave.
+    """The results of one replay.
 
     Args:
         values: By kind, then by name.
@@ -49,7 +50,7 @@ class Results:
     omitted_from: int | None = None
 
     def add_call(self, output: object) -> None:
-        """Keep what a call gave back, containers taken apart."""
+        """Keep what a call returned, containers taken apart."""
         self.call_count += 1
         prefix = f"call {self.call_count}, "
         self._keep("outputs", dict(_named_leaves(output, f"{prefix}output")))
@@ -100,17 +101,16 @@ class Results:
         kept = torch.load(path, weights_only=True)
         return cls(kept["values"], 0, kept["call_count"], kept["omitted_from"])
 
-    def compared(self, reference: Results) -> dict[str, Any]:
+    def compared(self, reference: Results) -> ComparisonRecord:
         """How they differ from those of a reference.
 
         Returns:
-            The fields of the recording's ``Comparison``: ``kinds`` with something to compare, and of each kind that
-            differs the worst difference.
+            The kinds with something to compare, and the worst difference of each kind that differs.
         """
         notes = []
         first_omitted = min((n for n in (self.omitted_from, reference.omitted_from) if n is not None), default=None)
         if first_omitted is not None:
-            notes.append(f"from call {first_omitted} on values are too large to compare")
+            notes.append(f"from call {first_omitted} on, values are too large to compare")
         found = []
         for kind in KINDS:
             mine, other = self.values[kind], reference.values[kind]
@@ -120,33 +120,30 @@ class Results:
             difference = _worst(kind, mine, other)
             if difference is not None:
                 found.append(difference)
-        return {
-            "kinds": [kind for kind in KINDS if reference.values[kind] or self.values[kind]],
-            "differences": found,
-            "note": "; ".join(notes) or None,
-        }
+        return ComparisonRecord(
+            kinds=[kind for kind in KINDS if reference.values[kind] or self.values[kind]],
+            differences=found,
+            note="; ".join(notes) or None,
+        )
 
 
-def _worst(kind: str, mine: dict[str, Any], other: dict[str, Any]) -> dict[str, Any] | None:
-    """The worst difference of a kind, as the fields of ``Difference``; None when all are equal."""
-    worst: dict[str, Any] | None = None
+def _worst(kind: str, mine: dict[str, Any], other: dict[str, Any]) -> DifferenceRecord | None:
+    """The worst difference of a kind; None when all values are equal."""
+    worst: DifferenceRecord | None = None
     for name in (*other, *(name for name in mine if name not in other)):
         if name not in mine or name not in other:
             detail = "is missing" if name not in mine else "is new"
-            found = {"kind": kind, "where": name, "largest": None, "detail": detail}
+            found = DifferenceRecord(kind=kind, where=name, largest=None, detail=detail)
         elif kind == "stdout":
             if mine[name] == other[name]:
                 continue
-            return {
-                "kind": kind,
-                "where": "printed text",
-                "largest": None,
-                "detail": _text_difference(mine[name], other[name]),
-            }
+            detail = _text_difference(mine[name], other[name])
+            return DifferenceRecord(kind=kind, where="printed text", largest=None, detail=detail)
         elif _is_close(mine[name], other[name]):
             continue
         else:
-            found = {"kind": kind, "where": name, **_difference(mine[name], other[name])}
+            largest, difference = _difference(mine[name], other[name])
+            found = DifferenceRecord(kind=kind, where=name, largest=largest, detail=difference)
         # What has no number (another shape or type) is worse than any number.
         if worst is None or (
             worst["largest"] is not None and (found["largest"] is None or found["largest"] > worst["largest"])
@@ -159,24 +156,22 @@ def _text_difference(mine: str, other: str) -> str:
     lines, wanted = mine.splitlines(), other.splitlines()
     if len(lines) < len(wanted):
         missing = next((line for line in wanted if line not in lines), wanted[-1])
-        return f"{len(lines)} of {len(wanted)} lines; the first that is missing: {missing[:80]!r}"
+        return f"{len(lines)} of {len(wanted)} lines; the first missing one: {missing[:80]!r}"
     changed = next((pair for pair in zip(lines, wanted, strict=False) if pair[0] != pair[1]), (lines[-1], ""))
-    return f"{changed[0][:80]!r} in place of {changed[1][:80]!r}"
+    return f"{changed[0][:80]!r} instead of {changed[1][:80]!r}"
 
 
-def _difference(value: object, wanted: object) -> dict[str, Any]:
+def _difference(value: object, wanted: object) -> tuple[float | None, str | None]:
+    """The largest absolute difference, where there is a number, and a detail, where there is more to say."""
     if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
-        return {"largest": None, "detail": f"{_short(value)} in place of {_short(wanted)}"}
+        return None, f"{_short(value)} instead of {_short(wanted)}"
     if value.shape != wanted.shape or value.dtype != wanted.dtype or value.layout != wanted.layout:
-        return {"largest": None, "detail": f"{value_text(value)} in place of {value_text(wanted)}"}
+        return None, f"{value_text(value)} instead of {value_text(wanted)}"
     if value.numel() == 0 or value.is_quantized or value.layout is not torch.strided:
-        return {"largest": None, "detail": None}
+        return None, None
     apart = (value.to(torch.complex128) - wanted.to(torch.complex128)).abs()
     largest = float(apart.nan_to_num(nan=float("inf")).max())
-    return {
-        "largest": largest if largest != float("inf") else None,
-        "detail": None if largest != float("inf") else "NaN or infinity",
-    }
+    return (None, "NaN or infinity") if largest == float("inf") else (largest, None)
 
 
 def _short(value: object) -> str:

@@ -1,13 +1,13 @@
-"""A replay of the same calls under a remedy: changes each call as asked, keeps or compares what came out.
+"""A replay of the same calls under a remedy: changes each call as asked, keeps or compares the results.
 
-The request's ``trial`` says how; every key may be missing but the last two::
+The request's ``trial`` says how; every key but the last two may be missing::
 
     {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
      "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
      "steady": …, "timing": file descriptor, "outputs": path, "references": {"eager": path, …}}
 
-Every call is made from the same seed, whatever remedy it runs under, so that random numbers do not tell two replays
-apart. What came out is kept on disk, and compared with what the references kept.
+Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
+The results are kept on disk, and compared with those of the references.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 
 from ..target.errors import TargetError
 from ..target.targets import Call
+from ..wire import ComparisonRecord, TrialEvent
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
@@ -57,7 +58,7 @@ class Trial:
 
     @property
     def setup(self) -> str | None:
-        """Lines that configure torch, run behind the target's import."""
+        """Lines that configure torch, run after the target's import."""
         text = self._plan.get("setup")
         return str(text) if text else None
 
@@ -86,14 +87,14 @@ class Trial:
             call = self._replaced(call, source, lambda value: value.contiguous())
         for mark in self._plan.get("marks", ()):
             value = self._value(call, mark["source"])
-            # A size of 0 or 1 cannot be dynamic: torch refuses the mark later, in words of its own.
+            # A size of 0 or 1 can't be dynamic: torch refuses the mark later, in words of its own.
             if isinstance(value, torch.Tensor) and mark["dim"] < value.ndim and value.shape[mark["dim"]] > 1:
                 torch._dynamo.mark_dynamic(value, mark["dim"])
         return call
 
     def _names(self, call: Call) -> dict[str, Any]:
         if self._signature is None:
-            raise TargetError("the names of the arguments are not known")
+            raise TargetError("the names of the arguments are unknown")
         bound = self._signature.bind(*call[0], **call[1])
         bound.apply_defaults()
         return bound.arguments
@@ -103,7 +104,7 @@ class Trial:
         name, steps = _taken_apart(source)
         names = self._names(call)
         if name not in names:
-            raise TargetError(f"{source} is no argument of the call")
+            raise TargetError(f"{source} isn't an argument of the call")
         value = names[name]
         for key, index, attribute in steps:
             value = getattr(value, attribute) if attribute else value[int(index) if index else key]
@@ -113,7 +114,7 @@ class Trial:
         """The call with one argument, or one item of its keyword arguments, changed."""
         name, steps = _taken_apart(source)
         if self._signature is None or any(attribute for _, _, attribute in steps):
-            raise TargetError(f"{source} cannot be replaced in the call")
+            raise TargetError(f"{source} can't be replaced in the call")
         bound = self._signature.bind(*call[0], **call[1])
         if name not in bound.arguments:
             return call  # the default: no other value in this call
@@ -121,23 +122,23 @@ class Trial:
         return bound.args, dict(bound.kwargs)
 
     def begin_call(self, call: Call) -> None:
-        """Keep copies of a call's arguments, to tell whether it mutates them."""
+        """Keep copies of a call's arguments, to see whether it mutates them."""
         self._arguments = tensors_in(self._named_arguments(call))
         self._copies = copies_of(self._arguments)
 
     def end_call(self, output: object, *, has_backward: bool) -> None:
-        """Keep what a call gave back, its gradients, and the arguments that it mutated.
+        """Keep what a call returned, its gradients, and the arguments that it mutated.
 
         Args:
-            output: What came back.
-            has_backward: Backward was run already, so the gradients are there.
+            output: What it returned.
+            has_backward: Backward has run already, so the gradients are there.
         """
         gradients: dict[str, torch.Tensor | None]
         self._results.add_call(output)
         self._results.add_arguments(self._copies, self._arguments)
         if has_backward:
             tensors = {**self._arguments, **parameters_of(self._modules)}
-            # Backward gives none to what is no leaf; asking for it warns.
+            # Only leaves get one from backward; asking another tensor for it warns.
             gradients = {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
         else:
             try:
@@ -153,32 +154,29 @@ class Trial:
         except (TargetError, TypeError):
             return {"args": call[0], "kwargs": call[1]}
 
-    def finish(self, printed: str | None) -> dict[str, Any]:
+    def finish(self, printed: str | None) -> TrialEvent:
         """Write the results, and compare them with those of the references.
 
         Args:
-            printed: What the program printed in the calls, or None when that is not known.
-
-        Returns:
-            The fields of ``Replay``.
+            printed: What the program printed in the calls, or None when that is unknown.
         """
         self._results.add_state(self._modules)
         if printed is not None:
             self._results.add_stdout(printed)
         self._results.save(Path(self._plan["outputs"]))
-        found: dict[str, Any] = {}
+        found: dict[str, ComparisonRecord] = {}
         for name, reference in self._plan["references"].items():
             path = Path(reference)
             if path.exists():
                 found[name] = self._results.compared(Results.load(path))
                 if self._lost_gradients:
                     calls = ", ".join(map(str, self._lost_gradients))
-                    found[name]["note"] = f"backward cannot be run for call {calls}: gradients are not compared"
-        return {"compared": found}
+                    found[name]["note"] = f"backward can't run for call {calls}: gradients are not compared"
+        return TrialEvent(event="trial", compared=found)
 
 
 def parameter_names(function: Any) -> list[str] | None:  # noqa: ANN401
-    """The names of a module's or function's parameters, or None when Python cannot tell."""
+    """The names of a module's or function's parameters, or None when Python can't tell."""
     signature = _signature(function)
     return None if signature is None else list(signature.parameters)
 
@@ -195,7 +193,7 @@ def _taken_apart(source: str) -> tuple[str, list[tuple[str, str, str]]]:
     match = _ARGUMENT.match(source)
     steps = _STEP.findall(match[2]) if match else []
     if match is None or "".join(_step_text(*step) for step in steps) != match[2]:
-        raise TargetError(f"{source} is no argument of the call")
+        raise TargetError(f"{source} isn't an argument of the call")
     return match[1], steps
 
 

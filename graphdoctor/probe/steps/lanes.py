@@ -1,17 +1,14 @@
 """Where the time of each call goes: graphs, eager operations, guard checks and compiles on one time axis.
 
 A call that compiles is watched when the program makes it: made again in a process that has compiled before, the same
-compile takes a fraction of the time. A call that compiles nothing is made again under torch.profiler, which tells eager
-operations and guard checks too. For that all calls are repeated from the beginning, with Dynamo reset, the target's
-state and the random numbers put back and the arguments as they were; what is seen of a repetition counts only where
-it compiled as the call did and ran the same graphs in the same order.
+compile takes a fraction of the time. A call that compiles nothing is made again under torch.profiler, which also shows
+eager operations and guard checks. For that all calls are repeated from the beginning, with Dynamo reset, the target's
+state and the random numbers restored and the arguments as they were; a repetition counts only where it compiled as the
+call did and ran the same graphs in the same order.
 
-All is the CPU's side: on a GPU a graph is over when its kernels are started. Devices are waited for before a call
-begins and before it ends. Of a backward pass only AOTAutograd's compiled graphs are told apart, and under the profiler
-alone; the rest of it is no segment.
-
-``lane``  one event a call, ``call`` None for the steady call: duration_us, is_profiled, segments, hidden; written again
-          for a call that was repeated
+All times are the CPU's: on a GPU a graph is over when its kernels are launched. Devices are synchronized before a call
+begins and before it ends. In a backward pass only AOTAutograd's compiled graphs are segments, and only under the
+profiler.
 """
 
 from __future__ import annotations
@@ -67,7 +64,7 @@ class _Made:
 
 
 class _NotRepeatedError(Exception):
-    """The calls cannot be repeated as they were; says why."""
+    """The calls can't be repeated as they were; the message says why."""
 
 
 class Lanes:
@@ -100,7 +97,7 @@ class Lanes:
         self._compile_of: dict[str | None, str | None] = {}
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         torch_api.trace_logger().removeHandler(self._compiles)
 
     def keep(self, call: Call) -> None:
@@ -155,27 +152,28 @@ class Lanes:
     def repeat(self) -> None:
         """Profile the steady call, then the calls that compiled nothing."""
         if torch_api.is_profiling():
-            self._gap("The time axis shows neither eager operations nor guard checks: the program has a profiler on.")
+            self._gap("The time axis shows no eager operations and no guard checks: the program runs a profiler.")
             return
         self._events.phase("profiling the steady call")
-        self._workload.mark("start", None)
+        self._workload.mark_start(None)
         try:
             self._profile_steady_call()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
             self._gap(f"The steady call has no time axis: repeating the last call raised {type(error).__qualname__}.")
-        self._workload.mark("end", None)
+        self._workload.mark_end(None)
         steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:
             self._repeat_calls(wanted)
         if len(self._made) > _MAX_LANES:
-            self._gap(f"Of {len(self._made)} calls {_MAX_LANES} have a time axis: those that compile first.")
+            message = f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first."
+            self._gap(message)
 
     def _profile_steady_call(self) -> None:
         call = self._workload.last_call
         if call is None:
             return
-        # Also those of the repetitions that others made before.
+        # Also the compiles of repetitions that other measurements made.
         compiles = self._compiles.taken()
         for _ in range(_MAX_WARM_UPS):
             self._workload.repeat(call)
@@ -185,7 +183,7 @@ class Lanes:
                 break
         if any(made.is_over_limit for made in compiles):
             self._gap(
-                "The steady call has no time axis: the last call compiled again whenever it was repeated, up to the "
+                "The steady call has no time axis: the last call recompiled each time it was repeated, up to the "
                 "recompile limit."
             )
             return
@@ -194,7 +192,7 @@ class Lanes:
         while not cuts or (len(cuts) < _STEADY_CALLS and time.perf_counter() < ends):
             cuts.append(self._profile(call))
             if self._compiles.taken():
-                self._gap("The steady call has no time axis: the last call goes on compiling when it is repeated.")
+                self._gap("The steady call has no time axis: the last call keeps compiling when it is repeated.")
                 return
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
@@ -210,7 +208,7 @@ class Lanes:
                 self._random.restore()
                 for index, call in enumerate(self._calls(), start=1):
                     if time.perf_counter() > ends:
-                        raise _NotRepeatedError("there was no time left")
+                        raise _NotRepeatedError("time ran out")
                     self._events.phase(f"profiling call {index}")
                     cut = self._repeat_call(index, call, is_profiled=index in wanted)
                     if cut is not None:
@@ -221,12 +219,14 @@ class Lanes:
                     if done == wanted[-1]:
                         break
                 else:
-                    raise _NotRepeatedError(f"the arguments of call {done + 1} are not at hand any more")
+                    raise _NotRepeatedError(f"the arguments of call {done + 1} were no longer available")
         except _NotRepeatedError as reason:
-            self._say_lost(wanted[bisect_right(wanted, done) :], str(reason))
+            self._report_lost(wanted[bisect_right(wanted, done) :], str(reason))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            self._say_lost(wanted[bisect_right(wanted, done) :], f"call {done + 1} raised {type(error).__qualname__}")
-        self._say_lost(odd, "other graphs ran than the first time")
+            self._report_lost(
+                wanted[bisect_right(wanted, done) :], f"call {done + 1} raised {type(error).__qualname__}"
+            )
+        self._report_lost(odd, "they ran other graphs than the first time")
 
     def _calls(self) -> Iterator[Call]:
         """The program's calls again, with their arguments as they were."""
@@ -239,11 +239,11 @@ class Lanes:
             Where its time went; None for one that was not profiled, or ran other graphs than the first time.
 
         Raises:
-            _NotRepeatedError: It compiled otherwise than the first time, so those behind it will too.
+            _NotRepeatedError: It compiled differently, so later calls will too.
         """
         made = self._made[index - 1]
         if self._workload.inputs_text(call) != made.inputs:
-            raise _NotRepeatedError(f"call {index} was made with other arguments")
+            raise _NotRepeatedError(f"call {index} had other arguments")
         self._compiles.taken()
         known = len(self._workload.runs.tensor_ops)
         cut: CutCall | None = None
@@ -254,10 +254,10 @@ class Lanes:
         compiles = self._compiles.taken()
         compile_ids, graphs = _frames(compiles), self._graphs_from(known)
         if len(compile_ids) != len(made.compile_ids):
-            counts = f"{len(compile_ids)}, not {len(made.compile_ids)}"
-            raise _NotRepeatedError(f"call {index} made another number of compiles ({counts})")
+            counts = f"{len(compile_ids)} instead of {len(made.compile_ids)}"
+            raise _NotRepeatedError(f"call {index} made a different number of compiles ({counts})")
         if len(graphs) != len(made.graphs):
-            raise _NotRepeatedError(f"call {index} compiled another number of graphs")
+            raise _NotRepeatedError(f"call {index} compiled a different number of graphs")
         self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)
         self._graph_of |= zip(graphs, made.graphs, strict=True)
         if cut is None or compiles:
@@ -275,13 +275,13 @@ class Lanes:
         return cut_profile(profiled(make, self._workload.runs))
 
     def _graphs_from(self, known: int) -> tuple[int, ...]:
-        """Numbers of the graphs that reached the backend after so many."""
+        """Numbers of the graphs that reached the backend after the first ``known``."""
         return tuple(graph_number(name) for name in islice(self._workload.runs.tensor_ops, known, None))
 
     def _write(self, index: int | None, cut: CutCall) -> None:
-        self._events.write("lane", call=index, **cut.event_values())
+        self._events.write(cut.event(index))
 
-    def _say_lost(self, indexes: list[int], why: str) -> None:
+    def _report_lost(self, indexes: list[int], why: str) -> None:
         if indexes:
             self._gap(
                 f"The time axis of {_calls_text(indexes)} shows no eager operations and no guard checks: when the "
@@ -289,11 +289,11 @@ class Lanes:
             )
 
     def _gap(self, message: str) -> None:
-        self._events.write("gap", message=message)
+        self._events.gap("lanes", message)
 
 
 def _synchronize() -> None:
-    # What went wrong on the device is the program's affair: it hears of it where it would without us.
+    # An error of the device is the program's: it is raised where it would be without us.
     with contextlib.suppress(RuntimeError):
         torch_api.synchronize()
 

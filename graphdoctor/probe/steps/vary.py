@@ -1,7 +1,7 @@
 """Changes one property of a call at a time and counts what torch compiles for it.
 
-Comes in: the target and its first call. Goes out, as events: ``vary_plan``, one ``variation`` a property as soon as it
-is known, ``vary_end``; gaps for what could not be done. See ``graphdoctor/trace/variations.py``.
+Comes in: the target and its first call. Goes out, as events: ``vary_plan``, a ``variation`` for each property as soon
+as it is known, ``vary_end``; gaps for what couldn't be done.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from ..measure.compile_watch import Compiled, CompileWatch, watched_compiles
 from ..replay.properties import Property, Value, Way, properties_of
 from ..target.snapshot import FreshCopies, State, seed_everything
 from ..target.targets import Call
+from ..wire import TriedRecord, VariationEvent, VariedRecord, VaryEndEvent, VaryPlanEvent
 from .workload import Workload
 
 _MAX_WARM_UPS = 4
-"""How often the unchanged call is made until it compiles nothing: what it changes itself settles in two or three."""
+"""Most repetitions of the unchanged call until it compiles nothing; what it changes itself settles in two or three."""
 
 _MAX_ERROR = 200
 
@@ -40,7 +41,7 @@ class Varying:
     Args:
         workload: The compiled target.
         request: What was asked for: ``seed``, ``no_grad``, ``vary_count`` and ``vary_s``.
-        events: Where to say what came out.
+        events: Where to report what came of it.
     """
 
     def __init__(self, workload: Workload, request: dict[str, Any], events: EventFile) -> None:
@@ -67,12 +68,12 @@ class Varying:
             function, is_no_grad = self._workload.function, self._request["no_grad"]
             self._events.phase("looking for what can be varied")
             found = properties_of(FreshCopies().call(self._base), function, is_no_grad=is_no_grad)
-            self._events.write("vary_plan", properties=[prop.planned() for prop in found])
+            self._events.write(VaryPlanEvent(event="vary_plan", properties=[prop.planned() for prop in found]))
             try:
                 self._vary_all(found, watch)
             finally:
                 self._state.restore()
-            self._events.write("vary_end")
+            self._events.write(VaryEndEvent(event="vary_end"))
 
     def _find_state(self, watch: CompileWatch) -> bool:
         """Choose the state to begin each call from: the one after the first call, as in a program that has run a while.
@@ -90,39 +91,39 @@ class Varying:
             torch.compiler.reset()
             again = self._try(None, watch)
             if again.error is not None:
-                self._gap(f"Nothing was varied: made again, the unchanged call raises {_error_text(again.error)}.")
+                self._gap(f"Nothing was varied: repeated, the unchanged call raises {_error_text(again.error)}.")
                 return False
             self._gap(
-                f"Made again, the unchanged call raises {_error_text(first.error)}; variations begin from the state "
+                f"Repeated, the unchanged call raises {_error_text(first.error)}; variations start from the state "
                 "before the first call."
             )
             first = again
         if not first.compiled.count:
-            self._gap("Nothing was varied: the unchanged call has no compiled code, so nothing can compile it again.")
+            self._gap("Nothing was varied: the unchanged call runs no compiled code, so nothing can recompile.")
             return False
         if self._state is after:
             self._check_repetition(watch)
         if not self._state.is_complete:
-            self._gap("The target holds too much to put all of it back between calls.")
+            self._events.gap("not_put_back", "The target holds too much to restore all of it between calls.")
         if self._state.used_up:
             kinds = ", ".join(sorted(set(self._state.used_up)))
-            self._gap(f"The target holds what cannot be put back between calls: {kinds}.")
+            self._events.gap("not_put_back", f"The target holds objects that can't be restored between calls: {kinds}.")
         return True
 
     def _check_repetition(self, watch: CompileWatch) -> None:
-        """Say it when the unchanged call compiles again and again by its own doing."""
+        """Report an unchanged call that keeps compiling by its own doing."""
         counts = []
         for _ in range(_MAX_WARM_UPS):
             tried = self._try(None, watch, is_restored=False)
             counts.append(tried.compiled.count)
             if tried.error is not None:
-                self._gap(f"Repeated with the state that it left, the call raises {_error_text(tried.error)}.")
+                self._gap(f"Repeated from the state that it left, the call raises {_error_text(tried.error)}.")
                 return
             if not tried.compiled.count:
                 return
         self._gap(
-            f"The unchanged call itself compiles again when it is repeated ({sum(counts)} compiles in {len(counts)} "
-            "repetitions), because of what it changes in the target; that is put back before each call here."
+            f"The unchanged call itself recompiles when it is repeated ({sum(counts)} compiles in {len(counts)} "
+            "repetitions), because of what it changes in the target; here that is restored before each call."
         )
 
     def _vary_all(self, found: Sequence[Property], watch: CompileWatch) -> None:
@@ -130,18 +131,19 @@ class Varying:
         possible = [item for item in numbered if item[1].reason is None]
         for number, prop in numbered:
             if prop.reason is not None:
-                self._write(number, prop, reason=prop.reason)
+                self._write(number, prop, {"reason": prop.reason})
         limit, seconds = self._request["vary_count"], self._request["vary_s"]
         ends = time.monotonic() + seconds
         for count, (number, prop) in enumerate(possible, start=1):
             if count > limit:
-                self._write(number, prop, reason=f"left out: only {limit} properties are varied (vary-count)")
+                self._write(number, prop, {"reason": f"left out: only {limit} properties are varied (vary-count)"})
                 continue
             if time.monotonic() > ends:
-                self._write(number, prop, reason=f"left out: {seconds:g} s of variations were over (vary-seconds)")
+                reason = f"left out: the {seconds:g} s for variations ran out (vary-seconds)"
+                self._write(number, prop, {"reason": reason})
                 continue
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
-            found_out: dict[str, Any] | None
+            found_out: VariedRecord | None
             try:
                 found_out = self._vary(prop, watch, place)
             except KeyboardInterrupt:
@@ -149,9 +151,9 @@ class Varying:
             except BaseException as error:  # noqa: BLE001 - one variation must not lose the others
                 found_out = {"reason": f"trying it raised {_error_text(error)}"}
             if found_out is not None:
-                self._write(number, prop, **found_out)
+                self._write(number, prop, found_out)
 
-    def _vary(self, prop: Property, watch: CompileWatch, place: str) -> dict[str, Any] | None:
+    def _vary(self, prop: Property, watch: CompileWatch, place: str) -> VariedRecord | None:
         """Vary one property.
 
         Returns:
@@ -159,13 +161,13 @@ class Varying:
         """
         way, errors = self._working_way(prop, place)
         failed = [
-            {"value": value.text, "is_special": value.is_special, "outcome": "fails_eager", "error": errors[value.text]}
+            TriedRecord(value=value.text, is_special=value.is_special, outcome="fails_eager", error=errors[value.text])
             for value in way.values
             if value.text in errors
         ]
         working = [value for value in way.values if value.text not in errors]
         # What was varied together with others counts alone too only where it can be anything alone.
-        if prop.expression in self._settled and any(not value["is_special"] for value in failed):
+        if prop.expression in self._settled and any(not record["is_special"] for record in failed):
             return None
         if not working:
             if prop.is_joint:
@@ -176,7 +178,7 @@ class Varying:
         torch.compiler.reset()
         if (unsteady := self._warm_up(watch)) is not None:
             return {"reason": unsteady}
-        tried: list[dict[str, Any]] = []
+        tried: list[TriedRecord] = []
         is_over_limit = False
         for value in working:
             self._events.phase(f"{place} = {value.text}")
@@ -249,28 +251,45 @@ class Varying:
         seed_everything(self._request["seed"])
         return make(call)
 
-    def _write(self, number: int, prop: Property, **values: Any) -> None:  # noqa: ANN401
-        self._events.write("variation", number=number, **prop.planned() | values)
+    def _write(self, number: int, prop: Property, found_out: VariedRecord) -> None:
+        planned = prop.planned()
+        event = VariationEvent(
+            event="variation",
+            number=number,
+            expression=planned["expression"],
+            kind=planned["kind"],
+            base=planned["base"],
+            tied=found_out.get("tied", planned["tied"]),
+        )
+        if "tried" in found_out:
+            event["tried"] = found_out["tried"]
+        if "back_compiles" in found_out:
+            event["back_compiles"] = found_out["back_compiles"]
+        if "reason" in found_out:
+            event["reason"] = found_out["reason"]
+        self._events.write(event)
 
     def _gap(self, message: str) -> None:
-        self._events.write("gap", message=message)
+        self._events.gap("variations", message)
 
 
-def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> dict[str, Any]:
-    """The fields of ``TriedValue``."""
+def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> TriedRecord:
+    """What came of one value."""
     compiled = made.compiled
-    described: dict[str, Any] = {
-        "value": value.text,
-        "is_special": value.is_special,
-        "compiles": compiled.count,
-        "compile_s": compiled.seconds,
-        "torch_reason": compiled.reason,
-    }
+    described = TriedRecord(
+        value=value.text,
+        is_special=value.is_special,
+        outcome="compiled" if compiled.count else "free",
+        compiles=compiled.count,
+        compile_s=compiled.seconds,
+        torch_reason=compiled.reason,
+    )
     if made.error is not None:
-        return described | {"outcome": "fails_compiled", "error": _error_text(made.error)}
-    if is_over_limit:
-        return described | {"outcome": "over_limit"}
-    return described | {"outcome": "compiled" if compiled.count else "free"}
+        described["outcome"] = "fails_compiled"
+        described["error"] = _error_text(made.error)
+    elif is_over_limit:
+        described["outcome"] = "over_limit"
+    return described
 
 
 def _error_text(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from types import GeneratorType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -17,14 +17,27 @@ from ..measure.timing import MAX_WARM_UPS, serve, settle, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, user_file_test
+from ..record.gaps import unrecorded_gap
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..replay.trial import Trial, parameter_names
-from ..target.asked import check_compile_arguments, first_line
 from ..target.errors import RequestError, TargetError
+from ..target.options import check_compile_arguments, first_line
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_trace
+from ..wire import (
+    CallArtifact,
+    CallErrorRecord,
+    CoverageEvent,
+    GapEvent,
+    GuardCostEvent,
+    SteadyCallEvent,
+    TargetEvent,
+)
+
+_MAX_NAMES = 20
+"""Names of eager operations that are written down."""
 
 
 class Workload:
@@ -32,7 +45,7 @@ class Workload:
 
     Args:
         request: What ``graphdoctor.capture`` asks for.
-        events: Where to say what is being done.
+        events: Where to report what is being done.
         target: What to compile.
         calls: The calls to make.
 
@@ -52,7 +65,7 @@ class Workload:
         self.listener = self._attach_listener()
         self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source, self.listener.want_file)
         if (lost := self.recompiles.install()) is not None:
-            events.write("gap", message=lost)
+            events.gap("recompile_causes", lost)
         self._compiled_code = CompiledCode() if request["guard_cost"] else None
         self.runs = GraphRuns()
         plan = request["trial"]
@@ -134,17 +147,18 @@ class Workload:
             fullgraph=request["fullgraph"],
         )
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> TargetEvent:
         function = self._target.function
         named = type(function) if isinstance(function, torch.nn.Module) else function
-        return {
-            "name": self._target.name,
-            "kind": self._target.kind,
-            "class_name": getattr(named, "__qualname__", type(named).__qualname__),
-            "file": self._target.file,
-            "parameters": parameter_names(function),
-            "inputs_from": self._calls.origin,
-        }
+        return TargetEvent(
+            event="target",
+            name=self._target.name,
+            kind=self._target.kind,
+            class_name=getattr(named, "__qualname__", type(named).__qualname__),
+            file=self._target.file,
+            parameters=parameter_names(function),
+            inputs_from=self._calls.origin,
+        )
 
     def calls(self) -> Iterator[Call]:
         """The calls in order, each made ready just before its turn: a generator may change state in between."""
@@ -225,17 +239,17 @@ class Workload:
             # Nothing of a generator runs until someone asks for its items.
             return list(output) if isinstance(output, GeneratorType) else output
 
-    def untold(self) -> str | None:
-        """What torch left to eager mode without a record of it, in a sentence, or None."""
-        said = torch_api.unrecorded_breaks()
-        if said:
-            return f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(said)}"
+    def unrecorded(self) -> GapEvent | None:
+        """What torch left to eager mode without a record of it, or None."""
+        if reasons := torch_api.unrecorded_breaks():
+            return unrecorded_gap(reasons)
         if self._compiles_seen or self._last_call is None or torch_api.is_compile_disabled():
             return None
-        return (
-            "torch.compile began no compile at all and did not say why: it leaves alone calls without a tensor in "
-            "them, functions under torch.compiler.disable, and code that exec() made."
+        message = (
+            "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
+            "torch.compiler.disable, and code made by exec()."
         )
+        return GapEvent(event="gap", kind="nothing_compiled", message=message)
 
     def _backward(self, output: object) -> None:
         leaves = [
@@ -277,38 +291,45 @@ class Workload:
             return error
         return None
 
-    def measure_coverage(self) -> dict[str, Any] | str:
+    def measure_coverage(self) -> CoverageEvent | str:
         """Coverage of the last call once it no longer compiles anything.
 
         Returns:
-            The fields of the recording's ``Coverage``, or the reason why there is none.
+            The coverage, or the reason why there is none.
         """
         call = self._last_call
         if call is None:
             return "no call was made."
         if torch_api.is_profiling():
-            return "the program has a torch.profiler on, and there can be only one."
+            return "the program runs a torch.profiler, and only one can run at a time."
         extra_compiles = 0
         for attempt in range(1, MAX_WARM_UPS + 1):
             before = self._compiles_seen
             # The first repetition is measured at once: most calls are steady by then.
-            measured = coverage.measure(lambda: self._forward(self._compiled, call), self.runs)
+            counted = coverage.measure(lambda: self._forward(self._compiled, call), self.runs)
             compiled = self._compiles_seen - before
             if not compiled:
-                return measured | {"extra_calls": attempt, "extra_compiles": extra_compiles}
+                return CoverageEvent(
+                    event="coverage",
+                    graph_ops=counted.graph_ops,
+                    eager_ops=counted.eager_ops.total(),
+                    extra_calls=attempt,
+                    extra_compiles=extra_compiles,
+                    eager_op_names=dict(counted.eager_ops.most_common(_MAX_NAMES)),
+                )
             extra_compiles += compiled
         return f"the last call still compiled something after {MAX_WARM_UPS} repetitions."
 
-    def time_graphs(self) -> dict[str, Any] | None:
-        """When each graph runs in a steady call, the fields of ``SteadyCall``; None when something was compiled again.
+    def time_graphs(self) -> SteadyCallEvent | None:
+        """When each graph runs in a steady call; None when something was compiled again.
 
-        Coverage has been measured, so that the last call is steady.
+        Coverage has been measured, so the last call is steady.
         """
         call, before = self._last_call, self._compiles_seen
         timed = coverage.time_runs(lambda: self._forward(self._compiled, call), self.runs) if call else None
         return timed if self._compiles_seen == before else None
 
-    def measure_guards(self) -> tuple[dict[str, Any], list[str]] | str:
+    def measure_guards(self) -> tuple[GuardCostEvent, list[str]] | str:
         """What the guard checks of the last call cost, once it no longer compiles anything.
 
         Returns:
@@ -319,7 +340,7 @@ class Workload:
         if call is None or compiled is None:
             return "no call was made."
         if sys.getprofile() is not None:
-            return "the program has a profiler on, and there can be only one."
+            return "the program runs a profiler, and only one can run at a time."
 
         def make() -> None:
             self._forward(self._compiled, call)
@@ -333,11 +354,53 @@ class Workload:
             entries = timer.run(make)
         if self._compiles_seen > before:
             return "the last call compiled something again while it was measured."
-        return timed | {"entries": entries, "is_complete": not timer.troubles}, timer.troubles
+        cost = GuardCostEvent(
+            event="guard_cost",
+            call_us=timed.median_us,
+            call_low_us=timed.low_us,
+            call_high_us=timed.high_us,
+            call_count=timed.count,
+            entries=entries,
+            is_complete=not timer.troubles,
+        )
+        return cost, timer.troubles
 
-    def mark(self, event: str, index: int | None, **values: Any) -> None:  # noqa: ANN401
-        """Write into the trace where a call starts or ends; ``index`` is None for the extra calls of coverage."""
-        torch_api.write_artifact("graphdoctor_call", {"event": event, "index": index, **values})
+    def mark_start(self, index: int | None, call: Call | None = None) -> None:
+        """Write into the trace where a call starts.
+
+        Args:
+            index: Its number; None for repetitions of ours.
+            call: Its arguments; None for repetitions.
+        """
+        artifact = CallArtifact(event="start", index=index)
+        if call is not None:
+            artifact["inputs"] = self.inputs_text(call)
+        torch_api.write_artifact("graphdoctor_call", artifact)
+
+    def mark_end(
+        self,
+        index: int | None,
+        *,
+        outcome: Literal["ok", "error"] | None = None,
+        duration_s: float | None = None,
+        error: CallErrorRecord | None = None,
+    ) -> None:
+        """Write into the trace where a call ends.
+
+        Args:
+            index: Its number; None for repetitions of ours, which have nothing else.
+            outcome: How it ended.
+            duration_s: Seconds that it took.
+            error: What it raised; None when it came back.
+        """
+        artifact = CallArtifact(event="end", index=index)
+        if outcome is not None:
+            artifact["outcome"] = outcome
+        if duration_s is not None:
+            artifact["duration_s"] = duration_s
+        if error is not None:
+            artifact["error"] = error
+        torch_api.write_artifact("graphdoctor_call", artifact)
 
 
 def _set_up(text: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from ..events import json_text
+from ..wire import Artifact, ArtifactName
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
@@ -100,12 +101,12 @@ def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
     return level >= logger.getEffectiveLevel()
 
 
-def write_artifact(name: str, payload: object) -> None:
+def write_artifact(name: ArtifactName, payload: Artifact) -> None:
     """Add a record of ours to the trace log, under the compile that is under way, if any.
 
     Args:
-        name: Artifact name; ours begin with ``graphdoctor_``.
-        payload: Anything that JSON has a form for.
+        name: Its name, as ``wire`` declares it.
+        payload: What it holds.
     """
     trace_structured = getattr(torch._logging, "trace_structured", None)
     if trace_structured is None:

@@ -1,34 +1,31 @@
 """Hooks on torch's own path, for a program that is run as it is: private names of torch, as in ``torch_api``.
 
-A hook changes nothing that torch returns or raises, none is reached by a call that is compiled already, and each can be
-taken out again: that is what installing one returns. Where this
-torch lacks the name, installing the hook raises ``AttributeError``, ``ImportError`` or ``KeyError``. Seen on 2.13.0 and
-2.15.0.
+A hook changes nothing that torch returns or raises, no call that is compiled already reaches one, and installing one
+returns what removes it. Where this torch lacks the name, installing the hook raises ``AttributeError``, ``ImportError``
+or ``KeyError``. Seen on 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 import time
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from pathlib import Path
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 import torch
 
-from ..record.describe import value_text
+from ..wire import GraphArtifact
 from . import torch_api, torch_trace
 from .imports import hide_caller
 from .replacing import Undo, put_in_place
 
 
 def write_trace_to(folder: str) -> None:
-    """See to it that the structured trace goes to a folder, whatever the program made of ``TORCH_TRACE``.
+    """Have the structured trace go to a folder, whatever the program did to ``TORCH_TRACE``.
 
     ``LazyTraceHandler`` and ``TorchLogsFormatter``: ``torch/_logging/_internal.py``, 2.13.
     """
@@ -69,8 +66,8 @@ def begin_log_anew() -> None:
             handler.stream = None  # type: ignore[attr-defined]
 
 
-def watch_compile_calls(callback: Callable[[dict[str, Any]], None]) -> Undo:
-    """Call back at each ``torch.compile(…)`` with the fields of ``CompileCall``.
+def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
+    """Call back at each ``torch.compile(…)`` with its Python frame, whose locals are the arguments.
 
     ``torch.compile`` itself stays as it is: on its way it asks ``CompilerBisector.get_backend`` for a backend
     (``torch/__init__.py``, 2.13 and 2.15), at a place where its arguments are its locals.
@@ -83,88 +80,49 @@ def watch_compile_calls(callback: Callable[[dict[str, Any]], None]) -> Undo:
         frame = sys._getframe(1)
         if frame.f_code is code:
             with contextlib.suppress(Exception):  # an extra; torch.compile must go on
-                callback(_describe_compile_call(frame))
+                callback(frame)
         return ask(cls)
 
     return put_in_place(bisector, "get_backend", classmethod(get_backend))
 
 
-def _describe_compile_call(frame: FrameType) -> dict[str, Any]:
-    """The fields of ``CompileCall``, from the frame of ``torch.compile``."""
-    given = frame.f_locals
-    defaults = {name: parameter.default for name, parameter in inspect.signature(torch.compile).parameters.items()}
-    # torch.compile sets these two when both are left out.
-    defaults |= {"mode": "default", "backend": "inductor"}
-    arguments = {
-        name: _argument_text(given[name])
-        for name, default in defaults.items()
-        if name != "model" and given.get(name) is not None and given[name] != default
-    }
-    # graphdoctor's: a test's compile() calls torch.compile for it.
-    passed_on_by = (str(torch_api.torch_root()), str(Path(__file__).resolve().parents[2] / "_")[:-1])
-    caller: FrameType = frame
-    while caller.f_code.co_filename.startswith(passed_on_by) and caller.f_back is not None:
-        caller = caller.f_back
-    return {
-        "file": caller.f_code.co_filename,
-        "line": caller.f_lineno,
-        "function": caller.f_code.co_name,
-        "compiled": _compiled_name(given["model"]),
-        "arguments": arguments,
-    }
-
-
-def _compiled_name(model: Any) -> str:  # noqa: ANN401
-    # Module.compile hands over the module's bound method.
-    owner = getattr(model, "__self__", model)
-    if isinstance(owner, torch.nn.Module):
-        return type(owner).__qualname__
-    return str(getattr(model, "__qualname__", type(model).__qualname__))
-
-
-def _argument_text(value: Any) -> str:  # noqa: ANN401
-    if isinstance(value, (type, FunctionType)):
-        return value.__qualname__
-    return value_text(value)
-
-
-def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[dict[str, Any]], None]) -> Undo:
+def watch_graphs(*, before: Callable[[Any], GraphArtifact], after: Callable[[GraphArtifact], None]) -> Undo:
     """Watch each graph on its way to the backend, whichever it is.
 
     ``OutputGraph.call_user_compiler``: ``torch/_dynamo/output_graph.py``, 2.13 and 2.15.
 
     Args:
-        before: Called with the graph before the backend gets it; returns the record.
-        after: Called with the record and ``backend``, ``backend_s`` and, when the backend raised, ``backend_error``.
+        before: Called with the graph before the backend gets it; describes it.
+        after: Called with that and ``backend``, ``backend_s`` and, when the backend raised, ``backend_error``.
     """
     output_graph = import_module("torch._dynamo.output_graph").OutputGraph
     call_backend = output_graph.call_user_compiler
 
     @wraps(call_backend)
     def call_user_compiler(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        record: dict[str, Any] = {"backend": None}
+        artifact = GraphArtifact(backend=None)
         with contextlib.suppress(Exception):
-            record["backend"] = _backend_name(self.compiler_fn)
-            record |= before(gm)
+            artifact["backend"] = _backend_name(self.compiler_fn)
+            artifact.update(before(gm))
         started = time.perf_counter()
         try:
             compiled = call_backend(self, gm, *args, **kwargs)
         except BaseException as error:
             raised = getattr(error, "inner_exception", error)
-            record["backend_error"] = f"{type(raised).__qualname__}: {raised}"[:20_000]
-            _finish(record, started, after)
+            artifact["backend_error"] = f"{type(raised).__qualname__}: {raised}"[:20_000]
+            _finish(artifact, started, after)
             hide_caller(error)
             raise
-        _finish(record, started, after)
+        _finish(artifact, started, after)
         return compiled
 
     return put_in_place(output_graph, "call_user_compiler", call_user_compiler)
 
 
-def _finish(record: dict[str, Any], started: float, after: Callable[[dict[str, Any]], None]) -> None:
-    record["backend_s"] = time.perf_counter() - started
+def _finish(artifact: GraphArtifact, started: float, after: Callable[[GraphArtifact], None]) -> None:
+    artifact["backend_s"] = time.perf_counter() - started
     with contextlib.suppress(Exception):
-        after(record)
+        after(artifact)
 
 
 def _backend_name(compiler: Any) -> str:  # noqa: ANN401

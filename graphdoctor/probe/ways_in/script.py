@@ -1,11 +1,8 @@
 """Records what torch.compile does in a program that runs by itself: in its main process and in those it starts.
 
-Comes in: the recording's folder. Goes out: torch's trace log with our records in it, one a process, and from the main
-process ``probe.jsonl``. Everything hangs on torch being imported; until then nothing but ``os``, ``sys`` and
-``atexit`` is needed. Nothing of ours is called by a call that is compiled already.
-
-``graphdoctor_compile_call``  {"file", "line", "function", "compiled", "arguments"}: a call of torch.compile
-``graphdoctor_graph``  as in ``backend``, here from torch's own path to whatever backend the program chose
+Comes in: the recording's folder. Goes out: torch's trace log with our records in it, one for each process, and the
+events of the main process. Everything hangs on torch being imported; until then nothing but ``os``, ``sys`` and
+``atexit`` is needed. A call that is compiled already calls nothing of ours.
 """
 
 from __future__ import annotations
@@ -15,17 +12,19 @@ import contextlib
 import os
 import sys
 
+from ..file_names import EVENTS_FILE, TRACE_FOLDER
 from ..torch_private.imports import AfterImport
 
 TYPE_CHECKING = False  # typing would be most of what a program without torch waits for
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
+    from types import FrameType, ModuleType
     from typing import Any
 
     from ..events import EventFile
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
+    from ..wire import CompileCallArtifact, ErrorRecord, Event, GraphArtifact
 
 _MAX_MESSAGE = 20_000
 
@@ -36,7 +35,7 @@ def begin(recording: str) -> None:
     Args:
         recording: The recording's folder.
     """
-    path = os.path.join(recording, "probe.jsonl")  # noqa: PTH118 - pathlib takes longer than all of this
+    path = os.path.join(recording, EVENTS_FILE)  # noqa: PTH118 - pathlib takes longer than all of this
     recorder = _Recorder(recording, path, is_main=_claim(path))
     watched = {
         "torch": recorder.on_torch,
@@ -68,7 +67,7 @@ def _claim(path: str) -> bool:
 
 
 def _append(path: str, line: bytes) -> None:
-    """Add a line without ``EventFile``, whose modules a program without torch need not wait for."""
+    """Add a line without ``EventFile``, so that a program without torch doesn't wait for its modules."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, line)
     os.close(descriptor)
@@ -80,7 +79,7 @@ class _Recorder:
     Args:
         recording: The recording's folder.
         event_path: Its event file.
-        is_main: The process is the main one, which has the event file to itself.
+        is_main: The process is the main one, the only one that writes events.
     """
 
     def __init__(self, recording: str, event_path: str, *, is_main: bool) -> None:
@@ -93,9 +92,9 @@ class _Recorder:
         self._recompiles: RecompileRecorder | None = None
         self._graph_count = 0
         self._has_compiled = False
-        self._unwritten_calls: list[dict[str, Any]] = []
+        self._unwritten_calls: list[CompileCallArtifact] = []
 
-    # What torch's modules call back.
+    # Callbacks of torch's modules.
 
     def on_torch(self, _torch: ModuleType) -> None:
         """Listen from torch's import on."""
@@ -103,8 +102,8 @@ class _Recorder:
             from ..record.environment import describe_environment
             from ..torch_private import torch_hooks
 
-            self._write("environment", **describe_environment(None))
-            torch_hooks.write_trace_to(os.path.join(self._recording, "trace"))  # noqa: PTH118
+            self._write(describe_environment(None))
+            torch_hooks.write_trace_to(os.path.join(self._recording, TRACE_FOLDER))  # noqa: PTH118
             torch_hooks.after_log_setup(self._attach)
             self._attach()
             os.register_at_fork(after_in_child=self._begin_in_fork)
@@ -121,7 +120,7 @@ class _Recorder:
 
             self._recompiles = RecompileRecorder(user_file_test(), self._want_source, self._want_file)
             if (lost := self._recompiles.install()) is not None:
-                self._gap(lost)
+                self._write({"event": "gap", "kind": "recompile_causes", "message": lost})
 
     def on_output_graph(self, _module: ModuleType) -> None:
         """Watch graphs on their way to the backend."""
@@ -148,11 +147,13 @@ class _Recorder:
 
     @contextlib.contextmanager
     def _surviving(self, what: str) -> Iterator[None]:
-        """Trouble of ours must never reach the program; it becomes a gap."""
+        """An error of ours must never reach the program; it becomes a gap."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - see the docstring
-            self._gap(f"With this torch graphdoctor cannot record {what} ({type(error).__name__}: {error}).")
+            from ..record.gaps import hook_gap
+
+            self._write(hook_gap(what, error))
 
     def _attach(self) -> None:
         """Come last among the trace logger's handlers: our records follow those they belong to."""
@@ -181,38 +182,45 @@ class _Recorder:
             for call in calls:
                 self._write_compile_call(call)
 
-    def _on_compile_call(self, call: dict[str, Any]) -> None:
+    def _on_compile_call(self, frame: FrameType) -> None:
+        from ..record.compile_calls import compile_call
+
+        call = compile_call(frame)
         if self.is_main or self._has_compiled:
             self._write_compile_call(call)
         else:
             # Each data loader worker imports the program again; one that compiles nothing leaves no log.
             self._unwritten_calls.append(call)
 
-    def _write_compile_call(self, call: dict[str, Any]) -> None:
-        self._write_artifact("graphdoctor_compile_call", call)
+    def _write_compile_call(self, call: CompileCallArtifact) -> None:
+        from ..torch_private import torch_api
+
+        torch_api.write_artifact("graphdoctor_compile_call", call)
         self._want_file(call["file"])
 
-    def _describe_graph(self, gm: Any) -> dict[str, Any]:  # noqa: ANN401
+    def _describe_graph(self, gm: Any) -> GraphArtifact:  # noqa: ANN401
         from ..record.backend import describe_graph, files_of_graph
 
         for file in files_of_graph(gm):
             self._want_file(file)
         index = self._graph_count
         self._graph_count += 1
-        return {"index": index, **describe_graph(gm)}
+        return describe_graph(gm, index)
 
-    def _write_graph(self, record: dict[str, Any]) -> None:
-        self._write_artifact("graphdoctor_graph", record)
+    def _write_graph(self, artifact: GraphArtifact) -> None:
+        from ..torch_private import torch_api
+
+        torch_api.write_artifact("graphdoctor_graph", artifact)
 
     def _write_last_sources(self) -> None:
         if self._listener is not None and self._pid == os.getpid():
-            with contextlib.suppress(Exception):  # an extra; nothing is worth a word in the program's last moments
+            with contextlib.suppress(Exception):  # an extra, not worth an error in the program's last moments
                 self._listener.write_sources()
 
     # Other processes.
 
     def _begin_in_fork(self) -> None:
-        """Be the recorder of a process of its own; what the parent has not written yet stays the parent's."""
+        """Become the recorder of this process; what the parent hasn't written yet remains the parent's."""
         from ..torch_private import torch_api, torch_hooks
 
         self._pid = os.getpid()
@@ -231,7 +239,7 @@ class _Recorder:
     # The end.
 
     def end(self) -> None:
-        """Say how the program ended; ``os._exit`` and signals leave no time for it."""
+        """Report how the program ended; ``os._exit`` and signals leave no time for it."""
         if self._pid != os.getpid() or not self.is_main:
             return
         # Python keeps here what it printed a traceback of (3.12 on in last_exc).
@@ -240,7 +248,7 @@ class _Recorder:
             if "torch" in sys.modules:
                 self._write_last_facts()
             if isinstance(error, BaseException):
-                self._write("ended", error=_describe_error(error))
+                self._write({"event": "ended", "error": _describe_error(error)})
             else:
                 _append(self._event_path, b'{"event": "ended"}\n')
 
@@ -248,40 +256,30 @@ class _Recorder:
         import torch
 
         from ..record.environment import describe_environment
+        from ..record.gaps import failure_gaps, unrecorded_gap
         from ..torch_private import torch_api
 
         if torch.cuda.is_initialized():
             with contextlib.suppress(RuntimeError):  # a device that was lost has no name
-                self._write("environment", **describe_environment(torch.cuda.get_device_name(0)))
+                self._write(describe_environment(torch.cuda.get_device_name(0)))
         if self._listener is None:
-            self._gap("torch was imported in a way that graphdoctor could not see; its own records are missing.")
+            message = "graphdoctor didn't see the program import torch, so its own records are missing."
+            self._write({"event": "gap", "kind": "recorder_not_loaded", "message": message})
             return
-        for name, count in self._listener.failures.items():
-            self._gap(f"{count} of torch's records could not be looked at while running ({name}).")
-        for name, count in (self._recompiles.failures if self._recompiles else {}).items():
-            self._gap(f"{count} sets of guards could not be looked at while running ({name}).")
+        for gap in failure_gaps(self._listener, self._recompiles):
+            self._write(gap)
         if "torch._dynamo" in sys.modules:
             with self._surviving("torch's config"):
                 from ..torch_private.torch_config import changed_config
 
-                self._write("config", values=changed_config())
+                self._write({"event": "config", "values": changed_config()})
             if torch_api.is_compile_disabled():
-                self._gap("torch.compile was disabled: it did nothing, so there are no graphs.")
-            said = torch_api.unrecorded_breaks()
-            if said:
-                self._gap(f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(said)}")
+                message = "torch.compile was disabled: it did nothing, so there are no graphs."
+                self._write({"event": "gap", "kind": "compile_disabled", "message": message})
+            if reasons := torch_api.unrecorded_breaks():
+                self._write(unrecorded_gap(reasons))
 
-    # Writing.
-
-    def _write_artifact(self, name: str, payload: object) -> None:
-        from ..torch_private import torch_api
-
-        torch_api.write_artifact(name, payload)
-
-    def _gap(self, message: str) -> None:
-        self._write("gap", message=message)
-
-    def _write(self, event: str, **values: Any) -> None:  # noqa: ANN401
+    def _write(self, event: Event) -> None:
         if not self.is_main:
             return
         if self._events is None:
@@ -290,10 +288,10 @@ class _Recorder:
             from ..events import EventFile
 
             self._events = EventFile(Path(self._event_path))
-        self._events.write(event, **values)
+        self._events.write(event)
 
 
-def _describe_error(error: BaseException) -> dict[str, Any]:
+def _describe_error(error: BaseException) -> ErrorRecord:
     import traceback
 
     kind = type(error)

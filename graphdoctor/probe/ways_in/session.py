@@ -1,7 +1,7 @@
-"""One probe session: import the target, make its calls under ``torch.compile``, measure coverage, say how it went.
+"""One probe session: import the target, make its calls under ``torch.compile``, measure coverage, report how it went.
 
 Comes in: the request, a JSON file that ``graphdoctor.capture`` wrote. Goes out: torch's trace log with our records in
-it, and ``probe.jsonl``. torch is imported inside ``main``, after the event file is open, so that an environment
+it, and the events. torch is imported inside ``main``, after the event file is open, so that an environment
 without it is reported like any other trouble.
 """
 
@@ -23,6 +23,15 @@ from ..events import EventFile
 from ..record.streams import flush, silence
 from ..record.tracebacks import formatted, message_of, text_of, traceback_text, type_name, without_probe
 from ..target.errors import RequestError, TargetError
+from ..wire import (
+    CRASH_FILE,
+    EVENTS_FILE,
+    ErrorEvent,
+    ExitedEvent,
+    FinishedEvent,
+    InterruptedEvent,
+    ProcessEvent,
+)
 
 if TYPE_CHECKING:
     from ..replay.trial import Trial
@@ -40,22 +49,22 @@ def main(request_path: Path) -> int:
     """Run the session that a request file describes.
 
     Args:
-        request_path: The request; the recording's folder is the one it lies in.
+        request_path: The request; its folder is the recording's.
 
     Returns:
-        The process's exit status; ``SystemExit`` of the user's code is turned into an event too.
+        The process's exit status; ``SystemExit`` of the user's code becomes an event too.
     """
     request = json.loads(request_path.read_text())
-    events = EventFile(request_path.parent / "probe.jsonl")
-    events.write("process", pid=os.getpid())
+    events = EventFile(request_path.parent / EVENTS_FILE)
+    events.write(ProcessEvent(event="process", pid=os.getpid()))
     # The parent shows it, less our own lines.
-    faulthandler.enable(file=(request_path.parent / "crash.txt").open("w"))
-    # What a script would see; its own options are none of the probe's.
+    faulthandler.enable(file=(request_path.parent / CRASH_FILE).open("w"))
+    # What a script would see, without the probe's own arguments.
     sys.argv[:] = [request["file"] or request["module"]]
     try:
         return _run(request, events)
     except KeyboardInterrupt:
-        events.write("interrupted")
+        events.write(InterruptedEvent(event="interrupted"))
         return 130
     except SystemExit as error:
         _report_exit(error, events)
@@ -69,65 +78,68 @@ def _run(request: dict[str, Any], events: EventFile) -> int:
     events.phase("importing torch")
     import torch
 
-    from ..steps import sequence as steps
+    from ..steps import reports
+    from ..steps.calls import make_calls
     from ..steps.lanes import Lanes
-    from ..steps.requested import workload_of
+    from ..steps.measurements import measure
+    from ..steps.preparation import workload_of
     from ..steps.vary import Varying
 
-    steps.tell_environment(events, _device_name(torch))
+    reports.report_environment(events, _device_name(torch))
     workload = workload_of(request, events)
-    events.write("target", **workload.description)
+    events.write(workload.description)
     if workload.trial is not None and workload.trial.has_warm_up:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
     lanes = Lanes(workload, events) if request["lanes"] else None
-    config = steps.tell_config(events)
+    config = reports.report_config(events)
     with _kept_stdout(workload) as printed:
-        is_complete = steps.make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
-    steps.tell_config(events, config)
+        is_complete = make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
+    reports.report_config(events, config)
     trial = workload.trial
     if is_complete and trial is not None and trial.timing is not None:
         events.phase("timing the last call")
         with silence():
             workload.serve_times(trial.timing)
-        events.write("finished", is_complete=True)
+        events.write(FinishedEvent(event="finished", is_complete=True))
         return _EXIT_FINISHED
     if is_complete and trial is not None:
         _compare(workload, trial, events, printed())
     if is_complete and varying is not None:
         with silence():
             varying.run()
-    if (untold := workload.untold()) is not None:
-        events.write("gap", message=untold)
+    if (unrecorded := workload.unrecorded()) is not None:
+        events.write(unrecorded)
     if is_complete:
-        steps.measure(workload, request, events, lanes=lanes)
-    steps.tell_failures(workload.listener, workload.recompiles, events)
-    events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
+        measure(workload, request, events, lanes=lanes)
+    reports.report_failures(workload.listener, workload.recompiles, events)
+    peak = _peak_memory_bytes()
+    events.write(FinishedEvent(event="finished", is_complete=is_complete, peak_memory_bytes=peak))
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
 
 
 def _warm_up(workload: Workload, events: EventFile) -> None:
     events.phase("warming up")
-    workload.mark("start", None)
+    workload.mark_start(None)
     with silence():
         workload.warm_up()
-    workload.mark("end", None)
+    workload.mark_end(None)
 
 
 def _compare(workload: Workload, trial: Trial, events: EventFile, printed: str | None) -> None:
-    """Compare what the calls gave back and printed before any is repeated; then time the last one if asked to."""
+    """Compare what the calls returned and printed before any is repeated; then time the last one if asked to."""
     events.phase("comparing results")
     found = trial.finish(printed)
     if trial.is_steady_timed:
         events.phase("timing the last call")
-        workload.mark("start", None)
+        workload.mark_start(None)
         try:
             with silence():
                 found["steady_us"] = workload.steady_us()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
-            events.write("gap", message=f"The last call was not timed: repeating it raised {type_name(error)}.")
-        workload.mark("end", None)
-    events.write("trial", **found)
+            events.gap("steady_time", f"The last call was not timed: repeating it raised {type_name(error)}.")
+        workload.mark_end(None)
+    events.write(found)
 
 
 @contextlib.contextmanager
@@ -135,7 +147,7 @@ def _kept_stdout(workload: Workload) -> Iterator[Callable[[], str | None]]:
     """Keep what a trial's program writes to standard output; a plain run's goes where it always goes.
 
     Yields:
-        Gives the text, once it is over; None for a plain run.
+        Returns the text once the calls are over; None for a plain run.
     """
     if workload.trial is None:
         yield lambda: None
@@ -170,28 +182,24 @@ def _device_name(torch: Any) -> str | None:  # noqa: ANN401
 
 def _report_failure(error: BaseException, events: EventFile) -> None:
     if isinstance(error, RequestError):
-        events.write("error", code=error.code, values=error.values)
+        events.write(ErrorEvent(event="error", code=error.code, values=error.values))
         return
     if isinstance(error, TargetError):
-        events.write("error", message=message_of(error), hint=error.hint)
+        events.write(ErrorEvent(event="error", message=message_of(error), hint=error.hint))
         return
     text = traceback_text(error)
     _print_error(text)
-    events.write(
-        "error",
-        type=type_name(error),
-        message=message_of(error),
-        traceback=text,
-    )
+    events.write(ErrorEvent(event="error", type=type_name(error), message=message_of(error), traceback=text))
 
 
 def _report_exit(error: SystemExit, events: EventFile) -> None:
-    """Do what Python does at ``sys.exit``: print a message that is no status; and say where it was."""
+    """Do what Python does at ``sys.exit``: print a message that isn't a status. Report where it was called."""
     if error.code is not None and not isinstance(error.code, int):
         _print_error(f"{text_of(error.code)}\n")
     report = without_probe(traceback.TracebackException.from_exception(error))
     place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
-    events.write("exited", status=_exit_status(error.code), place=place, traceback=formatted(report))
+    status, trace = _exit_status(error.code), formatted(report)
+    events.write(ExitedEvent(event="exited", status=status, place=place, traceback=trace))
 
 
 def _exit_status(code: object) -> int:

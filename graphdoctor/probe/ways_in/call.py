@@ -1,7 +1,7 @@
 """Explains a call in the process that asks for it, and leaves nothing behind.
 
 Comes in: a live function and one call of it. Goes out: the recording that a child process would make of them. What the
-calls change is put back: the target's state and the arguments (``snapshot.State``), random numbers, torch and Dynamo
+calls change is restored: the target's state and the arguments (``snapshot.State``), random numbers, torch and Dynamo
 (``torch_loan``). Dynamo is reset before and after.
 """
 
@@ -18,28 +18,31 @@ from typing import Any
 import torch
 
 from ..events import EventFile
-from ..steps import sequence as steps
+from ..steps import reports
+from ..steps.calls import make_calls
 from ..steps.lanes import Lanes
+from ..steps.measurements import measure
 from ..steps.workload import Workload
 from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State
 from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinished
 from ..torch_private import torch_api
 from ..torch_private.torch_loan import borrowed, fresh_dynamo
+from ..wire import EVENTS_FILE, TRACE_FOLDER, FinishedEvent, ProcessEvent
 
 
 def live_target(function: Any) -> Target:  # noqa: ANN401
-    """A module or function as a target; of what torch.compile made the original.
+    """A module or function as a target; the original, where torch.compile has compiled it already.
 
     Raises:
-        TargetError: Calling it says nothing about a compile.
+        TargetError: There is nothing to compile in it.
     """
     function = torch_api.original_callable(function)
     if isinstance(function, type):
         raise TargetError(f"{function.__qualname__} is a class", f"Make one first: {function.__name__}(...).")
     if not callable(function):
         raise TargetError(
-            f"An object of type {type(function).__qualname__} cannot be called", "Give a torch module or a function."
+            f"An object of type {type(function).__qualname__} can't be called", "Pass a torch module or a function."
         )
     is_module = isinstance(function, torch.nn.Module)
     named = type(function) if is_module else plain_function(function) or type(function)
@@ -63,13 +66,13 @@ def explain(
         complain: Shows the traceback of a call that failed.
 
     Raises:
-        TargetError: The request does not fit.
-        BusyError: A recorder of ours is at work in this process.
+        TargetError: The request doesn't fit the target.
+        BusyError: A recorder of ours already works in this process.
     """
     with contextlib.ExitStack() as left_behind:
-        left_behind.enter_context(borrowed(recording / "trace"))
-        events = left_behind.enter_context(contextlib.closing(EventFile(recording / "probe.jsonl")))
-        events.write("process", pid=os.getpid())
+        left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
+        events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
+        events.write(ProcessEvent(event="process", pid=os.getpid()))
         # Files may have been edited and imported again since they were read.
         linecache.checkcache()
         state = State(target.function, call)
@@ -77,22 +80,22 @@ def explain(
         if isinstance(target.function, torch.nn.Module):
             torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())
-        steps.tell_environment(events, device_name())
+        reports.report_environment(events, device_name())
         workload = Workload(request, events, target, Calls(lambda: iter((call,)), "the caller"))
         left_behind.callback(workload.close)
-        events.write("target", **workload.description)
+        events.write(workload.description)
         lanes: Lanes | None = None
         if request["lanes"]:
             lanes = Lanes(workload, events)
             left_behind.callback(lanes.close)
-        steps.tell_config(events)
-        is_complete = steps.make_calls(workload, events, complain=complain, lanes=lanes)
-        if (untold := workload.untold()) is not None:
-            events.write("gap", message=untold)
+        reports.report_config(events)
+        is_complete = make_calls(workload, events, complain=complain, lanes=lanes)
+        if (unrecorded := workload.unrecorded()) is not None:
+            events.write(unrecorded)
         if is_complete:
-            steps.measure(workload, request, events, lanes=lanes)
-        steps.tell_failures(workload.listener, workload.recompiles, events)
-        events.write("finished", is_complete=is_complete)
+            measure(workload, request, events, lanes=lanes)
+        reports.report_failures(workload.listener, workload.recompiles, events)
+        events.write(FinishedEvent(event="finished", is_complete=is_complete))
 
 
 def device_name() -> str | None:
@@ -107,9 +110,10 @@ def _put_back(state: State, random: RandomState, events: EventFile) -> None:
     state.restore()
     random.restore()
     if state.refusals:
-        events.write("gap", message=f"The calls changed {state.refusals} tensors that could not be put back.")
+        events.gap("not_put_back", f"The calls changed {state.refusals} tensors that could not be restored.")
     if state.is_cut:
-        events.write("gap", message="The target holds too many objects to put back all that the calls changed in them.")
+        message = "The target holds too many objects to restore everything that the calls changed in them."
+        events.gap("not_put_back", message)
     if state.used_up:
         kinds = ", ".join(sorted(set(state.used_up)))
-        events.write("gap", message=f"The target holds what cannot be put back after the calls: {kinds}.")
+        events.gap("not_put_back", f"The target holds objects that can't be restored after the calls: {kinds}.")

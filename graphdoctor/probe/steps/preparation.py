@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..events import EventFile
-from ..target.asked import device_named, make_input, set_config
+from ..target.options import device_named, make_input, set_config
 from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
@@ -23,10 +23,10 @@ def workload_of(request: dict[str, Any], events: EventFile) -> Workload:
 
     Args:
         request: What ``graphdoctor.capture`` asks for.
-        events: Where to say what is being done.
+        events: Where to report what is being done.
 
     Raises:
-        TargetError: The request does not fit what is there.
+        TargetError: The request doesn't fit the program.
     """
     seed_everything(request["seed"])
     device = device_named(request["device"])

@@ -1,0 +1,48 @@
+"""Gaps that every way in can find: what torch left unrecorded, and what of ours failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..wire import GapEvent
+
+if TYPE_CHECKING:
+    from .guards import RecompileRecorder
+    from .listener import TraceListener
+
+
+def unrecorded_gap(reasons: Sequence[str]) -> GapEvent:
+    """Torch left a function to eager mode without a record of it.
+
+    Args:
+        reasons: torch's own, from its counters.
+    """
+    message = f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(reasons)}"
+    return GapEvent(event="gap", kind="unrecorded_compile", message=message)
+
+
+def hook_gap(what: str, error: Exception) -> GapEvent:
+    """A hook can't be installed in this torch.
+
+    Args:
+        what: What is lost without it.
+        error: What installing it raised.
+    """
+    message = f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error})."
+    return GapEvent(event="gap", kind="missing_torch_name", message=message)
+
+
+def failure_gaps(listener: TraceListener, recompiles: RecompileRecorder | None) -> Iterator[GapEvent]:
+    """What raised in our own handlers, usually nothing.
+
+    Args:
+        listener: Looked at torch's records.
+        recompiles: Looked at guards; None where it couldn't be installed.
+    """
+    for name, count in listener.failures.items():
+        message = f"{count} of torch's records could not be read during the run ({name})."
+        yield GapEvent(event="gap", kind="stacks", message=message)
+    for name, count in (recompiles.failures if recompiles else {}).items():
+        message = f"{count} sets of guards could not be read during the run ({name})."
+        yield GapEvent(event="gap", kind="recompile_causes", message=message)

@@ -1,0 +1,127 @@
+"""The user's calls, made one after the other until one fails.
+
+A child process makes them, and so does a process of the user's that asked for it (``ways_in/call.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..events import EventFile
+from ..record.streams import silence
+from ..record.tracebacks import described_error, message_of, traceback_text
+from ..target.errors import TargetError
+from ..target.targets import Call
+from ..wire import CallErrorRecord, CallFailedEvent
+from .workload import Workload
+
+if TYPE_CHECKING:
+    from .lanes import Lanes
+    from .vary import Varying
+
+
+def make_calls(
+    workload: Workload,
+    events: EventFile,
+    *,
+    complain: Callable[[str], object],
+    varying: Varying | None = None,
+    lanes: Lanes | None = None,
+) -> bool:
+    """Make the user's calls in order; stop at the first that fails.
+
+    Args:
+        workload: Makes them.
+        events: Where to report what is being done.
+        complain: Shows the traceback of a call that failed.
+        varying: Keeps the first call in order to vary it; then it is the only one.
+        lanes: Notes where the time of each call goes.
+
+    Returns:
+        Whether every call came back.
+    """
+    calls = workload.calls()
+    index = 0
+    while True:
+        index += 1
+        if varying is not None and index > 1:
+            return True
+        events.phase(f"making the inputs of call {index}")
+        call = next(calls, None)
+        if call is None:
+            return True
+        if varying is not None:
+            varying.keep(call)
+        if lanes is not None:
+            lanes.keep(call)
+        events.phase(f"call {index}")
+        workload.mark_start(index, call)
+        # The target's file: the call may never end.
+        workload.listener.write_sources()
+        started = time.perf_counter()
+        error: BaseException | None = None
+        try:
+            with contextlib.nullcontext() if lanes is None else lanes.watched():
+                workload.call(call)
+        except (TargetError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as raised:  # noqa: BLE001 - the user's program may raise anything
+            error = raised
+        duration_s = time.perf_counter() - started
+        if lanes is not None:
+            lanes.write()
+        # Not while it is being handled: the traceback of the same call without torch.compile would include it.
+        if error is not None:
+            _end_failed_call(_Failed(error, index, duration_s), call, workload, events, complain=complain)
+            return False
+        workload.mark_end(index, outcome="ok", duration_s=duration_s)
+        workload.listener.write_sources()
+        workload.keep_results()
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """How a call failed.
+
+    Args:
+        error: What it raised.
+        index: The call's number.
+        duration_s: Seconds until then.
+    """
+
+    error: BaseException
+    index: int
+    duration_s: float
+
+
+def _end_failed_call(
+    failed: _Failed, call: Call, workload: Workload, events: EventFile, *, complain: Callable[[str], object]
+) -> None:
+    """Write down how a call failed, then try the same call without torch.compile."""
+    error, index = failed.error, failed.index
+    raised = described_error(error)
+    is_refused = workload.is_compiler_error(error)
+    described = CallErrorRecord(
+        type=raised["type"], message=raised["message"], traceback=raised["traceback"], from_compiler=is_refused
+    )
+    complain(described["traceback"])
+    # Before the trial: that may hang or crash.
+    workload.mark_end(index, outcome="error", duration_s=failed.duration_s, error=described)
+    workload.listener.write_sources()
+    event: CallFailedEvent = {"event": "call_failed", "index": index, **raised, "from_compiler": is_refused}
+    events.write(event)
+    events.phase(f"trying call {index} without torch.compile")
+    with silence():
+        eager = workload.eager_error(call)
+    described["eager"] = "ok" if eager is None else type(eager).__qualname__
+    if eager is not None:
+        described["eager_message"] = message_of(eager)
+        if not is_refused:
+            # Dynamo's traceback shows its own tracing; this one is the program's.
+            complain("\nWithout torch.compile the same call raises:\n")
+            complain(traceback_text(eager))
+    workload.mark_end(index, outcome="error", duration_s=failed.duration_s, error=described)

@@ -1,0 +1,57 @@
+"""What a run reports around its calls: where it runs, torch's config, what of ours failed."""
+
+from __future__ import annotations
+
+from ..events import EventFile
+from ..record.environment import describe_environment
+from ..record.gaps import failure_gaps
+from ..record.guards import RecompileRecorder
+from ..record.listener import TraceListener
+from ..record.tracebacks import type_name
+from ..torch_private import torch_api
+from ..torch_private.torch_config import changed_config
+from ..wire import ConfigEvent
+
+
+def report_environment(events: EventFile, device_name: str | None) -> None:
+    """Report where the target runs, and what this torch lacks.
+
+    Args:
+        events: Where to report it.
+        device_name: Name of the first CUDA device, or None.
+    """
+    missing = torch_api.missing()
+    events.write(describe_environment(device_name))
+    for name, purpose in missing.items():
+        events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
+    if torch_api.is_compile_disabled():
+        message = "TORCH_COMPILE_DISABLE is set: torch.compile does nothing, so there are no graphs."
+        events.gap("compile_disabled", message)
+
+
+def report_config(events: EventFile, reported: dict[str, str] | None = None) -> dict[str, str]:
+    """Report which of torch's config values differ from their defaults.
+
+    Called before the calls, since they may never end, and after them, since they may set some.
+
+    Args:
+        events: Where to report it.
+        reported: The values that were reported before, which aren't reported again; None for none.
+
+    Returns:
+        The values.
+    """
+    try:
+        values = changed_config()
+    except Exception as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+        events.gap("config", f"torch's config could not be read ({type_name(error)}).")
+        return {}
+    if values != reported:
+        events.write(ConfigEvent(event="config", values=values))
+    return values
+
+
+def report_failures(listener: TraceListener, recompiles: RecompileRecorder, events: EventFile) -> None:
+    """Report what raised in our own handlers, usually nothing."""
+    for gap in failure_gaps(listener, recompiles):
+        events.write(gap)
