@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ..wire import ARTIFACT_PREFIX
 from . import torch_api, torch_hooks, torch_trace
 
 
@@ -90,7 +91,7 @@ def _is_torchs_own(record: logging.LogRecord) -> bool:
     """A filter: what is no artifact of ours."""
     metadata = getattr(record, "metadata", None)
     artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
-    return not (isinstance(artifact, dict) and str(artifact.get("name")).startswith("graphdoctor_"))
+    return not (isinstance(artifact, dict) and str(artifact.get("name")).startswith(ARTIFACT_PREFIX))
 
 
 class _Loggers:
