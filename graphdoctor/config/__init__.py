@@ -1,4 +1,4 @@
-"""What a project has set: ``[tool.graphdoctor]`` in pyproject.toml, ``GRAPHDOCTOR_*``, and the targets of its gate."""
+"""A project's configuration: ``[tool.graphdoctor]`` in pyproject.toml, ``GRAPHDOCTOR_*``, and the gate's targets."""
 
 from graphdoctor.config.project import Project, load_project
 from graphdoctor.config.settings import Settings, load_settings, unknown_variables

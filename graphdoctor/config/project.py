@@ -1,4 +1,4 @@
-"""A project as the gate sees it: where it is, what is set, what is to be run."""
+"""A project as the gate sees it: where it is, its settings, and the targets to run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Project:
     """One project.
 
     Args:
-        root: The pyproject.toml's folder, else the working directory; paths of findings are relative to it.
-        pyproject: The file, or None where there is none.
-        settings: What is set.
-        targets: The targets of its gate, in order.
+        root: The folder of pyproject.toml, or the working directory without one; findings' paths are relative to it.
+        pyproject: The file, or None if there is none.
+        settings: Its settings.
+        targets: The gate's targets, in order.
     """
 
     root: Path
@@ -30,7 +30,7 @@ class Project:
 
     @property
     def baseline(self) -> Path:
-        """The baseline file, which need not exist."""
+        """The path of the baseline file, which may not exist."""
         return self.settings.baseline or self.root / BASELINE
 
 
@@ -38,8 +38,8 @@ def load_project(start: Path, environment: Mapping[str, str] | None = None) -> P
     """The project that a directory belongs to.
 
     Args:
-        start: The directory; the nearest pyproject.toml in it or above counts.
-        environment: Environment variables; those of the process when None.
+        start: The directory; the nearest pyproject.toml in it or above it counts.
+        environment: Environment variables; None for those of the process.
 
     Raises:
         GraphDoctorError: As ``load_settings`` and ``read_targets``.

@@ -17,24 +17,24 @@ TABLE = "graphdoctor"
 PYPROJECT = "pyproject.toml"
 _PREFIX = "GRAPHDOCTOR_"
 _TARGETS = "targets"
-"""The one key of the table that is no setting: ``graphdoctor.config.targets`` reads it."""
+"""The only key of the table that isn't a setting: ``graphdoctor.config.targets`` reads it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be set for a project; in pyproject.toml the names have hyphens.
+    """A project's settings; in pyproject.toml their names have hyphens.
 
     Args:
-        keep_recordings: How many recordings stay in ``.graphdoctor/``.
-        own_code: Show findings in the user's own code only.
+        keep_recordings: How many recordings to keep in ``.graphdoctor/``.
+        own_code: Show only findings in the user's own code.
         select: Code prefixes of the findings to show; empty for all.
         ignore: Code prefixes of the findings to leave out.
         timeout: Seconds until a run is stopped; None for no limit.
-        vary_count: How many properties ``recompiles --vary`` varies at most.
-        vary_seconds: Seconds after which it begins no other.
-        fail_on: The least severity of a new finding that fails ``check``; ``never``: budgets alone do.
+        vary_count: The most properties that ``recompiles --vary`` varies.
+        vary_seconds: Seconds after which ``recompiles --vary`` starts no further property.
+        fail_on: The lowest severity of a new finding that fails ``check``; ``never`` if only budgets do.
         baseline: The gate's baseline file; None for ``graphdoctor-baseline.json`` in the project's folder.
-        per_path_ignores: Path patterns, each with the code prefixes that do not count there.
+        per_path_ignores: Path patterns, each with the code prefixes that don't count there.
     """
 
     keep_recordings: int = 20
@@ -50,14 +50,14 @@ class Settings:
 
 
 def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings that hold in a directory.
+    """The settings that apply in a directory.
 
     Args:
-        start: The directory; the nearest pyproject.toml in it or above counts.
-        environment: Environment variables; those of the process when None.
+        start: The directory; the nearest pyproject.toml in it or above it counts.
+        environment: Environment variables; None for those of the process.
 
     Raises:
-        GraphDoctorError: A file cannot be read, a key is unknown, or a value has the wrong type.
+        GraphDoctorError: A file can't be read, a key is unknown, or a value is wrong.
     """
     path = find_pyproject(start)
     return settings_of(path, read_table(path) if path else {}, start, environment)
@@ -66,13 +66,13 @@ def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> 
 def settings_of(
     path: Path | None, table: Mapping[str, object], start: Path, environment: Mapping[str, str] | None
 ) -> Settings:
-    """The settings of a table that was read already.
+    """The settings in a table that was already read.
 
     Args:
-        path: The file that it is from, or None.
+        path: The file that it's from, or None.
         table: ``[tool.graphdoctor]``.
-        start: The directory that paths in the environment are relative to.
-        environment: Environment variables; those of the process when None.
+        start: The directory that paths in environment variables are relative to.
+        environment: Environment variables; None for those of the process.
     """
     settings = Settings()
     if path is not None:
@@ -80,17 +80,17 @@ def settings_of(
         settings = _apply(settings, values, f"{path}: ", path.parent)
     found = os.environ if environment is None else environment
     names = {_PREFIX + field.name.upper(): field.name for field in fields(Settings)}
-    spoken = {names[name]: _from_text(name, text) for name, text in found.items() if name in names}
-    return _apply(settings, spoken, _PREFIX + "… in the environment: ", start)
+    values = {names[name]: _from_text(name, text) for name, text in found.items() if name in names}
+    return _apply(settings, values, _PREFIX + "… in the environment: ", start)
 
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
     """A sentence for each ``GRAPHDOCTOR_*`` variable that no setting reads, with the nearest name.
 
-    They are no error: another version or another tool may read them.
+    They aren't errors: another version or another tool may read them.
 
     Args:
-        environment: Environment variables; those of the process when None.
+        environment: Environment variables; None for those of the process.
     """
     known = [field.name.upper() for field in fields(Settings)]
     found = os.environ if environment is None else environment
@@ -104,41 +104,41 @@ def _near(name: str, known: list[str]) -> str:
 
 
 def find_pyproject(start: Path) -> Path | None:
-    """The nearest pyproject.toml in a directory or above, or None."""
+    """The nearest pyproject.toml in a directory or above it, or None."""
     return next((path for folder in (start, *start.parents) if (path := folder / PYPROJECT).is_file()), None)
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """``[tool.graphdoctor]`` of a pyproject.toml; empty where there is none.
+    """``[tool.graphdoctor]`` in a pyproject.toml; empty if there is none.
 
     Raises:
-        GraphDoctorError: It cannot be read, or holds something else under that name.
+        GraphDoctorError: The file can't be read, or has something else under that name.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise GraphDoctorError(f"{path} cannot be read: {error}.") from error
+        raise GraphDoctorError(f"{path} can't be read: {error}.") from error
     tool = document.get("tool", {})
     table = tool.get(TABLE, {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
-        raise GraphDoctorError(f"{path}: tool.{TABLE} is no table.")
+        raise GraphDoctorError(f"{path}: tool.{TABLE} must be a table.")
     return table
 
 
 def _from_text(name: str, text: str) -> object:
-    """An environment variable's text as the value its setting takes."""
+    """An environment variable's text as its setting's value."""
     key = name.removeprefix(_PREFIX).lower()
     match key:
         case "select" | "ignore":
             return [part.strip() for part in text.split(",") if part.strip()]
         case "own_code":
-            spoken = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
-            return {**spoken, "off": False, "": False}.get(text.strip().lower(), text)
+            switches = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
+            return {**switches, "off": False, "": False}.get(text.strip().lower(), text)
         case "keep_recordings" | "timeout" | "vary_count" | "vary_seconds":
             try:
                 return int(text) if key in ("keep_recordings", "vary_count") else float(text)
             except ValueError:
-                raise GraphDoctorError(f"{name}={text!r} is no number.") from None
+                raise GraphDoctorError(f"{name} must be a number, not {text!r}.") from None
     return text
 
 

@@ -1,4 +1,4 @@
-"""``[[tool.graphdoctor.targets]]``: what the gate runs, each with its calls, its compile arguments and its budgets."""
+"""``[[tool.graphdoctor.targets]]``: the gate's targets, each with its calls, compile arguments and budgets."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from graphdoctor.model.spec import RunSpec
 
 @dataclass(frozen=True)
 class GateTarget:
-    """One target of the gate; in pyproject.toml the names have hyphens.
+    """One of the gate's targets; in pyproject.toml the names have hyphens.
 
     Args:
         spec: What to compile and how to call it.
         name: What people call it; the target's text unless a name is given.
         folder: The folder to run it in, which its paths are relative to; None for the project's.
         python: The interpreter to run it with; None for ours.
-        timeout: Seconds until it is stopped; None for the project's setting.
-        max_breaks: Most break sites; None for no budget, as for the next three.
-        max_recompiles: Most recompiles.
-        max_graphs: Most graphs.
-        min_coverage: Least coverage, a share.
+        timeout: Seconds until it's stopped; None for the project's setting.
+        max_breaks: The most break sites; None for no budget, as for the next three.
+        max_recompiles: The most recompiles.
+        max_graphs: The most graphs.
+        min_coverage: The lowest coverage, a share from 0 to 1.
         fail_on: Replaces the project's setting.
         select: Replaces the project's setting; None keeps it.
         ignore: Replaces the project's setting; None keeps it.
@@ -62,11 +62,11 @@ def read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
         value: What ``tool.graphdoctor.targets`` holds.
 
     Raises:
-        GraphDoctorError: A key is unknown, a value has the wrong type, a target has no text, or two have one name.
+        GraphDoctorError: A key is unknown, a value is wrong, a target has no text, or two targets share a name.
     """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise GraphDoctorError(
-            f"{path}: targets is no list of tables.",
+            f"{path}: targets must be a list of tables.",
             hint='Write [[tool.graphdoctor.targets]], and below it target = "model.py".',
         )
     targets: dict[str, GateTarget] = {}
@@ -74,7 +74,7 @@ def read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
         found = _target(path, number, table)
         if found.name in targets:
             raise GraphDoctorError(
-                f"{path}: two targets are called {found.name!r}.", hint="Give each a name = … of its own."
+                f"{path}: two targets are named {found.name!r}.", hint="Give each target its own name = …"
             )
         targets[found.name] = found
     return tuple(targets.values())
@@ -92,7 +92,7 @@ def _target(path: Path, number: int, table: Mapping[str, object]) -> GateTarget:
         checked[name] = _checked(name, value, values)
     if "target" not in checked:
         raise GraphDoctorError(
-            f"{where}it has no target.",
+            f"{where}target is missing.",
             hint='Say what to compile: target = "model.py" or target = "package.module:name".',
         )
     spec = RunSpec(**{name: checked.pop(name) for name in _OF_RUN if name in checked})

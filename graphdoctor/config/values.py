@@ -1,4 +1,4 @@
-"""Checks of single values of the configuration, each by the name it was written under."""
+"""Checks single values of the configuration. Comes in: a key and its value. Goes out: the value with its type."""
 
 from __future__ import annotations
 
@@ -12,69 +12,66 @@ FAIL_ON = ("error", "warning", "info", "never")
 
 
 def hyphened(name: str) -> str:
-    """A field's name as people write it."""
+    """A field's name as it's written in pyproject.toml."""
     return name.replace("_", "-")
 
 
 def unknown(where: str, what: str, name: str, known: Iterable[str]) -> GraphDoctorError:
-    """The error about a name that nobody knows, with the nearest one.
+    """The error for an unknown name, with the nearest known one.
 
     Args:
-        where: What the message begins with: the file, the target.
-        what: What it is a name of.
-        name: The name as it was written.
-        known: The names there are.
+        where: What the message begins with: the file and the target.
+        what: What the name should refer to, such as ``setting``.
+        name: The name as written.
+        known: All known names.
     """
     names = [hyphened(item) for item in known]
     near = difflib.get_close_matches(hyphened(name), names, n=1)
-    hint = f"Did you mean {near[0]}?" if near else "Known: " + ", ".join(names)
-    return GraphDoctorError(f"{where}there is no {what} {hyphened(name)!r}.", hint=hint)
+    hint = f"Did you mean {near[0]}?" if near else f"The {what}s are {', '.join(names)}."
+    return GraphDoctorError(f"{where}unknown {what} {hyphened(name)!r}.", hint=hint)
 
 
 class Values:
-    """Takes values of one table, checked.
+    """Checks the values of one table.
 
     Args:
-        where: What an error's message begins with.
+        where: What error messages begin with.
     """
 
     def __init__(self, where: str) -> None:
         self._where = where
 
     def _wrong(self, name: str, value: object, wanted: str) -> GraphDoctorError:
-        return GraphDoctorError(
-            f"{self._where}{hyphened(name)} = {value!r} has the wrong type or range.",
-            hint=f"{hyphened(name)} takes {wanted}.",
-        )
+        return GraphDoctorError(f"{self._where}{hyphened(name)} must be {wanted}, not {value!r}.")
 
     def text(self, name: str, value: object) -> str:
-        """A text that is not empty."""
+        """A string that isn't empty."""
         if not isinstance(value, str) or not value.strip() or "\0" in value:
-            raise self._wrong(name, value, "a text")
+            raise self._wrong(name, value, "a non-empty string")
         return value
 
     def texts(self, name: str, value: object) -> tuple[str, ...]:
-        """A list of texts."""
+        """A list of strings."""
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-            raise self._wrong(name, value, "a list of texts")
+            raise self._wrong(name, value, "a list of strings")
         return tuple(value)
 
     def switch(self, name: str, value: object) -> bool:
-        """True or false."""
+        """A boolean."""
         if not isinstance(value, bool):
             raise self._wrong(name, value, "true or false")
         return value
 
     def count(self, name: str, value: object, *, least: int) -> int:
-        """A whole number, at least ``least``."""
+        """A whole number of at least ``least``."""
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self._wrong(name, value, f"a whole number, at least {least}")
+            raise self._wrong(name, value, f"a whole number of at least {least}")
         return value
 
     def seconds(self, name: str, value: object) -> float:
-        """A number above 0."""
+        """A positive number."""
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-            raise self._wrong(name, value, "a number of seconds above 0")
+            raise self._wrong(name, value, "a positive number of seconds")
         return float(value)
 
     def share(self, name: str, value: object) -> float:
@@ -86,17 +83,17 @@ class Values:
     def severity(self, name: str, value: object) -> Any:  # noqa: ANN401 - one of a Literal's texts
         """One of ``FAIL_ON``."""
         if value not in FAIL_ON:
-            raise self._wrong(name, value, f"one of {', '.join(FAIL_ON)}")
+            raise self._wrong(name, value, f"{', '.join(FAIL_ON[:-1])} or {FAIL_ON[-1]}")
         return value
 
     def plain_table(self, name: str, value: object) -> dict[str, object]:
-        """A table of what JSON can carry: texts, numbers, switches, lists and tables of these."""
+        """A table that JSON can hold: strings, numbers, booleans, lists and tables of these."""
         if not isinstance(value, dict) or not _is_plain(value):
-            raise self._wrong(name, value, "a table of texts, numbers, true or false, and lists of these")
+            raise self._wrong(name, value, "a table of strings, numbers, booleans, and lists of these")
         return value
 
     def globs(self, name: str, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """A table of path patterns and the codes that they leave out."""
+        """A table of path patterns, each with the code prefixes to ignore there."""
         if not isinstance(value, Mapping):
             raise self._wrong(name, value, 'a table such as { "tests/**" = ["GD1"] }')
         return tuple((pattern, self.texts(f"{name} {pattern!r}", codes)) for pattern, codes in value.items())

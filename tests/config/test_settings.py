@@ -44,17 +44,17 @@ def test_a_switch_in_the_environment_is_read_as_people_write_it(tmp_path, text, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[tool.graphdoctor]\nkeep_recording = 3", "there is no setting 'keep-recording'"),
-        ("[tool.graphdoctor]\nkeep-recordings = 0", "wrong type or range"),
-        ("[tool.graphdoctor]\nkeep-recordings = true", "wrong type or range"),
-        ("[tool.graphdoctor]\nkeep-recordings = '3'", "wrong type or range"),
-        ("[tool.graphdoctor]\ntimeout = nan", "wrong type or range"),
-        ("[tool.graphdoctor]\ntimeout = -1", "wrong type or range"),
-        ("[tool.graphdoctor]\nselect = 'GD1'", "wrong type or range"),
-        ("[tool.graphdoctor]\nselect = [1]", "wrong type or range"),
-        ("[tool.graphdoctor]\nown-code = 'yes'", "wrong type or range"),
-        ("tool.graphdoctor = 3", "is no table"),
-        ("[tool.graphdoctor", "cannot be read"),
+        ("[tool.graphdoctor]\nkeep_recording = 3", "unknown setting 'keep-recording'"),
+        ("[tool.graphdoctor]\nkeep-recordings = 0", "keep-recordings must be a whole number of at least 1, not 0"),
+        ("[tool.graphdoctor]\nkeep-recordings = true", "whole number of at least 1, not True"),
+        ("[tool.graphdoctor]\nkeep-recordings = '3'", "whole number of at least 1, not '3'"),
+        ("[tool.graphdoctor]\ntimeout = nan", "timeout must be a positive number of seconds, not nan"),
+        ("[tool.graphdoctor]\ntimeout = -1", "timeout must be a positive number of seconds, not -1"),
+        ("[tool.graphdoctor]\nselect = 'GD1'", "select must be a list of strings, not 'GD1'"),
+        ("[tool.graphdoctor]\nselect = [1]", "select must be a list of strings"),
+        ("[tool.graphdoctor]\nown-code = 'yes'", "own-code must be true or false, not 'yes'"),
+        ("tool.graphdoctor = 3", "must be a table"),
+        ("[tool.graphdoctor", "can't be read"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_file(tmp_path, text, message):
@@ -71,7 +71,7 @@ def test_a_pyproject_whose_tool_is_no_table_has_no_settings(tmp_path):
 
 def test_a_pyproject_that_is_not_utf8_is_named(tmp_path):
     (tmp_path / "pyproject.toml").write_bytes(b'x = "\xff"')
-    with pytest.raises(GraphDoctorError, match=r"pyproject\.toml cannot be read"):
+    with pytest.raises(GraphDoctorError, match=r"pyproject\.toml can't be read"):
         load_settings(tmp_path, {})
 
 
