@@ -5,6 +5,7 @@ Comes in: the rules of ``graphdoctor.rules.catalog``. Goes out: Markdown by path
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from graphdoctor.diagnosis.rule import Rule
@@ -19,6 +20,10 @@ FAMILIES = {
     "GD9": "Your program and the recording",
 }
 """Headings by the beginning of a code."""
+
+
+_CODE = re.compile(r"```.*?```|`[^`]*`|\b(GD\d{3})\b", re.DOTALL)
+"""Code, which stays as it is, or a rule's code, which becomes a link."""
 
 
 def rule_pages() -> Iterator[tuple[str, str]]:
@@ -60,7 +65,8 @@ def _overview() -> str:
 
 
 def _page(rule: Rule) -> str:
-    _, _, body = rule.documentation().partition("\n")
+    _, _, text = rule.documentation().partition("\n")
+    body = _CODE.sub(lambda found: _link(found, rule), text)
     return "\n".join(
         [
             f"# {rule.code} {rule.name}",
@@ -72,3 +78,8 @@ def _page(rule: Rule) -> str:
             "",
         ]
     )
+
+
+def _link(found: re.Match[str], rule: Rule) -> str:
+    code = found[1]
+    return f"[{code}]({code}.md)" if code in ALL_RULES and code != rule.code else found[0]

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -166,6 +167,15 @@ def test_every_setting_and_every_format_is_in_a_table() -> None:
         assert f"| `{name}` |" in formats.formats_table()
 
 
+def test_installing_without_torch_names_every_other_dependency() -> None:
+    declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    names = {re.split(r"[^\w-]", dependency)[0] for dependency in declared}
+    page = NAMES["docs/getting-started.md"].read_text(encoding="utf-8")
+    shown = re.search(r"pip install --no-deps graphdoctor\npip install (.+)", page)
+    assert shown is not None
+    assert {"torch", *shown[1].split()} == names
+
+
 def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_bytes()) <= 6 * 1024
 
@@ -175,7 +185,8 @@ def test_every_rule_has_a_page_where_its_link_leads(monkeypatch: pytest.MonkeyPa
     pages = dict(generator("rule_pages").rule_pages())
     for code, rule in ALL_RULES.items():
         path = links.rule_url(code).removeprefix("https://docs.example.org/").removesuffix("/") + ".md"
-        assert " ".join(rule.sections()["What it finds"].split()) in " ".join(pages[path].split())
+        assert f"# {code} {rule.name}" in pages[path]
+        assert all(f"## {section}" in pages[path] for section in rule.sections())
         assert f"({code}.md)" in pages["rules/index.md"]
 
 
