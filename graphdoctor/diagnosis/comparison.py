@@ -1,4 +1,4 @@
-"""Two diagnoses to a ``DiagnosisComparison``: findings matched, counts paired."""
+"""Compares two diagnoses: two ``Diagnosis`` in, a ``DiagnosisComparison`` out."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def compare(
     names: tuple[str | None, str | None] = (None, None),
     selection: Selection | None = None,
 ) -> DiagnosisComparison:
-    """Set two diagnoses against each other.
+    """Compare two diagnoses.
 
-    A finding is the same when its fingerprint is: a line that moved is the same, a line that was edited is one that is
-    gone and one that is new.
+    Findings with the same fingerprint are the same finding. A line that moved keeps its finding; an edited line has
+    one finding that is gone and one that is new.
 
     Args:
         before: The first.
         after: The second.
-        names: What people call them.
-        selection: Findings to compare; None for all that the diagnoses have.
+        names: Their names in the report.
+        selection: Which findings to compare; None for all.
 
     Returns:
-        What is new, gone and the same, and what keeps the two from being comparable.
+        What is new, gone and the same, and how the two runs differ.
     """
     chosen = selection or Selection()
     gone = [finding for finding in before.findings if chosen.keeps(finding)]
@@ -74,7 +74,7 @@ def _side(diagnosis: Diagnosis, name: str | None, *, kept: int) -> Side:
 
 
 def _take_pairs(gone: list[Finding], new: list[Finding], key: Callable[[Finding], Hashable]) -> _Pairs:
-    """Take out of both lists what has the same key, one for one in the order of lines."""
+    """Take findings with the same key out of both lists, in pairs and in the order of lines."""
     waiting: dict[Hashable, list[Finding]] = {}
     for finding in sorted(gone, key=_line):
         waiting.setdefault(key(finding), []).append(finding)
@@ -94,7 +94,7 @@ def _line(finding: Finding) -> int:
 
 
 def _place(finding: Finding) -> Hashable:
-    """What a log of others knows of a finding: functions have no class there."""
+    """What identifies a finding in a log that graphdoctor didn't record, where functions have no class."""
     location = finding.location
     return finding.code, location.file, location.function.rpartition(".")[2], location.text, finding.torch_id
 
@@ -134,7 +134,7 @@ def _numbers(before: Diagnosis, after: Diagnosis) -> Numbers:
 
 
 def _calls(diagnosis: Diagnosis) -> int | None:
-    """Calls are counted where graphdoctor makes them, which it does neither in a script nor in a log of others."""
+    """None if graphdoctor doesn't know the calls: in a script, and in a log that it didn't record."""
     is_counted = not diagnosis.target.runs_itself and not is_foreign(diagnosis)
     return diagnosis.summary.calls if is_counted else None
 

@@ -1,4 +1,7 @@
-"""What findings cost, from what was measured: trials of fixes, gaps between graphs, compile times."""
+"""What findings cost: findings and measurements in, the findings with a ``Cost`` each out.
+
+Measured are trials of fixes, gaps between graphs in a steady call, and compile times.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ def with_costs(
     graphs: Sequence[GraphReport],
     recompiles: Sequence[RecompileReport],
 ) -> list[Finding]:
-    """The findings with what each costs.
+    """The findings, each with what it costs.
 
     Args:
-        findings: All of a diagnosis.
-        recording: The run.
+        findings: All findings of a diagnosis.
+        recording: The recording.
         graphs: Its graphs, each with the finding that ended it.
         recompiles: Its recompiles, each with its finding.
     """
@@ -44,8 +47,8 @@ def with_costs(
 def _gaps(recording: Recording, graphs: Iterable[GraphReport], findings: Iterable[Finding]) -> Mapping[str, float]:
     """Microseconds from the end of each graph that a break ends to the start of the next graph, by finding.
 
-    A graph that returns inside a function called from a broken one hands back to that function's break: what follows
-    it belongs to the break before.
+    A graph that ends with a return belongs to a function called after a break: the gap after it counts for the break
+    before.
     """
     if recording.steady_call is None:
         return {}
@@ -60,23 +63,23 @@ def _gaps(recording: Recording, graphs: Iterable[GraphReport], findings: Iterabl
     last = ended_by.get(runs[-1].graph) if runs else None
     is_skipped = any(finding.effects.skipped_frames or finding.effects.rest_eager_frames for finding in findings)
     if last is not None and not is_skipped:
-        # Nothing compiled follows, and no other break is to blame: the rest of the call.
+        # No graph follows and no function runs eagerly, so the rest of the call belongs to the last break.
         found[last] = found.get(last, 0.0) + recording.steady_call.call_us - runs[-1].end_us
     return found
 
 
 def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, float]:
-    """Where no graph runs in the steady call at all, and one line is to blame: the call is its gap."""
+    """The whole call, if no graph runs in it and one line is the only cause."""
     if recording.steady_call is None or recording.steady_call.runs:
         return {}
-    blamed = [finding for finding in findings if finding.effects.skipped_frames]
-    if len({(finding.location.file, finding.location.line) for finding in blamed}) != 1:
+    causes = [finding for finding in findings if finding.effects.skipped_frames]
+    if len({(finding.location.file, finding.location.line) for finding in causes}) != 1:
         return {}
-    return {finding.fingerprint: recording.steady_call.call_us for finding in blamed}
+    return {finding.fingerprint: recording.steady_call.call_us for finding in causes}
 
 
 def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost]:
-    """What verified fixes save, by finding of the untouched program."""
+    """What verified fixes save, by finding of the unchanged program."""
     found: dict[str, Cost] = {}
     for fix in tried:
         if fix.verdict != "verified" or not fix.is_on_untouched or not fix.times:

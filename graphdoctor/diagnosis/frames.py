@@ -1,4 +1,4 @@
-"""Frames as people call them and as places."""
+"""Frames as locations and by the names that people give them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from graphdoctor.model.stack import StackEntry
 
 
 def frame_entry(frame: Frame) -> StackEntry:
-    """A frame's definition as a place."""
+    """The line of a frame's definition."""
     return StackEntry(
         file=frame.file,
         line=frame.line,
@@ -20,11 +20,11 @@ def frame_entry(frame: Frame) -> StackEntry:
 
 
 def frame_name(frame: Frame) -> str:
-    """What people call the frame: the function's qualified name where known."""
+    """The name to show for a frame: the function's qualified name if it is known."""
     return frame.qualname if frame.qualname and frame.qualname != "<module>" else frame.function
 
 
 def described(frame: Frame) -> str:
-    """The frame as people call it, with the line that a resume function goes on after."""
+    """The name to show for a frame; for a resume function, with the line that it continues from."""
     place = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
     return f"{frame_name(frame)}{place}"

@@ -1,4 +1,4 @@
-"""What keeps two diagnoses from being comparable: every way in which they were not made alike, each in a sentence."""
+"""How two runs differ: two diagnoses in, a ``Mismatch`` for each difference that limits the comparison out."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphdoctor.model.comparison import Aspect, Mismatch
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.recording import CompileCall
+from graphdoctor.model.wording import counted
 
 _FOREIGN = "GD904"
 _MAX_CALLS = 2
 
 
 def is_foreign(diagnosis: Diagnosis) -> bool:
-    """The diagnosis is of a log that graphdoctor did not record."""
+    """Whether the diagnosis is of a log that graphdoctor didn't record."""
     return any(gap.code == _FOREIGN for gap in diagnosis.gaps)
 
 
 def mismatches(
     before: Diagnosis, after: Diagnosis, *, gone: Sequence[Finding], new: Sequence[Finding]
 ) -> tuple[Mismatch, ...]:
-    """How two diagnoses were not made alike, the gravest first.
+    """Every way in which two runs differ, the most serious first.
 
     Args:
         before: The first.
@@ -48,8 +49,8 @@ def _recording(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
         case True, True:
             yield Mismatch(
                 aspect="recording",
-                message="Neither was recorded by graphdoctor: whether both compiled the same target in the same way is "
-                "not known.",
+                message="graphdoctor recorded neither log, so whether both compiled the same target in the same way is "
+                "unknown.",
             )
         case True, False:
             yield Mismatch(aspect="recording", message=_foreign_text("before"))
@@ -59,8 +60,8 @@ def _recording(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 def _foreign_text(side: str) -> str:
     return (
-        f"The log {side} was not recorded by graphdoctor: its target, calls, coverage and steady call are not known, "
-        "nor are the classes of its functions."
+        f"{side.capitalize()}: graphdoctor didn't record this log, so its target, calls, coverage, steady call and the "
+        "classes of its functions are unknown."
     )
 
 
@@ -72,19 +73,20 @@ def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
                 aspect="partial",
                 before=reason if side == "before" else None,
                 after=reason if side == "after" else None,
-                message=f"Partial {side}: {reason.rstrip('.')}. What it did not reach is in no number and no finding.",
+                message=f"{side.capitalize()}: the run is partial. {reason.rstrip('.')}. "
+                "Numbers and findings cover only the part that ran.",
             )
 
 
 def _target(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     old, new = before.target, after.target
     if old.text and new.text and old.text != new.text:
-        yield _unlike("target", (old.text, new.text), "Different targets")
+        yield _differing("target", (old.text, new.text), "Different targets")
     elif old.class_name and new.class_name and old.class_name != new.class_name:
-        yield _unlike("target", (old.class_name, new.class_name), "The target is something else")
+        yield _differing("target", (old.class_name, new.class_name), "Different classes")
 
 
-def _unlike(aspect: Aspect, pair: tuple[str, str], what: str, meaning: str = "") -> Mismatch:
+def _differing(aspect: Aspect, pair: tuple[str, str], what: str, meaning: str = "") -> Mismatch:
     before, after = pair
     message = f"{what}: {before} before, {after} after. {meaning}".rstrip()
     return Mismatch(aspect=aspect, before=before, after=after, message=message)
@@ -97,13 +99,13 @@ def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     old, new = before.target, after.target
     if not (old.runs_itself or new.runs_itself):
         made = (old.compile_arguments, new.compile_arguments)
-        yield from _settings("compile arguments", made, "Compiled with other arguments")
-        # How many calls there are shows in the calls.
+        yield from _settings("compile arguments", made, "Different compile arguments")
+        # _calls compares how many calls there are.
         options = ({**old.call_options, "calls": None}, {**new.call_options, "calls": None})
-        yield from _settings("call options", options, "Called in another way")
+        yield from _settings("call options", options, "Different call options")
     elif old.kind == new.kind:
         yield from _compile_calls(before, after)
-    yield from _settings("config", (old.config, new.config), "Other config values")
+    yield from _settings("config", (old.config, new.config), "Different config values")
 
 
 def _settings(aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, object]], what: str) -> Iterator[Mismatch]:
@@ -111,15 +113,15 @@ def _settings(aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, obj
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     if names:
         old, new = (", ".join(f"{name}={side.get(name)}" for name in names) for side in pair)
-        yield _unlike(aspect, (old, new), what)
+        yield _differing(aspect, (old, new), what)
 
 
 def _compile_calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    """Calls of torch.compile in a script, wherever they stand."""
+    """Calls of torch.compile in a script, whatever line they are on."""
     made = [{_compile_call(call) for call in diagnosis.compile_calls} for diagnosis in (before, after)]
     if made[0] != made[1]:
-        old, new = (", ".join(sorted(one - other)) or "none else" for one, other in (made, reversed(made)))
-        yield _unlike("compile arguments", (old, new), "Other calls of torch.compile")
+        old, new = (", ".join(sorted(one - other)) or "no others" for one, other in (made, reversed(made)))
+        yield _differing("compile arguments", (old, new), "Different calls of torch.compile")
 
 
 def _compile_call(call: CompileCall) -> str:
@@ -132,7 +134,7 @@ def _calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
         return
     old, new = before.calls, after.calls
     if len(old) != len(new):
-        yield _unlike("calls", (f"{len(old)}", f"{len(new)}"), "Calls")
+        yield _differing("calls", (f"{len(old)}", f"{len(new)}"), "Different numbers of calls")
     differing = [
         (f"call {one.index} {one.inputs}", f"call {other.index} {other.inputs}")
         for one, other in zip(old, new, strict=False)
@@ -142,16 +144,15 @@ def _calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
         shown = differing[:_MAX_CALLS]
         pair = ("; ".join(one for one, _ in shown), "; ".join(other for _, other in shown))
         more = len(differing) - len(shown)
-        yield _unlike("calls", pair, "Called with other inputs", f"{more} more calls differ." if more else "")
+        rest = f"The inputs of {counted(more, 'more call')} differ too." if more else ""
+        yield _differing("calls", pair, "Different inputs", rest)
 
 
 def _files(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    """Findings are matched by file: where no file is on both sides, nothing can be the same."""
+    """Findings are matched by file: if no file is on both sides, no finding can be the same."""
     old, new = ({finding.location.file for finding in side.findings} for side in (before, after))
     if old and new and not old & new:
-        yield _unlike(
-            "files", (min(old), min(new)), "No finding of one side is in a file of the other", "None can be the same."
-        )
+        yield _differing("files", (min(old), min(new)), "Findings in different files", "No finding can be the same.")
 
 
 def _selection(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
@@ -163,8 +164,8 @@ def _selection(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
                 aspect="selection",
                 before=f"{hidden} hidden" if side == "before" else None,
                 after=f"{hidden} hidden" if side == "after" else None,
-                message=f"The document {side} was written without {hidden} of its findings (--own-code, --select or "
-                f"--ignore): such a finding shows as {other} if the other side has it.",
+                message=f"{side.capitalize()}: the document leaves out {counted(hidden, 'finding')} "
+                f"(--own-code, --select or --ignore). Those that the other side has show as {other}.",
             )
 
 
@@ -175,21 +176,21 @@ def _guards(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
             aspect="guards",
             before="read" if side == "before" else "not read",
             after="read" if side == "after" else "not read",
-            message=f"Guards were read {side} only: findings on guards (GD3) are missing on the other side.",
+            message=f"Guards were read only {side}: the other side has no findings about guards (GD3).",
         )
 
 
 def _torch(before: Diagnosis, after: Diagnosis, replaced_count: int) -> Iterator[Mismatch]:
     old, new = before.environment.torch, after.environment.torch
     if old and new and old != new:
-        meaning = "What is new or gone can be torch's doing, on unchanged code."
+        meaning = "Findings can be new or gone because of torch, without any change of code."
         if replaced_count:
-            meaning += f" {replaced_count} of the new findings are at a line that had another one before."
-        yield _unlike("torch", (old, new), "Another torch", meaning)
+            meaning += f" {counted(replaced_count, 'new finding')} replaced another one at the same line."
+        yield _differing("torch", (old, new), "Different torch versions", meaning)
 
 
 def _at_one_line(gone: Sequence[Finding], new: Sequence[Finding]) -> int:
-    """How many new findings stand at the line of one that is gone: the same line seen otherwise."""
+    """How many new findings are at the line of one that is gone."""
     lines = {_line(finding) for finding in gone}
     return sum(_line(finding) in lines for finding in new)
 
@@ -201,13 +202,13 @@ def _line(finding: Finding) -> tuple[str, str, str | None]:
 def _versions(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     programs = (before.graphdoctor_version, after.graphdoctor_version)
     if programs[0] != programs[1]:
-        yield _unlike("graphdoctor", programs, "Another graphdoctor", "Its rules may find other things.")
+        yield _differing("graphdoctor", programs, "Different graphdoctor versions", "Their rules can differ.")
     old, new = before.environment, after.environment
     if old.python and new.python and old.python != new.python:
-        yield _unlike("python", (old.python, new.python), "Another Python")
+        yield _differing("python", (old.python, new.python), "Different Python versions")
     machines = (_machine(before), _machine(after))
     if machines[0] and machines[1] and machines[0] != machines[1]:
-        yield _unlike("machine", machines, "Another machine", "The times cannot be compared.")
+        yield _differing("machine", machines, "Different machines", "Times can't be compared.")
 
 
 def _machine(diagnosis: Diagnosis) -> str:
@@ -215,7 +216,7 @@ def _machine(diagnosis: Diagnosis) -> str:
 
 
 def _gaps(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    """What one side could not tell."""
+    """What only one side lacks."""
     old, new = ([gap.message for gap in side.gaps if gap.code != _FOREIGN] for side in (before, after))
     for message in dict.fromkeys(old):
         if message not in new:

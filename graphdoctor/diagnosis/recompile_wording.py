@@ -1,4 +1,4 @@
-"""What the rules on recompiles say alike: how often, what changed from what to what."""
+"""Phrases that the rules on recompiles share: how often, and what changed from which value to which."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from graphdoctor.diagnosis.frames import described
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.model.expressions import expression, size_dim
 from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.model.wording import times
 
 GUIDE = "PyTorch user guide: torch.compile, recompilation"
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
@@ -17,31 +18,30 @@ _MAX_NAMES = 3
 
 
 def recompiled(group: RecompileGroup, what: str) -> str:
-    """The whole sentence: the function, how often it was compiled again, and why.
+    """The whole sentence: the function, how often it recompiled, and why.
 
     Args:
         group: What changed.
         what: The reason, as in "because … changed".
     """
     count = len([event for event in group.events if not event.is_over_limit])
-    times = "once more" if count == 1 else f"{count} times more"
-    return f"`{described(group.frame)}` was compiled {times} because {what}"
+    return f"`{described(group.frame)}` recompiled {times(count)} because {what}"
 
 
 def changed(group: RecompileGroup) -> str:
-    """What changed from what to what: ``x.shape[0]`` changed: 4 → 6 → 7."""
+    """What changed, with its values: ``x.shape[0]`` changed: 4 → 6 → 7."""
     steps = {name: steps_of(group, name) for name in group.expressions}
     if len(set(steps.values())) == 1:
-        told = steps[group.expressions[0]]
-        return f"{names(group.expressions)} changed" + (f": {told}" if told else "")
-    shown = [f"{quoted(name)} changed ({told})" if told else f"{quoted(name)} changed" for name, told in steps.items()]
+        common = steps[group.expressions[0]]
+        return f"{names(group.expressions)} changed" + (f": {common}" if common else "")
+    shown = [f"{quoted(name)} changed ({step})" if step else f"{quoted(name)} changed" for name, step in steps.items()]
     more = len(shown) - _MAX_NAMES
     rest = f" and {more} more value{'' if more == 1 else 's'}" if more > 0 else ""
     return ", ".join(shown[:_MAX_NAMES]) + rest
 
 
 def names(expressions: tuple[str, ...]) -> str:
-    """Values by name, at most three."""
+    """The names of values in a list, at most three."""
     found = [quoted(name) for name in expressions]
     more = len(found) - _MAX_NAMES
     if more > 0:
@@ -50,14 +50,14 @@ def names(expressions: tuple[str, ...]) -> str:
 
 
 def quoted(name: str) -> str:
-    """Code in backquotes; words such as "grad mode" as they are."""
+    """A name in backquotes if it is code; a phrase such as "grad mode" as it is."""
     if name == "autocast":
         return name
     return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
 
 
 def steps_of(group: RecompileGroup, name: str) -> str:
-    """A value from event to event, ``4 → 6 → 7``; an empty string where nothing is known of it."""
+    """A value in each event, ``4 → 6 → 7``; an empty string if no value is known."""
     values = group.values(name)
     if len(values) == 1:
         return f"{values[0]} before"
@@ -66,17 +66,17 @@ def steps_of(group: RecompileGroup, name: str) -> str:
 
 
 def argument(change: GuardChange) -> str | None:
-    """The changed tensor's or number's own name in the call, where it is an argument or an item of one."""
+    """The changed tensor's or number's name in the call if it is an argument or an item of one, otherwise None."""
     match = _ARGUMENT.match(change.source or "")
     if match is None:
         return None
     name = expression(match[0])
-    # kwargs['x'] of torch's wrapper is the argument x.
+    # torch's wrapper has the argument x as kwargs['x'].
     if match[1] == "kwargs" and (key := re.fullmatch(r"kwargs\['(\w+)'\]", name)):
         return key[1]
     return None if match[1] in _ROOTS else name
 
 
 def dim(change: GuardChange) -> int | None:
-    """The dim that a change of a size is about."""
+    """The dim whose size changed, or None."""
     return size_dim(change.expression)

@@ -1,4 +1,4 @@
-"""Recompiles to causes: which compiles follow from one change, and which changes are the same over the calls."""
+"""Recompiles to causes: which compiles one change caused, and which changes recur from call to call."""
 
 from __future__ import annotations
 
@@ -22,21 +22,19 @@ _STATE_KINDS = frozenset(
         "function_mode",
     }
 )
-"""Changes of process-wide state: the same one in every frame."""
-
+"""Changes of process-wide state, which every frame sees alike."""
 
 _COUNTS = frozenset({"size", "number", "module_number"})
-_UNTOLD = GuardChange(kind="unknown", expression="a guard that torch did not name")
+_UNEXPLAINED = GuardChange(kind="unknown", expression="a guard that torch did not name")
 
 
 @dataclass(frozen=True)
 class RecompileEvent:
-    """What one change made torch compile again in one call.
+    """What torch recompiled in one call because of one change.
 
     Args:
-        frame: The function that was compiled again first.
-        compiles: Its compile, then those that followed from the same change; more than one where the change reached
-            other functions or resume functions.
+        frame: The function that recompiled first.
+        compiles: Its compile, then those that followed because the change reached other functions or resume functions.
         frames: The frame of each compile.
     """
 
@@ -46,47 +44,47 @@ class RecompileEvent:
 
     @property
     def changes(self) -> tuple[GuardChange, ...]:
-        """The guarded values that differed from the nearest cache entry, at the first compile."""
+        """The guarded values that differed from the nearest cache entry at the first compile."""
         cause = self.compiles[0].cause
-        return cause.changes if cause and cause.changes else (_UNTOLD,)
+        return cause.changes if cause and cause.changes else (_UNEXPLAINED,)
 
     @property
     def call_index(self) -> int | None:
-        """The user's call."""
+        """The number of the user's call, or None if calls have no numbers."""
         return self.compiles[0].call_index
 
     @property
     def is_over_limit(self) -> bool:
-        """Torch compiled nothing: the frame was over its limit."""
+        """Torch compiled nothing, because the frame was over its recompile limit."""
         return self.compiles[0].outcome == "limit"
 
     @property
     def call_site(self) -> StackEntry | None:
-        """The user's line that made the call."""
+        """The line of user or package code that made the call, or None if there is none."""
         first = self.compiles[0]
         above = first.stack[:-1] or (first.cause.caller if first.cause else ())
         return next((entry for entry in reversed(above) if entry.origin in ("user", "third_party")), None)
 
     @property
     def cost_s(self) -> float | None:
-        """Seconds of all its compiles; None when torch told none."""
+        """Seconds of all its compiles; None if torch reported none."""
         return _total(compile_.duration_s for compile_ in self.compiles)
 
     @property
     def backend_s(self) -> float | None:
-        """Seconds of these in the backend."""
+        """Seconds of these in the backend; None if torch reported none."""
         return _total(compile_.backend_s for compile_ in self.compiles)
 
 
 @dataclass
 class RecompileGroup:
-    """A value that changed, over all calls in which it made torch compile the same function again.
+    """A value, or several that change together, over all calls in which it made the same function recompile.
 
     Args:
         frame: The function.
         events: What happened, in order.
-        changes: For each event the changes of this value, the first event's first.
-        others: Expressions of other values that changed in the same events.
+        changes: The changes of this value in each event, in the order of events.
+        others: Expressions of other values that changed in the same events, and in how many.
     """
 
     frame: Frame
@@ -101,7 +99,7 @@ class RecompileGroup:
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """The values that changed together, each once."""
+        """The values that changed, each once."""
         return tuple(dict.fromkeys(change.expression for changes in self.changes for change in changes))
 
     @property
@@ -111,11 +109,11 @@ class RecompileGroup:
 
     @property
     def compile_count(self) -> int:
-        """Compiles that got code: those over the limit got none."""
+        """How many compiles got code; those over the limit didn't."""
         return sum(compile_.outcome == "compiled" for event in self.events for compile_ in event.compiles)
 
     def values(self, expression: str) -> tuple[str, ...]:
-        """What a value was from event to event, neighbours that are equal once, unknown ones left out."""
+        """A value in each event, without repetitions and unknown ones."""
         found: list[str] = []
         for changes in self.changes:
             for change in changes:
@@ -125,7 +123,7 @@ class RecompileGroup:
 
 
 def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
-    """Recompiles, and calls over the limit, in order; those that follow from one change in one call taken together."""
+    """Recompiles and calls over the limit, in order; those that one change caused in one call are one event."""
     frames = {frame.frame_id: frame for frame in recording.frames}
     events: list[RecompileEvent] = []
     for compile_ in recording.compiles:
@@ -147,7 +145,7 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
 def _same_call(
     events: Sequence[RecompileEvent], compile_: Compile, frame: Frame
 ) -> Iterator[tuple[int, RecompileEvent]]:
-    """The events of the call that a compile belongs to, the latest first."""
+    """The events of the call that a compile belongs to, latest first."""
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if compile_.call_index is not None:
@@ -155,7 +153,7 @@ def _same_call(
                 return
             yield index, event
         else:
-            # Calls of a script have no number: what one call caused stands together and was called from one place.
+            # Calls of a script have no number: what one call caused is consecutive and has the same calling line.
             if compile_.frame_id in {member.frame_id for member in event.compiles}:
                 return
             if _is_within(event, compile_, frame):
@@ -163,7 +161,7 @@ def _same_call(
 
 
 def _is_within(event: RecompileEvent, compile_: Compile, frame: Frame) -> bool:
-    """The compile was reached through the event's function, called from the same line."""
+    """Whether the compile was reached through the event's function, called from the same line."""
     above, inner = event.compiles[0].stack[:-1], compile_.stack
     if len(inner) <= len(above) or [_place(entry) for entry in inner[: len(above)]] != [_place(e) for e in above]:
         return False
@@ -180,7 +178,7 @@ def _place(entry: StackEntry) -> tuple[str, int, str]:
 
 
 def _follows(event: RecompileEvent, compile_: Compile) -> bool:
-    """Every value that differed for a compile changed as one of the event's first compile did."""
+    """Whether every value that differed for a compile changed like one of the event's first compile."""
     if compile_.frame_id in {member.frame_id for member in event.compiles} or compile_.cause is None:
         return False
     changes = compile_.cause.changes
@@ -188,13 +186,13 @@ def _follows(event: RecompileEvent, compile_: Compile) -> bool:
 
 
 def _is_same(first: GuardChange, change: GuardChange) -> bool:
-    """One change brought about the other.
+    """Whether one change brought about the other.
 
-    The same state, the same value under the same name, or the same step from old to new; a size computed from another
-    grows by the same factor.
+    It did if they are the same process-wide state, the same value under the same name, or the same step from old to
+    new. A size computed from another one grows by the same factor.
     """
     is_same_step = first.old is not None and (first.old, first.new) == (change.old, change.new)
-    # A batch size is a dim in one function and an int in the next.
+    # A batch size can be a dim in one function and an int in the next.
     if {first.kind, change.kind} <= _COUNTS and is_same_step:
         return True
     if first.kind != change.kind:
@@ -233,14 +231,14 @@ def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
 def recompile_groups(
     events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange, RecompileEvent], str]
 ) -> Iterator[tuple[str, RecompileGroup]]:
-    """The events by what changed: a group for each value, or set of values, and function.
+    """Group events by what changed: one group for each function and value, or set of values.
 
     Args:
-        events: The events to look at.
-        rule_of: Says which rule a change belongs to, by its code: changes of one rule in one event are one.
+        events: The events.
+        rule_of: Returns the code of the rule that a change belongs to. Changes of one rule in one event stay together.
 
     Yields:
-        The rule's code and a group, in the order of first events.
+        The rule's code and the group, in the order of first events.
     """
     groups: list[tuple[str, RecompileGroup]] = []
     for event in events:

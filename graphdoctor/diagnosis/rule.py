@@ -30,13 +30,13 @@ GAP_SECTIONS = ("What it means", "Why it matters", "What to do")
 
 @dataclass(frozen=True)
 class BreakSite:
-    """The innermost line of user (or third-party) code that graph-break records with one cause point to.
+    """The innermost line of user or package code that graph-break records with the same cause point to.
 
     Args:
         entry: That line.
         records: torch's records, in the order of the log; at least one.
         effects: What the site caused.
-        context: What surrounds the line in its source, or None when the source could not be read.
+        context: What surrounds the line in its source, or None if the source couldn't be read.
     """
 
     entry: StackEntry
@@ -56,12 +56,12 @@ class BreakSite:
 
     @property
     def statement(self) -> str:
-        """The whole statement where known, else the line."""
+        """The whole statement if it is known, otherwise the line."""
         return self.context.statement if self.context else self.text
 
     @cached_property
     def expression(self) -> str:
-        """The part of the line that torch points to, else the whole line."""
+        """The part of the line that torch points to, or the whole line if it points to no part."""
         entry = self.entry
         if entry.text is None or entry.column is None or entry.end_column is None:
             return self.text
@@ -70,7 +70,7 @@ class BreakSite:
 
     @property
     def chained_types(self) -> tuple[str, ...]:
-        """``gb_type`` of every chained message of every record, each once, in order."""
+        """The ``gb_type`` of all chained messages of all records, each once, in order."""
         return tuple(dict.fromkeys(reason.gb_type for record in self.records for reason in record.chain))
 
     @property
@@ -80,7 +80,7 @@ class BreakSite:
 
     @property
     def is_own_code(self) -> bool:
-        """The line is the user's, so it can be edited."""
+        """The line is in the user's own code, so it can be edited."""
         return self.entry.origin == "user"
 
 
@@ -120,18 +120,18 @@ class Rule(Page):
 
 
 class BreakRule(Rule):
-    """A rule about a break site; the first of the catalog that matches a site names it."""
+    """A rule about a break site. A site belongs to the first rule of the catalog that matches it."""
 
     torch_ids: ClassVar[frozenset[str]] = frozenset()
-    """Registry ids of causes that are always this rule's."""
+    """Registry ids of the causes that always belong to this rule."""
 
     def matches(self, site: BreakSite) -> bool:
-        """Whether the site is this rule's, by its cause."""
+        """Whether the site belongs to this rule."""
         return site.cause.torch_id in self.torch_ids
 
     @abstractmethod
     def message(self, site: BreakSite) -> str:
-        """One sentence: what at this line stops torch, in the user's words."""
+        """One sentence: what on this line breaks the graph."""
 
     @abstractmethod
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
@@ -143,12 +143,12 @@ class RecordingRule(Rule):
 
     @abstractmethod
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """What it finds, in the order of the log."""
+        """All that the rule finds, in the order of the log."""
 
 
 @dataclass(frozen=True)
 class RecordingView:
-    """A recording with its break sites and recompile events, for rules that look at more than one of them."""
+    """A recording with its break sites and recompile events."""
 
     recording: Recording
     sites: tuple[BreakSite, ...]
@@ -157,10 +157,24 @@ class RecordingView:
 
 @dataclass(frozen=True)
 class RuleMatch:
-    """What a ``RecordingRule`` found, before it gets its fingerprint and its place in the order.
+    """One thing that a rule found, before it has a fingerprint and a position among the findings.
 
-    ``subject`` is what tells it from another finding of the rule at the same line, such as the value that changed.
-    ``changes`` are the changed values that it is about, each once; ``hidden_change_count`` is how many more there were.
+    Args:
+        entry: The line.
+        message: One sentence.
+        count: How often it happened.
+        compile_ids: The compiles in which it happened.
+        related: Other lines that belong to it, each with a note.
+        reasons: torch's chained messages, cause first.
+        torch_reason: The cause in torch's words, if it isn't the first of ``reasons``.
+        effects: What it caused.
+        break_effects: What torch did at the break, each kind once.
+        user_stack: The longest call path to it.
+        fixes: Suggestions, best first.
+        severity: None for the rule's own.
+        subject: What distinguishes it from other findings of the rule on the same line, such as the value that changed.
+        changes: The changed values that it is about, each once.
+        hidden_change_count: How many more values changed in one recompile than were recorded.
     """
 
     entry: StackEntry
@@ -181,18 +195,18 @@ class RuleMatch:
 
 
 class RecompileRule(Rule):
-    """A rule about a value whose change makes torch compile a function again; the first of the catalog names it."""
+    """A rule about a value whose change makes torch recompile. A change belongs to the first rule that matches it."""
 
     kinds: ClassVar[frozenset[ChangeKind]] = frozenset()
-    """Kinds of changes that are always this rule's."""
+    """Kinds of changes that always belong to this rule."""
 
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:  # noqa: ARG002 - some rules look at it
-        """Whether a change is this rule's."""
+        """Whether a change belongs to this rule."""
         return change.kind in self.kinds
 
     @abstractmethod
     def message(self, group: RecompileGroup) -> str:
-        """One sentence: what changed from what to what, in the user's words."""
+        """One sentence: what changed, with its values."""
 
     @abstractmethod
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
@@ -204,9 +218,9 @@ class RuleBook:
     """The rules to diagnose by.
 
     Args:
-        breaks: Rules about break sites; the first that matches names the site.
-        recompiles: Rules about changed values; the first that matches names the change.
-        recordings: Rules about a whole recording; all of them speak.
+        breaks: Rules about break sites; a site belongs to the first that matches.
+        recompiles: Rules about changed values; a change belongs to the first that matches.
+        recordings: Rules about the recording as a whole; all of them apply.
     """
 
     breaks: tuple[BreakRule, ...]

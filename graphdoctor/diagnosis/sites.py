@@ -1,4 +1,4 @@
-"""Break records to break sites: which records are one and the same, and what each site caused."""
+"""Break records to break sites: which records belong to one site, and what each site caused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RESUMING = ("resumed", "rest_eager")
 
 
 def view_of(recording: Recording) -> RecordingView:
-    """The recording with its break sites in the order of their first record."""
+    """The recording with its break sites, in the order of their first records, and its recompile events."""
     compiles = {compile_.compile_id: compile_ for compile_ in recording.compiles}
     frames = {frame.frame_id: frame for frame in recording.frames}
     contexts = {(context.file, context.line): context for context in recording.sources}
@@ -27,7 +27,7 @@ def view_of(recording: Recording) -> RecordingView:
             continue
         key = (entry.file, entry.line, record.chain[0].torch_id or record.chain[0].gb_type)
         groups.setdefault(key, []).append(record)
-        # An exact stack has columns, a printed one has not.
+        # An exact stack has columns, a printed one doesn't.
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
     graphs = {graph.compile_id for graph in recording.graphs}
@@ -44,10 +44,10 @@ def view_of(recording: Recording) -> RecordingView:
 
 
 def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Mapping[int, Frame]) -> StackEntry | None:
-    """The innermost line that is neither torch's nor the standard library's.
+    """The innermost line that belongs to neither torch nor the standard library.
 
-    Where a torch module breaks by itself no such line is in the record's stack: then the line that led to the frame,
-    and without one the frame's own.
+    If a torch module breaks, the record's stack has no such line: then this is the line that led to the frame, or the
+    frame's own line if there is none.
     """
     compile_ = compiles.get(record.compile_id or "")
     above = compile_.stack[:-1] if compile_ else ()
@@ -62,7 +62,7 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
 
 
 def frame_line(record: BreakRecord, frame: Frame) -> int | None:
-    """The line within the frame's own function at which the record's break left it."""
+    """The line of the frame's own function where the break left it, or None if the stack doesn't show it."""
     if record.is_stack_exact:
         return record.stack[0].line if record.stack else None
     for entry in record.stack:
@@ -78,7 +78,7 @@ def _effects(
     graphs: set[str],
     in_order: Iterable[Compile],
 ) -> Effects:
-    fired: dict[str, None] = {}
+    broken: dict[str, None] = {}
     skipped: dict[str, None] = {}
     rest_eager: dict[str, None] = {}
     resumes: set[tuple[str, str, int]] = set()
@@ -87,7 +87,7 @@ def _effects(
         frame = frames.get(compile_.frame_id) if compile_ else None
         if compile_ is None or frame is None:
             continue
-        fired[compile_.compile_id] = None
+        broken[compile_.compile_id] = None
         if record.effect == "frame_skipped":
             skipped[frame_name(frame)] = None
         elif record.effect == "rest_eager":
@@ -102,7 +102,7 @@ def _effects(
         and (frame.file, frame.function, frame.resumes_at) in resumes
         and compile_.outcome != "limit"
     ]
-    caused = {*fired, *resumed}
+    caused = {*broken, *resumed}
     return Effects(
         graphs=tuple(compile_id for compile_id in compiles if compile_id in caused and compile_id in graphs),
         resume_functions=tuple(resumed),

@@ -1,4 +1,4 @@
-"""Puts what trials showed beside a finding's suggestions."""
+"""Adds the results of trials to findings: findings and a ``Treatment`` in, findings out."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ORDER: dict[Verdict, int] = {
 
 
 def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> list[Finding]:
-    """The findings with their fixes as tried on the untouched program, verified ones first.
+    """The findings with the verdicts on their fixes, verified fixes first.
 
     Args:
-        findings: All of a diagnosis.
-        treatment: What was tried, or None.
+        findings: All findings of a diagnosis.
+        treatment: The trials, or None.
     """
     if treatment is None:
         return list(findings)
@@ -39,7 +39,7 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
 
 def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
     every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
-    # What was first tried beside the verified fixes of others says so.
+    # A fix that was only tried together with other verified fixes is the exception.
     own = [fix for fix in every if fix.is_on_untouched] or every
     sources = {fix.snippet: fix.source for fix in finding.fixes}
     found = [
@@ -56,10 +56,10 @@ def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
         for fix in own
     ]
     has_edit = any(fix.diff for fix in own)
-    # A setting is tried behind the imports that it needs.
+    # A setting is tried with the imports that it needs above it.
     written = "\n".join(fix.snippet or "" for fix in own).splitlines()
     for fix in finding.fixes:
-        is_edited = fix.kind == "code" and has_edit  # an edit stands for what the rule says in words
+        is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it
         is_tried = fix.snippet is not None and set(fix.snippet.splitlines()) <= set(written)
         if not is_edited and not is_tried:
             found.append(fix)

@@ -30,3 +30,8 @@ def percent_of_limit(share: float, limit: float) -> str:
         if rounded < bound if exact < bound else rounded == bound if exact == bound else rounded >= bound:
             return f"{rounded:f}%"
     return f"{exact.normalize():f}%"
+
+
+def times(number: int) -> str:
+    """How often: ``once``, ``twice``, ``3 times``."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")

@@ -75,7 +75,7 @@ def test_a_recording_is_compared_with_the_last_one_by_its_name(store, run_here):
     process = run_here("diff", "20261121-042901-000000-item")
     assert process.returncode == 0, process.stderr
     assert "0 new findings, 0 gone, 2 in both" in process.stdout
-    assert "Another torch: 2.13.0+cpu before, 2.15.0+cu132 after" in process.stdout
+    assert "Different torch versions: 2.13.0+cpu before, 2.15.0+cu132 after" in process.stdout
 
 
 def test_the_document_is_what_the_schema_says(store, run_here):
