@@ -20,11 +20,12 @@ class GraphBreak(BreakRule):
     """A graph break without a rule of its own.
 
     ## What it finds
-    Any graph break that no other rule knows; its message and hints are torch's own.
+    A graph break that no other rule describes. The message and the hints are torch's own.
 
     ## Why it costs
-    Dynamo ends the graph and starts another one behind the line: each part is guarded, compiled and launched by
-    itself, and nothing is fused across. Where it cannot go on behind the line, the whole function runs eagerly.
+    Dynamo ends the graph and starts a new one after the line. Each graph has its own guards and is compiled and
+    launched separately, and no operations are fused across the break. If Dynamo can't resume after the line, the whole
+    function runs eagerly.
 
     ## Example
     ```python
@@ -52,10 +53,10 @@ class GraphBreak(BreakRule):
     ```
 
     ## Fix safety
-    Depends on the break: read torch's hints.
+    It depends on the break. Read torch's hints.
 
     ## Source
-    torch's own messages; the graph-break site of PyTorch explains each id.
+    torch's own messages. PyTorch's graph break website explains each id.
     """
 
     code: ClassVar = "GD100"
@@ -63,16 +64,16 @@ class GraphBreak(BreakRule):
     severity: ClassVar = "warning"
 
     def matches(self, site: BreakSite) -> bool:
-        """Always."""
+        """Every break."""
         return True
 
     def message(self, site: BreakSite) -> str:
-        """Torch's name of the break, and the line's expression."""
+        """The expression and torch's name for the break."""
         expression = shortened(site.expression)
         return f"`{expression}`: {site.cause.gb_type}" if expression else site.cause.gb_type
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Torch's hints, without those that say nothing about the line."""
+        """The first two of torch's hints that are not generic."""
         useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
         return tuple(
             Fix(title=" ".join(hint.split()), kind="config" if "config." in hint else "code", source="torch's hint")

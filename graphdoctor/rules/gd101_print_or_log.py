@@ -1,4 +1,4 @@
-"""GD101: output inside the compiled region."""
+"""GD101: printing or logging inside the compiled region."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from graphdoctor.model.run import Setting
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")
 _QUERY = re.compile(r"is|has|get|set|add|remove")
-"""A logger's methods that answer or configure: without them the program goes another way."""
+"""Logger methods that query or configure: dropping such a call would change what the program does."""
 _REORDERABLE = frozenset({"ConstantVariable", "TensorVariable", "StringFormatVariable"})
-"""What torch can print later; a size or a list cannot wait (``torch/_dynamo/variables/misc.py``, 2.13)."""
+"""What torch can print later; it can't print a size or a list later (``torch/_dynamo/variables/misc.py``, 2.13)."""
 _WRITERS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush", "pprint.pprint", "pprint")
 
 
@@ -24,11 +24,11 @@ class PrintOrLog(BreakRule):
     """Printing, logging or warning inside the compiled region.
 
     ## What it finds
-    A call of `print`, of a logger, of `warnings.warn` or of `sys.stdout.write` in code that torch.compile traces.
+    A call to `print`, a logger, `warnings.warn` or `sys.stdout.write` in code that torch.compile traces.
 
     ## Why it costs
-    Output is a side effect that a graph cannot hold. Dynamo ends the graph before the call, runs the call in Python
-    and starts another graph behind it; inside a loop, a `try` or a `with` it gives up the whole function.
+    Output is a side effect, so torch can't put it in a graph. Dynamo ends the graph before the call, runs the call in
+    Python, and starts a new graph after it. In a loop, a `try` or a `with`, it skips the whole function.
 
     ## Example
     ```python
@@ -56,13 +56,13 @@ class PrintOrLog(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Or tell Dynamo what to do with the function: `torch._dynamo.config.reorderable_logging_functions.add(print)` prints
-    after the graph has run, as long as only tensors, strings and numbers are printed;
-    `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call while compiled.
+    Or configure how Dynamo treats the function. `torch._dynamo.config.reorderable_logging_functions.add(print)` prints
+    after the graph has run, if only tensors, strings and numbers are printed.
+    `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 
     ## Fix safety
-    Safe: the tensors computed are the same. The output is absent (guarded, ignored) or later (reordered) in a
-    compiled call.
+    Safe: the tensors stay the same. In a compiled call, the output is missing (guarded or ignored) or comes later
+    (reordered).
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13 (`reorderable_logging_functions`,
@@ -74,21 +74,21 @@ class PrintOrLog(BreakRule):
     severity: ClassVar = "warning"
 
     def matches(self, site: BreakSite) -> bool:
-        """By what is called: several registry ids stand for it, and each stands for other calls too."""
-        return _what_speaks(site) is not None
+        """By the function called, because torch's ids for it cover other calls too."""
+        return _output_call(site) is not None
 
     def message(self, site: BreakSite) -> str:
-        """Which function puts something out."""
+        """Which function writes output."""
         logger = _LOGGER.match(site.cause.context or "")
-        # `log.info` asks `isEnabledFor` inside: what the line calls is what speaks.
+        # `log.info` calls `isEnabledFor`: what matters is the call on the line.
         name = called_name(site)
-        is_asked = name is None or _QUERY.match(name.rpartition(".")[2]) is not None
-        if logger and _QUERY.match(logger["method"]) and is_asked:
-            return f"{_what_speaks(site)} asks or sets up a logger, which torch does not trace"
-        return f"{_what_speaks(site)} puts something out, which a graph cannot hold"
+        is_query = name is None or _QUERY.match(name.rpartition(".")[2]) is not None
+        if logger and _QUERY.match(logger["method"]) and is_query:
+            return f"{_output_call(site)} queries or configures a logger, which torch doesn't trace"
+        return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A guard for one's own line; torch's settings for every other."""
+        """A check for compiling around the user's own line; torch's settings."""
         guard = guard_while_compiling(site, is_safe=True)
         if _is_print(site):
             return (*guard, _reorder("print") if _is_reorderable(site) else _ignore("print"))
@@ -109,7 +109,7 @@ def _ignore(function: str, *imports: str) -> Fix:
 
 
 def _logger_method(site: BreakSite) -> str | None:
-    """The logger's method as it can be named anywhere, from torch's ``<Logger name (LEVEL)>.method``."""
+    """The logger's method as an expression that is valid anywhere, from torch's ``<Logger name (LEVEL)>.method``."""
     match = _LOGGER.match(site.cause.context or "")
     if match and _QUERY.match(match["method"]):
         return None
@@ -117,7 +117,7 @@ def _logger_method(site: BreakSite) -> str | None:
         logger = f'"{match["name"]}"' if match["name"] else ""
         return f"logging.getLogger({logger}).{match['method']}"
     name = called_name(site)
-    # torch ignores a function of the logging module; a method is found by its logger only.
+    # torch can ignore a function of the logging module; a method needs its logger.
     return name if name and name.startswith("logging.") and name.count(".") == 1 else None
 
 
@@ -127,7 +127,7 @@ def _is_print(site: BreakSite) -> bool:
 
 def _is_reorderable(site: BreakSite) -> bool:
     types = re.findall(r"\.(\w+)'>", site.cause.context or "")
-    # 2.13 reorders a print with keywords, 2.15 does not.
+    # torch 2.13 reorders a print with keywords, 2.15 doesn't.
     return set(types) <= _REORDERABLE and (site.cause.context or "").endswith(" False")
 
 
@@ -135,7 +135,7 @@ def _is_warning(site: BreakSite) -> bool:
     return in_context(site, r"module: (_?warnings), qualname: warn\b") is not None
 
 
-def _what_speaks(site: BreakSite) -> str | None:
+def _output_call(site: BreakSite) -> str | None:
     if _is_print(site):
         return "`print`"
     if _is_warning(site):

@@ -17,7 +17,7 @@ Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "boolean",
 
 @dataclass(frozen=True)
 class _Branch:
-    """What branches, and on which condition; None where the source does not tell."""
+    """What branches, and on which condition; None if the source doesn't show it."""
 
     kind: Kind
     condition: ast.expr | None
@@ -31,9 +31,8 @@ class DataDependentBranch(BreakRule):
     `if`, `while`, `assert`, `and`/`or` or a conditional expression whose condition is computed from a tensor's values.
 
     ## Why it costs
-    Which way the program goes is known only when the tensor has been computed. Dynamo ends the graph at the
-    condition, reads the value in Python (which waits for a GPU) and compiles what follows as separate graphs, one a
-    way taken.
+    The branch is known only after the tensor has been computed. Dynamo ends the graph at the condition, reads the value
+    in Python, which synchronizes with a GPU, and compiles a separate graph for each branch that is taken.
 
     ## Example
     ```python
@@ -61,13 +60,13 @@ class DataDependentBranch(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Where the two ways are too different for `torch.where`, `torch.cond(pred, true_fn, false_fn, operands)` keeps
-    both in the graph; a condition that never changes belongs outside the compiled function; `if bad: raise` becomes
+    If the branches differ too much for `torch.where`, use `torch.cond(pred, true_fn, false_fn, operands)` to keep both
+    in the graph. Move a condition that never changes out of the compiled function. Replace `if bad: raise` with
     `torch._assert_async(~bad)`.
 
     ## Fix safety
-    `torch.where` computes both sides: unsafe where one side has a side effect or yields NaN that the other is meant
-    to avoid, because gradients then become NaN too.
+    Unsafe: `torch.where` computes both sides. If one side has a side effect, it always happens. If one side gives NaN
+    for values that the branch was meant to exclude, gradients become NaN too.
 
     ## Source
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0170.
@@ -79,35 +78,35 @@ class DataDependentBranch(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0170"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it; a dynamic size is another rule's."""
+        """By id, or by the name in other torch versions. A branch on a dynamic size belongs to another rule."""
         gb_type = site.cause.gb_type.lower()
         is_branch = super().matches(site) or gb_type.startswith(("data-dependent branch", "data-dependent assert"))
         return is_branch and "SymNodeVariable" not in (site.cause.context or "")
 
     def message(self, site: BreakSite) -> str:
-        """What depends on a tensor."""
+        """Which condition depends on a tensor."""
         branch = _branch(site)
         condition = f"`{_condition(site, branch)}`"
         match branch.kind:
             case "while":
-                return f"the `while` loop goes on as long as a tensor says: {condition}"
+                return f"the `while` condition depends on a tensor's value: {condition}"
             case "raise":
-                return f"an exception is raised when a tensor says so: {condition}"
+                return f"raising an exception depends on a tensor's value: {condition}"
             case "assert":
-                return f"the assertion reads a tensor: {condition}"
+                return f"the assertion depends on a tensor's value: {condition}"
             case "filter":
-                return f"a tensor's value decides which elements are kept: {condition}"
+                return f"which elements are kept depends on a tensor's value: {condition}"
             case "boolean":
-                return f"{condition} reads a tensor's truth in Python"
+                return f"{condition} reads a tensor's truth value in Python"
             case "inside":
-                return f"`{called_name(site) or shortened(site.expression)}` branches on a tensor's value inside"
+                return f"`{called_name(site) or shortened(site.expression)}` branches on a tensor's value internally"
             case _:
                 return f"the branch depends on a tensor's value: {condition}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """What the kind of branch allows; code fixes for one's own files only."""
+        """What the kind of branch allows. Edits only for the user's own files."""
         if not site.is_own_code:
-            return (_fix("Keep this part of the package outside the compiled function", kind="call"),)
+            return (_fix("Call this part of the package outside the compiled function", kind="call"),)
         branch = _branch(site)
         condition = _condition(site, branch)
         tensor = ast.unparse(_as_tensor(branch.condition)) if branch.condition else "condition"
@@ -124,7 +123,7 @@ class DataDependentBranch(BreakRule):
             case "assert":
                 return (_check(f"Replace `assert {condition}`", tensor),)
             case "filter":
-                return (_fix(f"Keep every element and weight it by `{condition}`: the number kept must be fixed"),)
+                return (_fix(f"Keep every element and weight it by `{condition}`, so that their number is fixed"),)
             case "boolean":
                 return (_fix(f"Combine the tensors: `{tensor}`", snippet=tensor),)
             case "inside":
@@ -132,11 +131,11 @@ class DataDependentBranch(BreakRule):
             case kind:
                 what = f"if {condition}" if kind == "if" else f"… if {condition} else …"
                 where = _fix(
-                    f"Replace `{what}` by `torch.where({shortened(tensor)}, …, …)`",
+                    f"Replace `{what}` with `torch.where({shortened(tensor)}, …, …)`",
                     snippet=branch.where or f"torch.where({tensor}, …, …)",
                 )
                 cond = _fix(
-                    "Keep both ways in the graph with `torch.cond`",
+                    "Keep both branches in the graph with `torch.cond`",
                     snippet=f"torch.cond({tensor}, true_fn, false_fn, (operands,))",
                 )
                 return (where, cond)
@@ -149,13 +148,13 @@ def _fix(
 
 
 def _check(what: str, holds: str) -> Fix:
-    return _fix(f"{what} by a check in the graph", snippet=f"torch._assert_async({holds})")
+    return _fix(f"{what} with a check in the graph", snippet=f"torch._assert_async({holds})")
 
 
 def _fixes_inside(site: BreakSite) -> tuple[Fix, ...]:
     name = called_name(site)
     if name in ("any", "all"):
-        return (_fix(f"Ask the tensors: `torch.stack([…]).{name}()`", snippet=f"torch.stack([…]).{name}()"),)
+        return (_fix(f"Use a tensor operation: `torch.stack([…]).{name}()`", snippet=f"torch.stack([…]).{name}()"),)
     return (_fix("Call it outside the compiled function", kind="call"),)
 
 
@@ -164,7 +163,7 @@ def _condition(site: BreakSite, branch: _Branch) -> str:
 
 
 def _branch(site: BreakSite) -> _Branch:
-    """What the branch is, read from the statement where it parses."""
+    """The branch, read from the statement if it can be parsed."""
     stack = site.records[0].stack
     if stack and (stack[-1].file, stack[-1].line) != (site.entry.file, site.entry.line):
         return _Branch("inside", None)
@@ -197,7 +196,7 @@ def _holds(tree: ast.expr, part: ast.expr) -> bool:
 
 
 def _where_of_if(statement: ast.If) -> str | None:
-    """The statement as one assignment, where each way assigns one and the same name."""
+    """The statement as one assignment, if each branch assigns the same name; otherwise None."""
     yes = _assigned(statement.body)
     no = _assigned(statement.orelse) if statement.orelse else None
     if yes is None or (statement.orelse and no is None) or (no and no[0] != yes[0]):
@@ -223,7 +222,7 @@ def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> ast.expr:
 
 
 def _as_tensor(test: ast.expr) -> ast.expr:
-    """The condition with ``&``, ``|`` and ``~`` in place of the words that need a Python truth value."""
+    """The condition with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``."""
     match test:
         case ast.BoolOp(op=op, values=[first, *rest]):
             joined = _as_tensor(first)
@@ -237,7 +236,7 @@ def _as_tensor(test: ast.expr) -> ast.expr:
 
 
 def _negated(test: ast.expr | None) -> ast.expr:
-    """The opposite; ``~`` only where the operand is sure to be boolean."""
+    """The opposite; with ``~`` only if the operand is certainly boolean."""
     if test is None:
         return ast.Name("holds", ast.Load())
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

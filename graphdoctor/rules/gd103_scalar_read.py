@@ -20,13 +20,13 @@ class ScalarRead(BreakRule):
     """A tensor's value read into a Python number.
 
     ## What it finds
-    `.item()`, `int(t)`, `float(t)`, `bool(t)`, `.tolist()`, `range(t)`, `math.sqrt(t)`, `torch.equal(a, b)` and
-    whatever else needs a tensor's value as a Python number, in code that torch.compile traces.
+    `.item()`, `int(t)`, `float(t)`, `bool(t)`, `.tolist()`, `range(t)`, `math.sqrt(t)`, `torch.equal(a, b)` or another
+    call that needs a tensor's value as a Python number, in code that torch.compile traces.
 
     ## Why it costs
-    The number is known only when the tensor has been computed: Dynamo ends the graph, reads the value (which waits
-    for a GPU) and goes on in another graph. That graph is guarded on the very number it saw, so the next value
-    compiles it once more before torch makes it dynamic.
+    The number is known only after the tensor has been computed. Dynamo ends the graph, reads the value, which
+    synchronizes with a GPU, and continues in a new graph. That graph has a guard on the number it saw, so the next
+    value causes a recompile before torch makes the number dynamic.
 
     ## Example
     ```python
@@ -51,11 +51,12 @@ class ScalarRead(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Where the number itself is needed, `torch._dynamo.config.capture_scalar_outputs = True` captures the read.
+    If you need the number itself, set `torch._dynamo.config.capture_scalar_outputs = True` to capture the read in the
+    graph.
 
     ## Fix safety
-    Unsafe: keeping the tensor lets gradients flow through the value, which `.item()` had cut; add `.detach()` where
-    they must not. Results can differ in the last bits where Python computed in double precision.
+    Unsafe: `.item()` stops gradients, and a tensor lets them flow through the value. Add `.detach()` if they must not.
+    Results can differ in the last bits, because Python computes in double precision.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0124, GB0109 and GB0033.
@@ -67,23 +68,23 @@ class ScalarRead(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0124", "GB0109", "GB0033"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, by the name that other versions give it, or because `range` counts to a tensor."""
+        """By id, by the name in other torch versions, or because `range` counts to a tensor."""
         gb_type, context = site.cause.gb_type, site.cause.context or ""
         is_range = context.startswith("builtin range ") and "TensorVariable" in context
         is_read = gb_type.startswith(("Unsupported Tensor.item()", "Tensor.tolist()", "Data dependent operator"))
         return super().matches(site) or is_read or is_range
 
     def message(self, site: BreakSite) -> str:
-        """What is read."""
+        """Which expression reads the value."""
         return f"`{shortened(site.expression)}` reads a tensor's value into Python"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """The tensor instead of the number; the setting where it helps."""
+        """A tensor instead of the number; the setting if it helps."""
         if "tolist()" in site.cause.gb_type:
             title = "Keep the tensor and index it; only a list of integers can be captured"
             return (Fix(title=title, kind="code", source="torch's hint for GB0109"),) if site.is_own_code else ()
         keep = Fix(title=_keep(site), kind="code", source=_GUIDE)
-        # Only a read by item() or tolist() becomes a dynamic number: `math.sqrt(t)` needs the value itself.
+        # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value itself.
         if not _is_captured(site):
             return (keep,) if site.is_own_code else ()
         capture = setting(
@@ -108,11 +109,11 @@ def _keep(site: BreakSite) -> str:
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and tree.func.attr in ("item", "tolist"):
         return f"Keep the tensor: drop `.{tree.func.attr}()` and compute with it"
     if name is not None and name.startswith("math."):
-        return f"Use `torch.{name.removeprefix('math.')}` in place of `{name}`"
+        return f"Use `torch.{name.removeprefix('math.')}` instead of `{name}`"
     if name == "range":
-        return "Give the loop a fixed number of steps, known without the tensor"
+        return "Give the loop a fixed number of steps that doesn't depend on a tensor"
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        return f"Use `torch.logical_not({shortened(ast.unparse(tree.operand))})` in place of `not`"
+        return f"Use `torch.logical_not({shortened(ast.unparse(tree.operand))})` instead of `not`"
     if isinstance(tree, ast.Subscript):
-        return "Index a tensor in place of the Python sequence: `torch.tensor(…)[index]`"
+        return "Index a tensor instead of the Python sequence: `torch.tensor(…)[index]`"
     return "Keep the value in a tensor and use torch operations on it"

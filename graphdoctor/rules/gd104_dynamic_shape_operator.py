@@ -1,4 +1,4 @@
-"""GD104: an operator whose output's shape depends on values."""
+"""GD104: an operator whose output shape depends on values."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class DynamicShapeOperator(BreakRule):
-    """An operator whose result's shape depends on a tensor's values.
+    """An operator whose output shape depends on a tensor's values.
 
     ## What it finds
-    `nonzero`, `x[mask]`, `torch.where(cond)` with one argument, `unique`, `bincount`, `repeat_interleave` with
-    a tensor, `one_hot` without `num_classes`.
+    `nonzero`, `x[mask]`, `torch.where(cond)` with one argument, `unique`, `bincount`, `repeat_interleave` with a
+    tensor, and `one_hot` without `num_classes`.
 
     ## Why it costs
-    The size of the result is not known while tracing: Dynamo ends the graph, runs the operator in Python and compiles
+    The size of the result is unknown while tracing. Dynamo ends the graph, runs the operator in Python, and compiles
     the rest for the size it saw.
 
     ## Example
@@ -44,12 +44,11 @@ class DynamicShapeOperator(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Or `torch._dynamo.config.capture_dynamic_output_shape_ops = True`, which captures the operator with a size that
-    stays symbolic.
+    Or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True` to capture the operator with a symbolic size.
 
     ## Fix safety
-    Unsafe: `torch.where` keeps the shape, so everything behind it must treat the filler as neutral (0 for a sum, -inf
-    for a maximum).
+    Unsafe: `torch.where` keeps the shape, so the fill value must be neutral for all later operations: 0 for a sum, -inf
+    for a maximum.
 
     ## Source
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0036 and GB0246.
@@ -61,17 +60,17 @@ class DynamicShapeOperator(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0036", "GB0246"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith("Dynamic shape operator")
 
     def message(self, site: BreakSite) -> str:
-        """Which operator."""
+        """Which expression, and which operator."""
         operator = in_context(site, r"^aten\._?([a-z_]+)") or ("one_hot" if "one_hot" in site.cause.gb_type else None)
         by = f" (`{operator}`)" if operator else ""
         return f"the shape of `{shortened(site.expression)}` depends on a tensor's values{by}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """What keeps the shape fixed; the setting."""
+        """What keeps the shape fixed, or the setting."""
         if "one_hot" in site.cause.gb_type:
             classes = Fix(
                 title="Pass `num_classes` to `one_hot`", kind="code", is_safe=True, source="torch's hint for GB0246"

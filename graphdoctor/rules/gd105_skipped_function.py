@@ -1,4 +1,4 @@
-"""GD105: a call of a function that Dynamo does not trace."""
+"""GD105: a call to a function that Dynamo doesn't trace."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FILE_METHOD = r"call_method UserDefinedObjectVariable\((TextIOWrapper|Buffered\
 
 
 class SkippedFunction(BreakRule):
-    """A call of a function that Dynamo never traces.
+    """A call to a function that Dynamo doesn't trace.
 
     ## What it finds
-    Functions on Dynamo's skip list (much of the standard library, `torch.save`, progress bars) and functions written
-    in C or C++, which have no bytecode to trace: clocks, random numbers of `random`, locks, files.
+    A call to a function on Dynamo's skip list, such as much of the standard library, `torch.save` and progress bars, or
+    to a function written in C or C++, which has no bytecode to trace: clocks, the `random` module, locks, files.
 
     ## Why it costs
-    Dynamo ends the graph, calls the function in Python and starts another graph behind it; inside a loop, a `try` or a
-    `with` it gives up the whole function.
+    Dynamo ends the graph, calls the function in Python, and starts a new graph after it. In a loop, a `try` or a
+    `with`, it skips the whole function.
 
     ## Example
     ```python
@@ -56,13 +56,13 @@ class SkippedFunction(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Call it outside the compiled function and pass its result in; skip it while compiling
-    (`if not torch.compiler.is_compiling()`); wrap tensor code in C++ with `torch.library.custom_op` and
-    `register_fake`; wrap Python that only looks hard with `torch._dynamo.nonstrict_trace`.
+    Call the function outside the compiled function and pass the result in, or skip it while compiling with `if not
+    torch.compiler.is_compiling()`. Wrap tensor code written in C++ with `torch.library.custom_op` and `register_fake`.
+    Wrap a Python function that is safe to trace with `torch._dynamo.nonstrict_trace`.
 
     ## Fix safety
-    Unsafe as a rule: what the function did happens at another time, or no longer. Passing a value in is safe where the
-    caller computes the same value.
+    Unsafe: what the function does happens at another time, or no longer. Passing a value in is safe if the caller
+    computes the same value.
 
     ## Source
     PyTorch user guide, "Skipped functions" and "Common graph breaks"; `torch/_dynamo/trace_rules.py`, 2.13.
@@ -74,31 +74,33 @@ class SkippedFunction(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0007", "GB0008", "GB9193"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, by the name in other torch versions, or because it works on a file."""
         gb_type = site.cause.gb_type
         is_file = (in_context(site, r"^(builtin open) ") or in_context(site, _FILE_METHOD)) is not None
         return super().matches(site) or _is_on_skip_list(site) or gb_type == _CLOCK_TYPE or is_file
 
     def message(self, site: BreakSite) -> str:
-        """Which function, and through which call where it lies deeper."""
+        """Which function, and through which call if it is deeper."""
         called, function = called_name(site), _function(site)
         if in_context(site, r"(open) ") or in_context(site, _FILE_METHOD):
-            return f"`{called or function}` works on a file, which a graph cannot hold"
+            return f"`{called or function}` accesses a file, so torch can't put it in a graph"
         innermost = site.records[0].stack[-1:]
         is_deeper = any((entry.file, entry.line) != (site.entry.file, site.entry.line) for entry in innermost)
         is_alike = called is None or function.rpartition(".")[2] in ("__init__", "__new__", called.rpartition(".")[2])
         if is_deeper and called and not is_alike:
-            return f"`{called}` calls `{function}`, a function that torch does not trace"
-        return f"`{called or function}` is a function that torch does not trace"
+            return f"`{called}` calls `{function}`, which torch doesn't trace"
+        return f"torch doesn't trace `{called or function}`"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """By what kind of function it is."""
+        """By the kind of function."""
         is_native = "likely a C extension or builtin" in (site.cause.context or "")
         if not site.is_own_code:
             return () if is_native or not _is_on_skip_list(site) else (_trace_it(_function(site)),)
         name = called_name(site) or _function(site)
         if "tqdm" in name:
-            return (_fix(f"Loop over what `{name}` is given: keep the progress bar outside the compiled function"),)
+            return (
+                _fix(f"Loop over the argument of `{name}`, and keep the progress bar outside the compiled function"),
+            )
         if bare_call(site) is not None:
             move = _fix(f"Move `{shortened(site.statement)}` out of the compiled function")
             return (move, *guard_while_compiling(site), own_function("the call"))
@@ -125,14 +127,14 @@ def _trace_it(function: str) -> Fix:
 
 
 def _is_standard(site: BreakSite) -> bool:
-    """The function is Python's own or torch's: there is no tensor code in it to wrap."""
+    """The function belongs to Python or torch, so it has no tensor code to wrap."""
     module = in_context(site, r"module: ([^,]+),") or ""
     root = module.partition(".")[0]
     return root in sys.stdlib_module_names or root in ("torch", "<unknown module>")
 
 
 def _function(site: BreakSite) -> str:
-    """The function in torch's words where it names one, else as the line calls it."""
+    """The function that torch names, or the one that the line calls."""
     module = in_context(site, r"module: ([\w.]+),")
     qualname = in_context(site, r"qualname: ([\w.]+)")
     if qualname:

@@ -1,4 +1,4 @@
-"""GD106: a call of a function under torch.compiler.disable."""
+"""GD106: a call to a function under torch.compiler.disable."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class DisabledFunction(BreakRule):
-    """A call of a function that is kept out of torch.compile.
+    """A call to a function that is excluded from torch.compile.
 
     ## What it finds
-    A call of a function under `torch.compiler.disable` from code that torch.compile traces.
+    A call to a function under `torch.compiler.disable` from code that torch.compile traces.
 
     ## Why it costs
-    The graph ends before the call and another one starts behind it; the function itself and all it calls run eagerly.
+    The graph ends before the call, and a new one starts after it. The function and everything it calls run eagerly.
 
     ## Example
     ```python
@@ -48,8 +48,8 @@ class DisabledFunction(BreakRule):
     ```
 
     ## Fix safety
-    Unsafe: somebody disabled it for a reason. Remove it and see whether the function compiles and gives the same
-    results; keep it where it stands around code full of breaks.
+    Unsafe: someone disabled it for a reason. Remove it and check that the function compiles and gives the same results.
+    Keep it around code with many graph breaks.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0098.
@@ -61,7 +61,7 @@ class DisabledFunction(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0098"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or "torch.compiler.disable()`d function" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
@@ -70,13 +70,13 @@ class DisabledFunction(BreakRule):
         return f"`{name}` is under `torch.compiler.disable`, so it runs eagerly"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Remove it, or keep it on purpose."""
+        """Remove it."""
         if not site.is_own_code:
             return ()
         name = called_name(site) or "the function"
         return (
             Fix(
-                title=f"Remove `torch.compiler.disable` from `{name}` if it can be traced by now",
+                title=f"Remove `torch.compiler.disable` from `{name}` if torch can trace it now",
                 kind="code",
                 source="torch's hint for GB0098",
             ),

@@ -1,4 +1,4 @@
-"""GD107: a graph break that somebody asked for."""
+"""GD107: an explicit graph break."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _CALLS = ("graph_break", "skip_frame", "step_unsupported")
 
 
 class ExplicitGraphBreak(BreakRule):
-    """A call that breaks the graph or gives up the function on purpose.
+    """A call that breaks the graph or skips the function on purpose.
 
     ## What it finds
     `torch._dynamo.graph_break()`, `skip_frame()` and `step_unsupported()` in code that torch.compile traces.
 
     ## Why it costs
-    It splits the graph where it stands: each part is compiled, guarded and launched by itself.
+    It splits the graph at that line. Each part has its own guards and is compiled and launched separately.
 
     ## Example
     ```python
@@ -44,11 +44,11 @@ class ExplicitGraphBreak(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Keep it where it saves more than it costs: around a small part that recompiles often, so that the large part does
-    not.
+    Keep it if it saves more than it costs: around a small part that recompiles often, it keeps the large part from
+    recompiling.
 
     ## Fix safety
-    Results stay the same; marked unsafe because somebody put the break there on purpose.
+    Results stay the same. It is marked unsafe because someone put the break there on purpose.
 
     ## Source
     `torch/_dynamo/decorators.py`, 2.13; torch's own hints for GB0025 and GB4297.
@@ -60,22 +60,22 @@ class ExplicitGraphBreak(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0025", "GB4297", "GB0275"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith("Call to `torch._dynamo.")
 
     def message(self, site: BreakSite) -> str:
-        """Where it stands: in the line, or in a library's code below it."""
+        """Whether the call is on the line or in a library that it calls."""
         name = called_name(site)
         if not _is_in_line(site):
             return f"`{name}` breaks the graph on purpose" if name else "a library breaks the graph on purpose here"
-        effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "gives the function up"
+        effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "skips the function"
         return f"`{name}()` {effect} on purpose"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Remove it."""
         if not site.is_own_code or not _is_in_line(site):
             return ()
-        return (Fix(title=f"Remove the call of `{called_name(site)}`", kind="code", source="torch's hint for GB0025"),)
+        return (Fix(title=f"Remove the call to `{called_name(site)}`", kind="code", source="torch's hint for GB0025"),)
 
 
 def _is_in_line(site: BreakSite) -> bool:

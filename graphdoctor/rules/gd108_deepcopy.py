@@ -12,14 +12,14 @@ _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
 
 class Deepcopy(BreakRule):
-    """`copy.deepcopy` of a tensor or of something that holds one.
+    """`copy.deepcopy` of a tensor or of an object that contains one.
 
     ## What it finds
-    `copy.deepcopy`, or `copy.copy` of a tensor, in code that torch.compile traces. Containers without tensors are
-    traced; a tensor, a container that holds one, and a module are not.
+    `copy.deepcopy`, or `copy.copy` of a tensor, in code that torch.compile traces. torch can trace copies of containers
+    without tensors, but not copies of tensors, modules or containers with tensors.
 
     ## Why it costs
-    Dynamo ends the graph, copies in Python, and starts another graph behind it.
+    Dynamo ends the graph, makes the copy in Python, and starts a new graph after it.
 
     ## Example
     ```python
@@ -51,8 +51,8 @@ class Deepcopy(BreakRule):
     Copy modules and configurations once, outside the compiled function.
 
     ## Fix safety
-    `clone()` is safe for one tensor (`deepcopy` of a tensor that is no leaf is an error in eager mode anyway). For a
-    container of tensors, objects that were shared stay shared only if they are cloned once.
+    `clone()` is safe for a single tensor. (`deepcopy` of a tensor that isn't a leaf fails in eager mode too.) In a
+    container, clone each shared tensor only once, so that it stays shared.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB4198 and GB0179.
@@ -76,11 +76,11 @@ class Deepcopy(BreakRule):
         return f"`{called_name(site) or 'copy.deepcopy'}` copies a tensor in Python"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Clone, or copy outside."""
+        """Clone the tensors, or copy outside."""
         if not site.is_own_code:
             return ()
         return (
-            Fix(title="Clone the tensors that are needed: `x.detach().clone()`", kind="code", source=_GUIDE),
+            Fix(title="Clone the tensors that you need: `x.detach().clone()`", kind="code", source=_GUIDE),
             Fix(
                 title="Copy modules and configurations once, outside the compiled function", kind="code", source=_GUIDE
             ),

@@ -1,4 +1,4 @@
-"""GD109: a builtin, method or library function that Dynamo has no rule for."""
+"""GD109: a call to a builtin, method or library function that Dynamo doesn't support."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _TYPES = (
 
 
 class UnsupportedCall(BreakRule):
-    """A call that Dynamo has no rule for.
+    """A call that Dynamo doesn't support.
 
     ## What it finds
-    Builtins such as `open` and `exec`, methods of objects written in C, NumPy functions that torch has no version of.
+    A call to a builtin such as `exec`, a method of an object written in C, or a NumPy function without a torch version.
 
     ## Why it costs
-    Dynamo ends the graph, makes the call in Python and starts another graph behind it; inside a loop, a `try` or a
-    `with` it gives up the whole function.
+    Dynamo ends the graph, makes the call in Python, and starts a new graph after it. In a loop, a `try` or a `with`, it
+    skips the whole function.
 
     ## Example
     ```python
@@ -59,10 +59,10 @@ class UnsupportedCall(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Or make the call outside the compiled function and pass its result in.
+    Or make the call outside the compiled function and pass the result in.
 
     ## Fix safety
-    Unsafe: another function can differ in dtype and in the last bits.
+    Unsafe: a different function can return another dtype or differ in the last bits.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0059, GB0156, GB0147 and GB0294.
@@ -76,25 +76,25 @@ class UnsupportedCall(BreakRule):
     )
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
         """Which call."""
         what = f"`{called_name(site) or shortened(site.expression)}`"
         if "numpy function" in site.cause.gb_type:
-            return f"{what} is a NumPy function that torch cannot trace"
+            return f"{what} is a NumPy function that torch can't trace"
         if _is_text(site):
-            return f"{what} writes a tensor's values as text, which a graph cannot hold"
-        return f"{what} is a call that torch has no rule for"
+            return f"{what} turns a tensor's values into text, so torch can't put it in a graph"
+        return f"torch doesn't support the call {what}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Outside, or by itself."""
+        """A call outside, or in a function of its own."""
         if not site.is_own_code:
             return ()
         name = called_name(site) or shortened(site.expression)
         if "numpy function" in site.cause.gb_type:
-            title = f"Write `{name}` with torch operations"
+            title = f"Replace `{name}` with torch operations"
         elif bare_call(site) is not None:
             title = f"Move `{shortened(site.statement)}` out of the compiled function"
         elif _is_text(site):

@@ -1,4 +1,4 @@
-"""GD110: a context manager that Dynamo cannot enter."""
+"""GD110: a context manager that Dynamo can't enter."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MAKING = (
 
 
 class UnsupportedContextManager(BreakRule):
-    """A `with` over an object that Dynamo does not know.
+    """A `with` statement that Dynamo doesn't support.
 
     ## What it finds
-    `with` on a lock, a file, `torch.device`, `torch.autograd.detect_anomaly` or another object that Dynamo cannot
-    make or enter, in code that torch.compile traces.
+    A `with` statement on a lock, a file, `torch.device`, `torch.autograd.detect_anomaly` or another object that Dynamo
+    can't create or enter, in code that torch.compile traces.
 
     ## Why it costs
-    Dynamo cannot stop in the middle of such a `with` and go on later: the whole function runs eagerly.
+    Dynamo can't end a graph inside such a `with` and resume later, so the whole function runs eagerly.
 
     ## Example
     ```python
@@ -59,10 +59,10 @@ class UnsupportedContextManager(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Enter it around the call of the compiled function.
+    Enter the context manager around the call to the compiled function.
 
     ## Fix safety
-    Safe where the compiled function's own code does not depend on being inside; the manager then covers the whole call.
+    Safe if no code in the compiled function needs to run outside it: the context manager then covers the whole call.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0142 and GB0263.
@@ -74,7 +74,7 @@ class UnsupportedContextManager(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0142", "GB0262", "GB0263"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id or name, or because what breaks is the making of the manager in the line of the `with`."""
+        """By id or name, or because the break is in creating the context manager on the line of the `with`."""
         is_making = in_with_header(site) and site.cause.gb_type.startswith(_MAKING)
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES) or is_making
 
@@ -82,12 +82,12 @@ class UnsupportedContextManager(BreakRule):
         """Which manager."""
         kind = in_context(site, r"UserDefinedObjectVariable\((\w+)\)")
         named = f", a `{kind}`" if kind and kind not in managers(site) else ""
-        return f"torch cannot enter the context manager `{managers(site)}`{named}"
+        return f"torch can't enter the context manager `{managers(site)}`{named}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Around the call; for generators the setting."""
+        """Around the call, or the setting for generators."""
         around = Fix(
-            title=f"Enter `{managers(site)}` around the call of the compiled function", kind="call", source=_GUIDE
+            title=f"Enter `{managers(site)}` around the call to the compiled function", kind="call", source=_GUIDE
         )
         if site.cause.torch_id == "GB0263" or site.cause.gb_type.startswith("attempted to trace contextlib"):
             return (setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions"), around)

@@ -1,4 +1,4 @@
-"""GD111: a function that torch gave up as a whole."""
+"""GD111: a function that torch skipped."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _UNDER_WITH = "Graph break under GenericContextWrappingVariable"
 
 
 class SkippedFrame(RecordingRule):
-    """A function that runs eagerly as a whole because torch could not resume behind a break.
+    """A function that runs eagerly because torch couldn't resume after a graph break in it.
 
     ## What it finds
-    A break inside a loop, a `try` or a `with`, or at another place where torch cannot split the function in two. The
-    whole function is skipped; `torch._dynamo.explain` then counts -1 breaks.
+    A graph break inside a loop, a `try` or a `with`, or at another place where torch can't split the function. torch
+    skips the whole function, and `torch._dynamo.explain` counts -1 breaks.
 
     ## Why it costs
-    Nothing of the function is compiled, not even what stands before the break. Only functions that it calls can be,
-    one by one. Breaks behind the first are not seen until it is gone.
+    No part of the function is compiled, not even the part before the break. torch can only compile the functions that
+    it calls, one by one. Later breaks are hidden until the first one is fixed.
 
     ## Example
     ```python
@@ -53,11 +53,11 @@ class SkippedFrame(RecordingRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Fix the break itself; or move the body of the loop into a function of its own, so that it is compiled even though
-    the loop is not; or move the line out of the `try` or `with`.
+    Fix the break itself. Or move the body of the loop into a function, so that torch compiles the body even if it skips
+    the loop. Or move the line out of the `try` or `with`.
 
     ## Fix safety
-    Moving code into a function of its own is safe. What the break's own fix costs, its rule says.
+    Moving code into a function is safe. For the fix of the break itself, see its own rule.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/symbolic_convert.py`, 2.13 ("Skipping the function and
@@ -84,14 +84,13 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
     related = []
     if where is not None:
         entry, block = where
-        related.append((_entry_at(entry, block.line, block.text), f"the `{block.kind}` that the break lies in"))
+        related.append((_entry_at(entry, block.line, block.text), f"the break is inside this `{block.kind}`"))
     frame = next((entry for entry in stack if contexts.get((entry.file, entry.line))), None)
     if frame is not None and (line := contexts[frame.file, frame.line].function_line) is not None:
         related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
     return RuleMatch(
         entry=site.entry,
-        message=f"{names} {verb} not compiled at all: torch cannot resume behind a break{inside}; "
-        "more breaks may hide behind it",
+        message=f"{names} {verb} not compiled: torch can't resume after a break{inside}; later breaks may be hidden",
         count=len(skipped),
         compile_ids=tuple(dict.fromkeys(record.compile_id for record in skipped if record.compile_id)),
         related=tuple(related),
@@ -106,8 +105,8 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
 def _enclosing(
     site: BreakSite, stack: tuple[StackEntry, ...], contexts: dict[tuple[str, int], SourceContext]
 ) -> tuple[StackEntry, Enclosing] | None:
-    """The innermost block that kept torch from going on, in whichever function of the path it stands."""
-    # torch chains its word for a loop and for a with; a try has none. It goes on behind no_grad() and its like.
+    """The innermost block that kept torch from resuming, in any function of the call path."""
+    # torch chains a reason for a loop and for a with, but not for a try. It does resume inside no_grad() and the like.
     if _IN_LOOP in site.chained_types:
         kinds = _LOOPS
     elif _UNDER_WITH in site.chained_types:
@@ -130,16 +129,16 @@ def _fixes(site: BreakSite, block: Enclosing | None) -> tuple[Fix, ...]:
     if not site.is_own_code:
         return (
             Fix(
-                title="Call the package's function outside the compiled one, or under torch.compiler.disable",
+                title="Call the package's function outside the compiled function, or under torch.compiler.disable",
                 kind="call",
                 source=_GUIDE,
             ),
         )
     if block is None:
-        # Nothing around the line is to blame: only the break's own fix helps, and its own finding tells it.
+        # No block around the line caused it, so only the fix of the break helps, which has its own finding.
         return ()
     if block.kind in _LOOPS:
-        title = f"Move the body of the `{block.kind}` in line {block.line} into a function of its own"
+        title = f"Move the body of the `{block.kind}` on line {block.line} into a function"
     else:
-        title = f"Move this line out of the `{block.kind}` in line {block.line}"
+        title = f"Move this line out of the `{block.kind}` on line {block.line}"
     return (Fix(title=title, kind="code", is_safe=block.kind in _LOOPS, source=_GUIDE),)

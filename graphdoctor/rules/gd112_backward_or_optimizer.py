@@ -17,12 +17,12 @@ class BackwardOrOptimizer(BreakRule):
     """`backward()`, `torch.autograd.grad` or an optimizer's method inside the compiled region.
 
     ## What it finds
-    A call of `loss.backward()`, `torch.autograd.grad`, `optimizer.step()` or `optimizer.zero_grad()` in code that
+    A call to `loss.backward()`, `torch.autograd.grad`, `optimizer.step()` or `optimizer.zero_grad()` in code that
     torch.compile traces.
 
     ## Why it costs
-    Dynamo ends the graph at each of them: the training step falls into several graphs. The backward pass of the forward
-    graphs is compiled anyway, by AOTAutograd.
+    Dynamo ends the graph at each of these calls, so the training step becomes several graphs. AOTAutograd compiles the
+    backward pass of the forward graphs anyway.
 
     ## Example
     ```python
@@ -51,11 +51,11 @@ class BackwardOrOptimizer(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Compile the forward and loss; call `backward()` on the result outside; compile the optimizer step by itself,
-    `torch.compile(optimizer.step)`.
+    Compile the forward pass and the loss, and call `backward()` on the result outside. Compile the optimizer step
+    separately with `torch.compile(optimizer.step)`.
 
     ## Fix safety
-    Unsafe: the calls move to the caller, which must make them in the same order.
+    Unsafe: the caller must make these calls itself, in the same order.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0123; `torch/optim/optimizer.py`, 2.13.
@@ -67,7 +67,7 @@ class BackwardOrOptimizer(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0123", "GB9186"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or because the break lies in an optimizer that the line calls."""
+        """By id, or because the break is in an optimizer that the line calls."""
         is_optimizer = (in_context(site, r"qualname: (Optimizer|LRScheduler)\.") is not None) or any(
             entry.origin == "torch" and _OPTIMIZER in entry.file.replace("\\", "/") for entry in site.records[0].stack
         )
@@ -77,18 +77,18 @@ class BackwardOrOptimizer(BreakRule):
         """Which call."""
         name = called_name(site)
         what = f"`{name}`" if name else f"`{site.text}`"
-        return f"{what} belongs to the training step around the compiled function"
+        return f"{what} belongs outside the compiled function, in the training step"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Outside; for the backward pass the setting too."""
-        outside = _fix("Compile the forward and the loss only; call this outside", source=_GUIDE)
+        """A call outside; for the backward pass, the setting too."""
+        outside = _fix("Compile only the forward pass and the loss, and call this outside", source=_GUIDE)
         own = (outside,) if site.is_own_code else ()
         if super().matches(site):
             return (*own, setting("trace_autograd_ops", "Let torch trace the backward pass", source="torch's hint"))
         if not site.is_own_code or in_context(site, r"qualname: (LRScheduler)\."):
             return own
         compiled_step = _fix(
-            "Compile the optimizer step by itself",
+            "Compile the optimizer step separately",
             snippet="step = torch.compile(optimizer.step)",
             source="PyTorch tutorial: compiling the optimizer",
         )

@@ -1,4 +1,4 @@
-"""GD113: an exception that leaves the compiled function."""
+"""GD113: an exception that isn't handled in the compiled function."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class RaisedException(BreakRule):
-    """An exception raised while tracing that no handler in the compiled function catches.
+    """An exception that the compiled function raises while torch traces it, and doesn't handle.
 
     ## What it finds
-    A `raise`, or an operation that raises, in code that torch.compile traces, without a handler inside the function.
+    A `raise`, or an operation that raises, in code that torch.compile traces, without a handler in the function.
 
     ## Why it costs
-    Dynamo skips the whole function so that Python can raise the exception itself. If the same call works in eager mode,
-    Dynamo took a Python operation for one that raises (it knows no `id()` arithmetic, for instance), and the function
-    runs eagerly for good.
+    Dynamo skips the whole function so that Python can raise the exception. If the call works in eager mode, Dynamo
+    doesn't support a Python operation in it and treats it as one that raises. Then the function always runs eagerly.
 
     ## Example
     ```python
@@ -43,10 +42,10 @@ class RaisedException(BreakRule):
     def inputs():
         return (torch.zeros(4, 8, requires_grad=True),)
     ```
-    Check arguments before the compiled function, or in the graph with `torch._check`.
+    Check arguments before you call the compiled function, or in the graph with `torch._check`.
 
     ## Fix safety
-    Unsafe: the exception is raised at another place, or as another type.
+    Unsafe: the exception is raised somewhere else, or has another type.
 
     ## Source
     torch's own hints for GB0088; `torch/_dynamo/exc.py`, 2.13 (`ObservedException`).
@@ -58,7 +57,7 @@ class RaisedException(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0088"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type == "Observed exception"
 
     def message(self, site: BreakSite) -> str:
@@ -68,11 +67,11 @@ class RaisedException(BreakRule):
         return f"while tracing, `{shortened(site.expression)}` raises {what}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Check earlier; for an operation that raises, find out whether Python raises too."""
+        """An earlier check; for an operation that raises, find out whether it raises in eager mode too."""
         if not site.is_own_code:
             return ()
         if "raise" in site.statement:
-            title = "Check it before the compiled function, or in the graph with `torch._check`"
+            title = "Check before calling the compiled function, or in the graph with `torch._check`"
         else:
-            title = "See whether it works without torch.compile; if it does, keep it outside the compiled function"
+            title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
         return (Fix(title=title, kind="code", source="torch's hints for GB0088"),)

@@ -10,14 +10,14 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class RequiresGradChange(BreakRule):
-    """`requires_grad` of a tensor set inside the compiled region.
+    """A change of a tensor's `requires_grad` inside the compiled region.
 
     ## What it finds
     `x.requires_grad = …`, or `x.requires_grad_()` on a tensor that the function returns.
 
     ## Why it costs
-    Setting it can make a new leaf in the middle of the graph, which AOTAutograd cannot handle: Dynamo ends the graph
-    there.
+    It can create a new autograd leaf in the middle of the graph, which AOTAutograd can't handle, so Dynamo ends the
+    graph there.
 
     ## Example
     ```python
@@ -43,10 +43,10 @@ class RequiresGradChange(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Set it before the compiled function is called.
+    Set it before you call the compiled function.
 
     ## Fix safety
-    Unsafe: operations between the new place and the old one are recorded for the backward pass too.
+    Unsafe: autograd also records the operations between the new position and the old one.
 
     ## Source
     torch's own hints for GB0206 and GB8985.
@@ -58,15 +58,15 @@ class RequiresGradChange(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0206", "GB8985"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or "requires_grad" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """What is set."""
+        """Which statement."""
         return f"`{shortened(site.text)}` changes whether a tensor requires a gradient"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Outside."""
+        """Set it outside."""
         if not site.is_own_code:
             return ()
         return (Fix(title="Set it before calling the compiled function", kind="call", source="torch's hint"),)

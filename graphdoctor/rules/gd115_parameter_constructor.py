@@ -1,4 +1,4 @@
-"""GD115: a parameter made inside the compiled region."""
+"""GD115: a parameter constructed inside the compiled region."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class ParameterConstructor(BreakRule):
     """`torch.nn.Parameter(...)` inside the compiled region.
 
     ## What it finds
-    A parameter that is constructed in code that torch.compile traces.
+    A call to `torch.nn.Parameter` in code that torch.compile traces.
 
     ## Why it costs
-    A new parameter is a new leaf of autograd in the middle of the graph: Dynamo ends the graph there.
+    A new parameter is a new autograd leaf in the middle of the graph, so Dynamo ends the graph there.
 
     ## Example
     ```python
@@ -44,7 +44,7 @@ class ParameterConstructor(BreakRule):
     ```
 
     ## Fix safety
-    Unsafe: a parameter made once keeps its value and its gradient from call to call.
+    Unsafe: a parameter that is constructed once keeps its value and its gradient from call to call.
 
     ## Source
     torch's own hints for GB0264.
@@ -56,15 +56,15 @@ class ParameterConstructor(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0264"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or "torch.nn.Parameter()` constructor" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """Always the same."""
+        """The same for each line."""
         return "a parameter is constructed inside the compiled function"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Once, outside."""
+        """Construct it outside, or the setting."""
         outside = Fix(title="Construct it once, outside the compiled function", kind="code", source="torch's hint")
         trace = setting(
             "graph_break_on_nn_param_ctor",

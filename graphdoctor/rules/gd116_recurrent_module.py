@@ -11,13 +11,14 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class RecurrentModule(BreakRule):
-    """A call of `torch.nn.RNN`, `GRU` or `LSTM`.
+    """A call to a `torch.nn.RNN`, `GRU` or `LSTM` module.
 
     ## What it finds
-    A recurrent module called in code that torch.compile traces.
+    A call to a recurrent module in code that torch.compile traces.
 
     ## Why it costs
-    Dynamo does not trace them by default: it ends the graph, runs the module eagerly, and starts another graph.
+    By default, Dynamo doesn't trace recurrent modules. It ends the graph, runs the module eagerly, and starts a new
+    graph.
 
     ## Example
     ```python
@@ -50,7 +51,7 @@ class RecurrentModule(BreakRule):
     ```
 
     ## Fix safety
-    Unsafe: torch calls the support experimental, and it compiles for each sequence length.
+    Unsafe: the support is experimental, and torch compiles once for each sequence length.
 
     ## Source
     torch's own hints for GB0014; `torch/_dynamo/config.py`, 2.13 (`allow_rnn`).
@@ -62,14 +63,14 @@ class RecurrentModule(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0014"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or "RNN, GRU, or LSTM" in f"{site.cause.gb_type} {site.cause.explanation}"
 
     def message(self, site: BreakSite) -> str:
         """Which module."""
         module = in_context(site, r"^(\w+)\(")
         name = module or called_name(site) or site.text
-        return f"`{name}` is a recurrent module, which torch does not trace by default"
+        return f"`{name}` is a recurrent module, which torch doesn't trace by default"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """The setting."""

@@ -10,13 +10,14 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class SparseTensor(BreakRule):
-    """A sparse tensor made or taken in inside the compiled region.
+    """A sparse tensor inside the compiled region.
 
     ## What it finds
-    A tensor with a sparse layout in code that torch.compile traces.
+    A tensor with a sparse layout that is created in, or passed to, code that torch.compile traces.
 
     ## Why it costs
-    Dynamo has no fake form of it: it ends the graph, and a function that takes one in is skipped.
+    Dynamo can't make a fake version of a sparse tensor. It ends the graph, or skips a function that has one as an
+    argument.
 
     ## Example
     ```python
@@ -41,7 +42,7 @@ class SparseTensor(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Keep sparse work outside the compiled function and hand its dense result in.
+    Work with sparse tensors outside the compiled function, and pass the dense result in.
 
     ## Fix safety
     Unsafe: dense tensors take more memory.
@@ -56,15 +57,15 @@ class SparseTensor(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0015", "GB0277"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or "sparse Tensor" in site.cause.gb_type or _is_constructor(site)
 
     def message(self, site: BreakSite) -> str:
-        """Where it comes from."""
-        return f"`{shortened(site.expression)}` brings in a sparse tensor"
+        """Which expression has it."""
+        return f"`{shortened(site.expression)}` is a sparse tensor, which torch can't trace"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Outside."""
+        """A sparse tensor outside."""
         return (Fix(title="Keep sparse tensors outside the compiled function", kind="call", source="torch's hint"),)
 
 

@@ -1,4 +1,4 @@
-"""GD118: a check for inference mode."""
+"""GD118: a check for inference tensors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class InferenceModeCheck(BreakRule):
     """`tensor.is_inference()` inside the compiled region.
 
     ## What it finds
-    A check whether a tensor was made under `torch.inference_mode()`, in code that torch.compile traces.
+    A check whether a tensor was created under `torch.inference_mode()`, in code that torch.compile traces.
 
     ## Why it costs
-    Dynamo ends the graph there; torch calls the break fundamental.
+    Dynamo ends the graph there. torch calls this break fundamental, so no setting removes it.
 
     ## Example
     ```python
@@ -43,10 +43,10 @@ class InferenceModeCheck(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Call the function under `torch.no_grad()` in place of `torch.inference_mode()`, and leave the check out.
+    Call the function under `torch.no_grad()` instead of `torch.inference_mode()`, and remove the check.
 
     ## Fix safety
-    Unsafe: under `inference_mode` tensors differ in more than gradients.
+    Unsafe: tensors created under `inference_mode` differ from others in more than gradients.
 
     ## Source
     torch's own hints for GB0045 and GB0046.
@@ -58,18 +58,18 @@ class InferenceModeCheck(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0045", "GB0046"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or "is_inference" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """What is asked."""
-        return f"`{shortened(site.expression)}` asks for inference mode, which torch cannot trace"
+        """Which expression."""
+        return f"`{shortened(site.expression)}` checks for inference mode, which torch can't trace"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Another mode."""
+        """A different mode."""
         return (
             Fix(
-                title="Use `torch.no_grad()` around the call in place of `inference_mode`, without the check",
+                title="Use `torch.no_grad()` around the call instead of `inference_mode`, and remove the check",
                 kind="call",
                 source="torch's hint for GB0045",
             ),

@@ -1,4 +1,4 @@
-"""GD119: control flow on a size or number that only the data tells."""
+"""GD119: control flow on a size or number that depends on the data."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _WORDS = ("Could not guard on data-dependent expression", "Could not extract spe
 
 
 class DynamicValueGuard(BreakRule):
-    """A decision about a size or number that torch captured without knowing it.
+    """Code that needs the value of a size or number that torch captured as a symbol.
 
     ## What it finds
-    `if`, `while`, `range`, `max` or another use that needs the value of a number which came out of a tensor: the
-    length of `x[mask]` or `nonzero()`, or an `.item()`, captured under `capture_dynamic_output_shape_ops` or
+    `if`, `while`, `range`, `max` or another operation that needs the value of a number computed from a tensor: the
+    length of `x[mask]` or `nonzero()`, or an `.item()`, captured with `capture_dynamic_output_shape_ops` or
     `capture_scalar_outputs`.
 
     ## Why it costs
-    The number is symbolic while tracing. Where Python must know it, Dynamo ends the graph, although the operator that
-    made it was captured.
+    The number is symbolic while tracing. If Python needs its value, Dynamo ends the graph, although it captured the
+    operator that computes the number.
 
     ## Example
     ```python
@@ -63,16 +63,16 @@ class DynamicValueGuard(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    `torch._check(condition)` promises torch that the condition holds, and raises at run time where it does not.
-    `torch.fx.experimental.symbolic_shapes.guard_or_false(condition)` takes the general way without asking.
+    `torch._check(condition)` tells torch that the condition holds, and raises at run time if it doesn't.
+    `torch.fx.experimental.symbolic_shapes.guard_or_false(condition)` is false if torch doesn't know, without a guard.
 
 
     ## Fix safety
-    Unsafe: with `torch._check` the other way of the branch becomes an error.
+    Unsafe: with `torch._check`, the other branch becomes an error.
 
     ## Source
-    PyTorch user guide, "Dynamic shapes" (data-dependent expressions);
-    `torch/fx/experimental/symbolic_shapes.py`, 2.13 (`guard_or_false`).
+    PyTorch user guide, "Dynamic shapes" (data-dependent expressions); `torch/fx/experimental/symbolic_shapes.py`, 2.13
+    (`guard_or_false`).
     """
 
     code: ClassVar = "GD119"
@@ -80,31 +80,31 @@ class DynamicValueGuard(BreakRule):
     severity: ClassVar = "warning"
 
     def matches(self, site: BreakSite) -> bool:
-        """By a branch on a symbolic number, or by the words of the guard that torch could not make."""
+        """By a branch on a symbolic number, or by the guard that torch couldn't create."""
         is_branch = site.cause.gb_type.lower().startswith("data-dependent branch")
         is_symbolic = "SymNodeVariable" in (site.cause.context or "")
         words = site.records[0].words
         return (is_branch and is_symbolic) or any(text in words for text in _WORDS)
 
     def message(self, site: BreakSite) -> str:
-        """What needs the number."""
-        return f"`{_shown(site)}` needs the value of a number that torch captured as unknown"
+        """Which expression needs the number."""
+        return f"`{_shown(site)}` needs the value of a number that is symbolic here"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A promise, or the way that is right for every value."""
+        """A check, or a branch that is right for every value."""
         if not site.is_own_code:
             return ()
         statement, condition = statement_node(site), _condition(site)
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
             opposite = _opposite(statement.test)
-            title = f"Replace `if {_shown(site)}: raise` by a check in the graph"
+            title = f"Replace `if {_shown(site)}: raise` with a check in the graph"
             return (_fix(title, snippet=f"torch._check({opposite})" if opposite else None),)
         if condition is None:
-            return (_fix("Make the number known before the compiled function, or compute with a tensor in its place"),)
+            return (_fix("Compute the number before calling the compiled function, or use a tensor instead"),)
         test = ast.unparse(condition)
-        check = _fix("If it always holds, say so before", snippet=f"torch._check({test})")
+        check = _fix("If it always holds, tell torch first", snippet=f"torch._check({test})")
         general = _fix(
-            "If one way is right for every value, take it by `guard_or_false`",
+            "If one branch is right for every value, choose it with `guard_or_false`",
             snippet=f"torch.fx.experimental.symbolic_shapes.guard_or_false({test})",
         )
         return (check, general)
@@ -115,7 +115,7 @@ def _fix(title: str, *, snippet: str | None = None) -> Fix:
 
 
 def _condition(site: BreakSite) -> ast.expr | None:
-    """What is asked about the number, where the line branches."""
+    """The condition on the number, or None if the line doesn't branch."""
     statement, pointed = statement_node(site), expression_node(site)
     if isinstance(statement, ast.If | ast.Assert):
         return statement.test
@@ -128,7 +128,7 @@ def _shown(site: BreakSite) -> str:
 
 
 def _opposite(test: ast.expr) -> str | None:
-    """The comparison that holds where this one does not; None for anything but one comparison."""
+    """The opposite of a single comparison; None for any other expression."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or type(test.ops[0]) not in _OPPOSITES:
         return None
     return ast.unparse(ast.Compare(test.left, [_OPPOSITES[type(test.ops[0])]()], test.comparators))

@@ -1,4 +1,4 @@
-"""GD120: hooks on gradients."""
+"""GD120: a hook on gradients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class GradientHook(BreakRule):
     """A hook on gradients in the compiled region.
 
     ## What it finds
-    A module with a backward hook (`register_full_backward_hook`), or a hook on a tensor's gradient whose handle
-    leaves the function, in code that torch.compile traces.
+    A module with a backward hook (`register_full_backward_hook`), or a hook on a tensor's gradient whose handle the
+    function returns, in code that torch.compile traces.
 
     ## Why it costs
-    The backward pass is traced ahead of time, before any hook runs. Dynamo ends the graph around such a module.
+    The backward pass is traced ahead of time, before any hook runs, so Dynamo ends the graph around such a module.
 
     ## Example
     ```python
@@ -59,11 +59,11 @@ class GradientHook(BreakRule):
     def inputs():
         return (torch.ones(4, 8),)
     ```
-    For a hook that changes one tensor's gradient, write a `torch.autograd.Function` with that backward.
+    For a hook that changes the gradient of one tensor, write a `torch.autograd.Function` with that backward.
 
 
     ## Fix safety
-    Unsafe: compiled autograd is a mode of its own for the whole backward pass.
+    Unsafe: compiled autograd changes how the whole backward pass runs.
 
     ## Source
     torch's own hints for GB0083 and GB0029; `torch/_dynamo/config.py`, 2.13 (`compiled_autograd`).
@@ -75,7 +75,7 @@ class GradientHook(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0083", "GB0029", "GB0013", "GB0100", "GB0101", "GB7444"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
@@ -86,7 +86,7 @@ class GradientHook(BreakRule):
         return f"`{what}` uses a hook on a gradient"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """The setting that the hint names; else another way to say it."""
+        """The setting in torch's hint, or a rewrite."""
         if "compiled autograd" in site.cause.gb_type:
             return (
                 setting(

@@ -1,4 +1,4 @@
-"""GD121: an iterator that began outside."""
+"""GD121: an iterator created outside the compiled region."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORE
 
 
 class IteratorFromOutside(BreakRule):
-    """An iterator or generator that was made outside the compiled region.
+    """An iterator or generator that was created outside the compiled region.
 
     ## What it finds
-    A `for` over, or a `next()` of, an iterator, a generator, `enumerate` or `zip` that is an argument, an attribute
+    A `for` loop over, or `next()` on, an iterator, a generator, `enumerate` or `zip` that is an argument, an attribute
     or a global, in code that torch.compile traces.
 
     ## Why it costs
-    How far an iterator has got is hidden state that Dynamo cannot read or guard on: `next()` ends the graph, and a
-    `for` over it leaves the whole function to eager mode.
+    The position of an iterator is hidden state that Dynamo can't read or guard on. `next()` ends the graph, and a `for`
+    loop over it makes the whole function run eagerly.
 
     ## Example
     ```python
@@ -49,11 +49,11 @@ class IteratorFromOutside(BreakRule):
     def inputs():
         return (torch.randn(4, 8), [1, 2, 3])
     ```
-    Pass a list or a tuple, or make the iterator inside the compiled function.
+    Pass a list or a tuple, or create the iterator inside the compiled function.
 
 
     ## Fix safety
-    Unsafe: a list starts over at each call, an iterator goes on where it stopped.
+    Unsafe: a list starts over in each call, while an iterator continues where it stopped.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB0811 and GB4347.
@@ -65,7 +65,7 @@ class IteratorFromOutside(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0811", "GB4347", "GB0118", "GB0160"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id or name; newer versions say the same of any special method written in C."""
+        """By id or name, or by the special method in newer torch versions."""
         context = site.cause.context or ""
         is_special = "name=__iter__" in context or "name=__next__" in context
         is_iterator = site.cause.gb_type.startswith("Unexpected type in sourceless builder") and _ITERATOR.search(
@@ -75,15 +75,15 @@ class IteratorFromOutside(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         """Which line."""
-        return f"`{looped_over(site)}` goes through an iterator that was made outside the compiled function"
+        return f"`{looped_over(site)}` iterates over an iterator that was created outside the compiled function"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A list, or an iterator of its own."""
+        """A list, or an iterator created inside."""
         if not site.is_own_code:
             return ()
         return (
             Fix(
-                title="Pass a list or a tuple, or make the iterator inside the compiled function",
+                title="Pass a list or a tuple, or create the iterator inside the compiled function",
                 kind="code",
                 source="PyTorch user guide: torch.compile, common graph breaks",
             ),

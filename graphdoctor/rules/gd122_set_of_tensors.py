@@ -1,4 +1,4 @@
-"""GD122: a set that holds tensors."""
+"""GD122: a set of tensors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class SetOfTensors(BreakRule):
-    """A set that holds tensors.
+    """A set of tensors.
 
     ## What it finds
-    A `set` with tensors in it that comes into code that torch.compile traces.
+    A `set` of tensors that is used in code that torch.compile traces.
 
     ## Why it costs
-    Dynamo needs an order for what it guards on and a set has none. It cannot take the set in; the line, or the whole
-    function, runs eagerly.
+    Dynamo needs a fixed order for the values that it guards on, and a set has none. The line, or the whole function,
+    runs eagerly.
 
     ## Example
     ```python
@@ -48,11 +48,11 @@ class SetOfTensors(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    A dictionary with the tensors as its keys does as well, and still finds duplicates.
+    A dictionary with the tensors as keys works too, and still removes duplicates.
 
 
     ## Fix safety
-    Safe where nothing relies on the set dropping duplicates; the order of a sum can change its last bits.
+    Safe if no code relies on the set to remove duplicates. A sum in another order can differ in its last bits.
 
     ## Source
     torch's own hints for GB0222.
@@ -64,15 +64,15 @@ class SetOfTensors(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0222"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith("Attempted to wrap a set with tensors")
 
     def message(self, site: BreakSite) -> str:
         """Which line."""
-        return f"`{looped_over(site)}` takes in a set of tensors, which has no fixed order"
+        return f"`{looped_over(site)}` uses a set of tensors, which has no fixed order"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Another container."""
+        """A different container."""
         if not site.is_own_code:
             return ()
         return (

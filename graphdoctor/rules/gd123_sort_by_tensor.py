@@ -15,12 +15,11 @@ class SortByTensor(BreakRule):
     """`sorted` or `list.sort` with tensors as keys.
 
     ## What it finds
-    `sorted(...)`, `list.sort(...)`, `min` and `max` with a key, in code that torch.compile traces, where tensors are
-    compared.
+    `sorted`, `list.sort`, or `min` and `max` with a key, that compare tensors in code that torch.compile traces.
 
     ## Why it costs
-    The order depends on the tensors' values: Dynamo ends the graph, reads every key (each one waits for a GPU), and
-    goes on in another graph that is compiled for that order.
+    The order depends on the tensors' values. Dynamo ends the graph, reads every key, each of which synchronizes with a
+    GPU, and continues in a new graph that is compiled for that order.
 
     ## Example
     ```python
@@ -47,7 +46,7 @@ class SortByTensor(BreakRule):
     ```
 
     ## Fix safety
-    Unsafe: tensors must have one shape to be stacked, and NaN sorts to the end.
+    Unsafe: only tensors of the same shape can be stacked, and NaN sorts to the end.
 
     ## Source
     torch's own hints for GB0207; `torch.sort` in the API reference.
@@ -59,15 +58,15 @@ class SortByTensor(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0207", "GB5687"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
-        """What is sorted."""
-        return f"`{shortened(site.expression)}` sorts by tensors' values in Python"
+        """Which expression."""
+        return f"`{shortened(site.expression)}` compares tensors' values in Python to sort"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Sort in the graph, or by something else."""
+        """Sort in the graph."""
         if not site.is_own_code:
             return ()
         return (

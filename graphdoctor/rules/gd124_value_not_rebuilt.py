@@ -1,4 +1,4 @@
-"""GD124: a value that torch cannot rebuild behind a break."""
+"""GD124: a value that torch can't reconstruct after a break."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _TYPES = ("Reconstruction failure", "Generator reconstruction with mutations", "
 
 
 class ValueNotRebuilt(BreakRule):
-    """A value that torch cannot rebuild behind a break.
+    """A value that torch can't reconstruct after a graph break.
 
     ## What it finds
-    A break at which Python still holds something that Dynamo only imagined: a bound method of an object made in the
-    function, a generator half-way through, the end of a `with`. Another break lies inside the call, or on the same
-    line.
+    A graph break while the function holds a value that exists only in Dynamo's trace: a bound method of an object
+    created in the function, a generator that has started, or the exit of a `with`. The call, or the same line, has
+    another break.
 
     ## Why it costs
-    To go on in Python, every live value must exist for real. Where one cannot be made, the function is left to eager
-    mode as a whole.
+    To continue in Python, Dynamo must reconstruct every live value. If it can't reconstruct one, the rest of the
+    function runs eagerly.
 
     ## Example
     ```python
@@ -53,11 +53,12 @@ class ValueNotRebuilt(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Fix the break inside the call first, and this one is gone. Else make the object outside the compiled function.
+    Fix the break inside the call first; then this one is gone. Otherwise create the object outside the compiled
+    function.
 
 
     ## Fix safety
-    Making the object outside is safe where it holds no state of the call.
+    Creating the object outside is safe if it doesn't keep state from the call.
 
     ## Source
     torch's own messages for GB0092, GB8335 and GB2533.
@@ -69,13 +70,13 @@ class ValueNotRebuilt(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0092", "GB0093", "GB1297", "GB2533", "GB8335"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
-        """At which call."""
+        """Which call."""
         what = called_name(site) or shortened(site.expression)
-        return f"a break in `{what}` leaves a value that torch cannot rebuild"
+        return f"a break in `{what}` leaves a value that torch can't reconstruct"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """The other break first."""
@@ -84,7 +85,7 @@ class ValueNotRebuilt(BreakRule):
         what = called_name(site) or shortened(site.expression)
         return (
             Fix(
-                title=f"Fix the break inside `{what}` first: this one follows from it",
+                title=f"Fix the break inside `{what}` first: it causes this one",
                 kind="code",
                 source="torch's message for GB0092",
             ),

@@ -65,7 +65,7 @@ class BackendException(BreakRule, RecordingRule):
     torch_ids: ClassVar = frozenset({"GB0219"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name that other versions give it."""
+        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type == "Backend compiler exception"
 
     def message(self, site: BreakSite) -> str:

@@ -204,21 +204,21 @@ def test_a_call_that_only_holds_the_break_is_never_skipped() -> None:
 
 def test_a_logger_that_is_asked_is_not_ignored() -> None:
     assert fixes_of("isenabled") == ()
-    assert "asks" in message_of("isenabled")
+    assert "queries" in message_of("isenabled")
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
         ("exists", "`os.path.exists` calls `posix.stat`"),
-        ("save", "`torch.save` is a function"),
-        ("tqdm", "`tqdm` is a function"),
-        ("with open", "`open` works on a file"),
+        ("save", "doesn't trace `torch.save`"),
+        ("tqdm", "doesn't trace `tqdm`"),
+        ("with open", "`open` accesses a file"),
         ("ctx detect", "`torch.autograd.detect_anomaly()`"),
-        ("iter in", "`IT` goes through"),
+        ("iter in", "`IT` iterates over"),
         ("any builtin", "`any` branches"),
         ("gradscaler", "`torch.nn.utils.clip_grad_norm_` branches"),
-        ("skipframe", "`torch._dynamo.skip_frame()` gives the function up"),
+        ("skipframe", "`torch._dynamo.skip_frame()` skips the function"),
         ("d elif", "`y.sum() > 0`"),
     ],
 )
