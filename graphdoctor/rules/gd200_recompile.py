@@ -1,4 +1,4 @@
-"""GD200: a function that was compiled again, for a reason that no other rule knows."""
+"""GD200: a recompile for a reason without a rule of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from graphdoctor.model.recompiles import GuardChange
 
 
 class Recompile(RecompileRule):
-    """A function that torch compiled again because a guard failed.
+    """A function that torch recompiled because a guard failed.
 
     ## What it finds
-    Compiles of a function that had compiled code already, where what changed is of none of the kinds that have a rule
-    of their own; torch's words say what it was.
+    Recompiles of a function because of a change that no other rule describes. The message names the value or shows
+    torch's own words.
 
     ## Why it costs
-    Each one takes as long as the first compile, in the middle of a call, and after `recompile_limit` of them (8) torch
-    stops compiling the function without a word.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly, without a warning.
 
     ## Example
     ```python
@@ -32,8 +32,8 @@ class Recompile(RecompileRule):
     def inputs():
         return [(torch.ones(4), {"a"}), (torch.ones(4), {"b"})]
     ```
-    In a `TORCH_TRACE` log, where torch's words (`set.__contains__(names, 'a')`) are all there is; while it runs
-    graphdoctor sees that the set is another one, which is GD216.
+    This is GD200 in a `TORCH_TRACE` log, which has only torch's words (`set.__contains__(names, 'a')`). When
+    graphdoctor records the program, it sees that the set is a different one and reports GD216.
 
     ## Use instead
     ```python
@@ -47,8 +47,8 @@ class Recompile(RecompileRule):
     ```
 
     ## Fix safety
-    Dynamic shapes and tensors in place of numbers keep results; code specialised on a value can be faster than general
-    code.
+    Dynamic shapes and tensors instead of numbers keep results the same. Code specialized on a value can be faster than
+    general code.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
@@ -59,15 +59,15 @@ class Recompile(RecompileRule):
     severity: ClassVar = "warning"
 
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
-        """Whatever is left."""
+        """Every change."""
         return True
 
     def message(self, group: RecompileGroup) -> str:
-        """One sentence, with torch's words where nothing better is known."""
+        """Which value changed, or torch's words for it."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """The general remedy."""
+        """The general advice."""
         return (
             Fix(
                 title="Keep the value the same from call to call, or pass it as a tensor",

@@ -13,6 +13,7 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile
+from graphdoctor.model.wording import counted
 
 _MAX_CAUSES = 4
 _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
@@ -20,14 +21,14 @@ _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
 
 
 class RecompileLimit(RecordingRule):
-    """A function that torch compiles no more because it was compiled too often.
+    """A function that torch no longer compiles because it recompiled too often.
 
     ## What it finds
-    A function that hit `torch._dynamo.config.recompile_limit` (8) or the accumulated limit.
+    A function that hit `torch._dynamo.config.recompile_limit` (8) or `accumulated_recompile_limit` (256).
 
     ## Why it costs
-    From then on a call that fits none of the compiled versions runs eagerly, without a word, for the rest of the
-    process.
+    From then on, a call that matches none of the compiled versions runs eagerly, without a warning, until the process
+    ends.
 
     ## Example
     ```python
@@ -50,11 +51,11 @@ class RecompileLimit(RecordingRule):
     def inputs():
         return [(torch.ones(4, 8), torch.tensor(float(length))) for length in range(1, 12)]
     ```
-    Find the value that changes from call to call (GD200) and make it dynamic. Raise the limit only where the number of
-    variants is bounded.
+    Find the value that changes from call to call, in the other GD2 findings of the function, and make it dynamic. Raise
+    the limit only if the number of variants is bounded.
 
     ## Fix safety
-    A higher limit keeps results; it costs compile time and guard checks.
+    A higher limit keeps results the same. It costs compile time and guard checks.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
@@ -65,17 +66,17 @@ class RecompileLimit(RecordingRule):
     severity: ClassVar = "error"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function over its limit, at the first call that found it so."""
+        """One for each function over its limit, at the first call over it."""
         first: dict[int, RecompileEvent] = {}
-        told: set[int] = set()
+        reported: set[int] = set()
         for event in view.events:
-            if event.is_over_limit and event.frame.frame_id not in told:
+            if event.is_over_limit and event.frame.frame_id not in reported:
                 first[event.frame.frame_id] = event
-                told |= {frame.frame_id for frame in event.frames}
+                reported |= {frame.frame_id for frame in event.frames}
         causeless = {
             compile_.frame_id: compile_
             for compile_ in reversed(view.recording.compiles)
-            if compile_.outcome == "limit" and compile_.frame_id not in told
+            if compile_.outcome == "limit" and compile_.frame_id not in reported
         }
         frames = {frame.frame_id: frame for frame in view.recording.frames}
         events = [
@@ -96,15 +97,15 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
     ]
     since = "" if limit.call_index is None else f" since call {limit.call_index}"
     others = [described(item) for item in event.frames[1:]]
-    with_it = f", and with it {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
+    with_it = f", together with {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
     earlier = [item for item in view.events if item.frame.frame_id == frame.frame_id and not item.is_over_limit]
     filled = _filled_by(earlier)
-    by = f"; the cache was filled by {', '.join(filled)}" if filled else ""
+    by = f"; causes: {', '.join(filled)}" if filled else ""
     name = _limit_name(limit)
-    compiled = "once" if len(versions) == 1 else f"{len(versions)} times"
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` runs eagerly{since}{with_it}: compiled {compiled}, it hit torch's {name}{by}",
+        message=f"`{described(frame)}` runs eagerly{since}{with_it}: it hit torch's {name} after "
+        f"{counted(len(versions), 'compile')}{by}",
         count=1,
         compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
         changes=distinct_values(change for item in earlier for change in item.changes),
@@ -113,8 +114,7 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
         user_stack=versions[0].stack if versions else (),
         fixes=(
             Fix(
-                title="Make the value that changes most dynamic: see the recompiles of this function; "
-                "graphdoctor recompiles --what-if tries it",
+                title="Make the value that changes most often dynamic; graphdoctor recompiles --what-if tries it",
                 kind="call",
                 source=GUIDE,
             ),
@@ -136,7 +136,7 @@ def _limit_name(limit: Compile) -> str:
 
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
-    """The values that made torch compile the function again before the limit, most frequent first."""
+    """The values that made the function recompile before it hit the limit, most frequent first."""
     counts: Counter[str] = Counter()
     for event in earlier:
         counts.update(dict.fromkeys((change.expression for change in event.changes), 1))

@@ -14,13 +14,13 @@ class SizeChange(RecompileRule):
     """A tensor whose size, or number of dims, changes from call to call.
 
     ## What it finds
-    Compiles because a dim that the compiled code takes to be fixed has another size. torch makes a dim dynamic of its
-    own accord at the second size that it sees, so that a dim compiles twice; each further dim, each tensor that
-    changes on its own and each size of 0 or 1 does it again.
+    Recompiles because a dim that was compiled as static has a different size. By default, torch makes a dim dynamic
+    when it sees a second size, so each dim that changes costs one recompile. So does each tensor that changes
+    independently, and each size of 0 or 1.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -48,8 +48,8 @@ class SizeChange(RecompileRule):
     ```
 
     ## Fix safety
-    A dynamic dim keeps results. Code for any size can be slower than code for one: where the sizes are few, pad to
-    them, or let torch compile each of them.
+    A dynamic dim keeps results the same. Code for any size can be slower than code for one size: if there are only a
+    few sizes, pad to them, or let torch compile each of them.
 
     ## Source
     PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13 (`mark_dynamic`).
@@ -61,11 +61,11 @@ class SizeChange(RecompileRule):
     kinds: ClassVar = frozenset({"size", "rank", "dynamic_marking"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which size changed from what to what."""
+        """Which size changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Mark the very dims; dynamic shapes for all."""
+        """Mark these dims, or compile with dynamic shapes."""
         if group.first.kind == "rank":
             return (Fix(title="Give the tensor the same number of dims in each call", kind="call", source=GUIDE),)
         if group.first.kind == "dynamic_marking":

@@ -15,13 +15,13 @@ class NumberArgument(RecompileRule):
     """A Python number that changes from call to call.
 
     ## What it finds
-    Compiles because an int or float that the compiled code was specialised on has another value: an argument, a
-    variable that a function captured, a number that an earlier part of the function read from a tensor. An int becomes
-    dynamic at the second value, a float does not unless nothing but arithmetic on tensors uses it.
+    Recompiles because an int or float that the compiled code is specialized on has a different value: an argument, a
+    captured variable, or a number that an earlier part of the function read from a tensor. An int becomes dynamic at
+    its second value. A float does so only if it is used in nothing but tensor arithmetic.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -46,8 +46,8 @@ class NumberArgument(RecompileRule):
     ```
 
     ## Fix safety
-    A tensor of no dims takes the number's place in arithmetic; its dtype can promote otherwise than a Python number's,
-    and a branch on it needs `torch.where`. Capturing scalar outputs keeps results.
+    A tensor without dims can replace the number in arithmetic, but its dtype can promote differently than a Python
+    number, and a branch on it needs `torch.where`. Capturing scalar outputs keeps results the same.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`specialize_int`, `capture_scalar_outputs`).
@@ -59,20 +59,24 @@ class NumberArgument(RecompileRule):
     kinds: ClassVar = frozenset({"number"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which number changed from what to what."""
+        """Which number changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """A tensor in the number's place; for one read from a tensor, keep it there."""
+        """A tensor instead of the number; if it was read from a tensor, keep that tensor."""
         change = group.first
         if "___stack" in (change.source or ""):
             return (
                 setting("capture_scalar_outputs", "Let torch keep the number in the graph", is_safe=True, source=GUIDE),
-                Fix(title="Keep the tensor: leave `.item()` out", kind="code", source=GUIDE),
+                Fix(title="Keep the tensor: remove `.item()`", kind="code", source=GUIDE),
             )
         name = argument(change)
         if name is None:
-            return (Fix(title="Keep the value in a tensor, or the same from call to call", kind="code", source=GUIDE),)
+            return (
+                Fix(
+                    title="Keep the value in a tensor, or keep it the same from call to call", kind="code", source=GUIDE
+                ),
+            )
         return (
             Fix(
                 title=f"Pass `{name}` as a tensor", kind="call", snippet=f"{name} = torch.tensor({name})", source=GUIDE

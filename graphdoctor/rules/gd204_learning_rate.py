@@ -1,4 +1,4 @@
-"""GD204: a number of an optimizer that changes."""
+"""GD204: a learning rate, or another number of an optimizer, that changes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from graphdoctor.model.recompiles import GuardChange
 
 
 class LearningRate(RecompileRule):
-    """A learning rate, or another number of an optimizer, that changes under a compiled step.
+    """A learning rate, or another number of an optimizer, that changes in a compiled step.
 
     ## What it finds
-    Compiles because a float in an optimizer's `param_groups` has another value, most often the learning rate that a
-    scheduler moves.
+    Recompiles because a float in an optimizer's `param_groups` has a different value, most often the learning rate that
+    a scheduler changes.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly. A scheduler that moves the rate at each step gets there in eight steps, unless torch makes
-    the float dynamic.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly. A scheduler that changes the rate in each step reaches that limit after eight
+    steps, unless torch makes the float dynamic.
 
     ## Example
     ```python
@@ -55,8 +55,8 @@ class LearningRate(RecompileRule):
     ```
 
     ## Fix safety
-    A rate in a tensor gives the same steps; schedulers write into such a tensor. Some optimizers want
-    `capturable=True` with it on a GPU.
+    A learning rate in a tensor gives the same steps, and schedulers update the tensor in place. On a GPU, some
+    optimizers need `capturable=True` with it.
 
     ## Source
     PyTorch user guide, "Recompilation": wrap the learning rate in a tensor; `torch/optim/optimizer.py`, 2.13.
@@ -67,21 +67,21 @@ class LearningRate(RecompileRule):
     severity: ClassVar = "warning"
 
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
-        """A number below an optimizer's groups."""
+        """A number in an optimizer's ``param_groups``."""
         return change.kind in ("number", "module_number") and "param_groups" in change.expression
 
     def message(self, group: RecompileGroup) -> str:
-        """Which setting changed from what to what."""
+        """Which number changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """A tensor in the number's place."""
+        """A tensor instead of the number."""
         key = re.search(r"\['(\w+)'\]$", group.first.expression)
         name = key[1] if key else "lr"
         old = group.first.old or "…"
         return (
             Fix(
-                title=f"Make the optimizer with `{name}` in a tensor",
+                title=f"Create the optimizer with `{name}` as a tensor",
                 kind="code",
                 snippet=f"torch.optim.…(parameters, {name}=torch.tensor({old}))",
                 is_safe=True,

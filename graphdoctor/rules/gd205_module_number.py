@@ -1,4 +1,4 @@
-"""GD205: a number on a module that changes."""
+"""GD205: a module's number that changes from call to call."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ class ModuleNumber(RecompileRule):
     """An int or float attribute of a module that changes from call to call.
 
     ## What it finds
-    Compiles because a number that is an attribute of a module has another value: a step counter, a scale that a
-    schedule moves. torch takes an int on a module to be fixed, so each value compiles anew.
+    Recompiles because a number that is an attribute of a module has a different value, such as a step counter or a
+    scale that a schedule changes. torch treats an int attribute of a module as a constant, so each value causes a
+    recompile.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -61,8 +62,8 @@ class ModuleNumber(RecompileRule):
     ```
 
     ## Fix safety
-    The setting keeps results. A buffer is saved with the module's state (`persistent=False` keeps it out) and moves
-    with the module to its device.
+    The setting keeps results the same. A buffer is saved in the module's `state_dict` unless it has `persistent=False`,
+    and moves to a device with the module.
 
     ## Source
     torch's hint for this guard; `torch/_dynamo/config.py`, 2.13 (`allow_unspec_int_on_nn_module`).
@@ -74,11 +75,11 @@ class ModuleNumber(RecompileRule):
     kinds: ClassVar = frozenset({"module_number"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which attribute changed from what to what."""
+        """Which attribute changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Let torch make an int dynamic; a buffer for any number."""
+        """The setting for an int; a buffer for any number."""
         return module_number_fixes(group.first.expression, start=group.first.old or "0")
 
 
@@ -90,7 +91,7 @@ def module_number_fixes(expression: str, *, start: str) -> tuple[Fix, ...]:
         start: Its first value, as Python prints it.
     """
     buffer = Fix(
-        title=f"Keep `{expression}` in a buffer and write into it",
+        title=f"Keep `{expression}` in a buffer and update it in place",
         kind="code",
         snippet=f'self.register_buffer("{expression.rpartition(".")[2]}", torch.tensor({start}), persistent=False)',
         source=GUIDE,

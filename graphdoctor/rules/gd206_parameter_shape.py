@@ -16,15 +16,15 @@ _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
 
 class ParameterShape(RecompileRule):
-    """A parameter, or a tensor that a module holds, whose size changes from call to call.
+    """A parameter, or a tensor attribute of a module, whose size changes from call to call.
 
     ## What it finds
-    Compiles because a parameter or a module's tensor has another size. torch takes these sizes to be fixed, so each of
-    them compiles anew, also where an argument's dim would have become dynamic.
+    Recompiles because a parameter or a module's tensor has a different size. torch treats these sizes as static, so
+    each of them causes a recompile, even where it would make the dim of an argument dynamic.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -49,7 +49,7 @@ class ParameterShape(RecompileRule):
     ```
 
     ## Fix safety
-    Dynamic sizes keep results; code for any size can be slower than code for one.
+    Dynamic sizes keep results the same. Code for any size can be slower than code for one size.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`force_parameter_static_shapes`,
@@ -61,18 +61,18 @@ class ParameterShape(RecompileRule):
     severity: ClassVar = "warning"
 
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
-        """A size of a parameter, or of a tensor below a module."""
+        """A size of a parameter, or of a module's tensor."""
         return change.kind == "size" and (change.is_parameter or _OF_MODULE.search(change.source or "") is not None)
 
     def message(self, group: RecompileGroup) -> str:
-        """Which size changed from what to what."""
+        """Which size changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Let the sizes be dynamic."""
+        """The setting, or a fixed size."""
         name = "force_parameter_static_shapes" if group.first.is_parameter else "force_nn_module_property_static_shapes"
         title = "Let torch make these sizes dynamic"
         return (
             setting(name, title, value=False, is_safe=True, source=GUIDE),
-            Fix(title="Keep the size, and use a part of the tensor", kind="code", source=GUIDE),
+            Fix(title="Keep the size fixed, and use a part of the tensor", kind="code", source=GUIDE),
         )

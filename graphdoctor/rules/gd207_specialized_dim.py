@@ -17,13 +17,13 @@ class SpecializedDim(RecompileRule):
     """A dynamic dim for which a condition in the code no longer holds.
 
     ## What it finds
-    Compiles although the dim is dynamic: the compiled code holds for the sizes that satisfy a condition only, and a
-    call came with another. The condition is an `if` on a size, a comparison of two sizes, or torch's own: sizes of 0
-    and 1 get code of their own.
+    Recompiles although the dim is dynamic, because the compiled code is only valid for sizes that satisfy a condition,
+    and a call has a different size. The condition is an `if` on a size, a comparison of two sizes, or one of torch's
+    own: it specializes sizes 0 and 1.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -54,11 +54,10 @@ class SpecializedDim(RecompileRule):
     ```
 
     ## Fix safety
-    Taking a branch away changes what the function computes; only the author knows whether both sides are needed. Where
-    they are, two compiles are right.
+    Removing a branch changes what the function computes. If you need both branches, two compiles are correct.
 
     ## Source
-    PyTorch user guide, "Dynamic shapes": 0/1 specialisation; `torch/fx/experimental/symbolic_shapes.py`, 2.13.
+    PyTorch user guide, "Dynamic shapes": 0/1 specialization; `torch/fx/experimental/symbolic_shapes.py`, 2.13.
     """
 
     code: ClassVar = "GD207"
@@ -67,32 +66,32 @@ class SpecializedDim(RecompileRule):
     kinds: ClassVar = frozenset({"relation"})
 
     def message(self, group: RecompileGroup) -> str:
-        """The condition, and the size that does not satisfy it."""
+        """The condition, and the size that doesn't satisfy it."""
         change = group.first
         if match := _SMALL.match(change.expression):
             value = (change.new or "").rpartition(" = ")[2] or "0 or 1"
-            return recompiled(group, f"`{match[1]}` is {value}: torch compiles code of its own for 0 and 1")
-        told = f": it was compiled for {change.old}" if change.old else ""
+            return recompiled(group, f"`{match[1]}` is {value}, and torch compiles separate code for 0 and 1")
+        before = f": it was compiled for {change.old}" if change.old else ""
         now = f", now {change.new}" if change.new else ""
-        return recompiled(group, f"`{change.expression}` no longer holds{told}{now}")
+        return recompiled(group, f"`{change.expression}` no longer holds{before}{now}")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Edit the condition; for 0 and 1 pad, or mark the size as unbacked."""
+        """Edit the condition; for sizes 0 and 1, pad or mark the size as unbacked."""
         change = group.first
         if match := _SMALL.match(change.expression):
             tensor, _, index = match[1].partition(".shape[")
             return (
-                Fix(title="Call it with a size of 1 while warming up, or pad to 2", kind="call", source=GUIDE),
+                Fix(title="Call it with a size of 1 during warm-up, or pad to 2", kind="call", source=GUIDE),
                 Fix(
-                    title="Let torch take the size to be anything, 0 and 1 included",
+                    title="Tell torch that the size can be anything, including 0 and 1",
                     kind="call",
                     snippet=f"torch._dynamo.decorators.mark_unbacked({tensor}, {index.rstrip(']')})",
                     source="torch's hint",
                 ),
             )
         where = change.guard_location
-        line = f" at line {where.line}" if where is not None else ""
+        line = f" on line {where.line}" if where is not None else ""
         return (
             Fix(title=f"Write the code{line} so that one version holds for all sizes", kind="code", source=GUIDE),
-            Fix(title="If both sides are needed, call both while warming up", kind="call", source=GUIDE),
+            Fix(title="If you need both branches, call both during warm-up", kind="call", source=GUIDE),
         )

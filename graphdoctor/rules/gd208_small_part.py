@@ -1,4 +1,4 @@
-"""GD208: a large graph compiled again for a value that only a small part of it uses."""
+"""GD208: a large graph that recompiles for a value that only a small part of it uses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "valu
 
 
 class SmallPart(RecordingRule):
-    """A large graph that is compiled again for a value that only a small part of it uses.
+    """A large graph that recompiles for a value that only a small part of it uses.
 
     ## What it finds
-    A function of 50 operations or more that was compiled again because of a constant, where the line that made torch
-    guard on the constant holds at most a tenth of them.
+    A function with 50 or more operations that recompiled because a constant changed, if the line that made torch guard
+    on the constant has at most a tenth of the operations.
 
     ## Why it costs
-    All operations are compiled anew for the sake of a few.
+    torch compiles all operations again because of a few.
 
     ## Example
     ```python
@@ -56,14 +56,14 @@ class SmallPart(RecordingRule):
     def inputs():
         return [(torch.ones(4), torch.tensor(1)), (torch.ones(4), torch.tensor(2))]
     ```
-    Where the value must stay a constant, split the function on purpose: compile the large part by itself, and the part
-    that uses the value by itself.
+    If the value must stay a constant, split the function: compile the large part and the part that uses the value
+    separately.
 
     ## Fix safety
-    A split keeps results; it costs a graph break's time in each call.
+    A split keeps results the same. It costs the time of a graph break in each call.
 
     ## Source
-    PyTorch user guide, "Recompilation": a graph break on purpose around the part that changes.
+    PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
     """
 
     code: ClassVar = "GD208"
@@ -71,7 +71,7 @@ class SmallPart(RecordingRule):
     severity: ClassVar = "info"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each line that such a value is guarded at."""
+        """One for each line with a guard on such a value."""
         graphs = {graph.compile_id: graph for graph in view.recording.graphs}
         found: dict[tuple[str, int], list[RecompileEvent]] = {}
         for event in view.events:
@@ -83,7 +83,7 @@ class SmallPart(RecordingRule):
 
 
 def _line(event: RecompileEvent) -> StackEntry | None:
-    """The one line behind all that changed, where everything that changed is a constant."""
+    """The line that made torch guard on all changed values, if they are constants; otherwise None."""
     lines = {change.guard_location for change in event.changes}
     if len(lines) != 1 or not all(change.kind in _CONSTANTS for change in event.changes):
         return None
@@ -111,14 +111,14 @@ def _match(events: list[RecompileEvent], graphs: dict[str, Graph]) -> RuleMatch:
     value = quoted(first.changes[0].expression)
     return RuleMatch(
         entry=line,
-        message=f"`{described(first.frame)}` compiles all of its {counts[1]} operations again for {value}, which "
-        f"{counts[0]} of them use here",
+        message=f"`{described(first.frame)}` recompiles all of its {counts[1]} operations for {value}, which only "
+        f"{counts[0]} of them use, on this line",
         count=len(events),
-        changes=distinct_values(first.changes[:1]),
+        changes=distinct_values(change for event in events for change in event.changes),
         compile_ids=tuple(event.compiles[0].compile_id for event in events),
         fixes=(
             Fix(
-                title=f"Compile the part that uses {value} as a function of its own",
+                title=f"Compile the part that uses {value} separately",
                 kind="code",
                 is_safe=True,
                 source=GUIDE,

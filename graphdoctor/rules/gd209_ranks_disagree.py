@@ -1,4 +1,4 @@
-"""GD209: a function that one rank compiled again and another did not."""
+"""GD209: a function that some ranks recompiled and others didn't."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MAIN = "rank0"
 
 
 class RanksDisagree(RecordingRule):
-    """A function that the ranks of a distributed run compiled unequally often.
+    """A function that the ranks of a distributed run compiled a different number of times.
 
     ## What it finds
-    In a recording of several ranks a function that some ranks compiled more often than others: they saw other sizes or
-    values.
+    In a recording of several ranks, a function that some ranks compiled more often than others, because they saw
+    different sizes or values.
 
     ## Why it costs
-    While one rank compiles, the others wait in the next collective, up to its timeout. Graphs that were captured
-    unequally can hold their collectives in another order, which hangs.
+    While one rank compiles, the others wait in the next collective, up to its timeout. If the graphs differ between
+    ranks, their collectives can be in a different order, and the run hangs.
 
     ## Example
     ```python
@@ -60,7 +60,7 @@ class RanksDisagree(RecordingRule):
     ```
 
     ## Fix safety
-    The setting keeps results: the ranks tell each other which sizes to make dynamic.
+    The setting keeps results the same: the ranks agree on which sizes to make dynamic.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`enable_compiler_collectives`).
@@ -71,7 +71,7 @@ class RanksDisagree(RecordingRule):
     severity: ClassVar = "warning"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function that ranks compiled unequally often."""
+        """One for each function that ranks compiled a different number of times."""
         compiles = [item for item in view.recording.compiles if item.outcome == "compiled"]
         ranks = {rank for item in compiles if (rank := _rank(item, view)) is not None}
         if len(ranks) < 2:
@@ -86,7 +86,7 @@ class RanksDisagree(RecordingRule):
 
 
 def _rank(item: Compile, view: RecordingView) -> str | None:
-    """The rank that a compile belongs to; the main process of a run with ranks is the lowest of them."""
+    """The rank that a compile belongs to, or None. In a run with ranks, the main process is the lowest rank."""
     if item.process is not None:
         return item.process if item.process.startswith("rank") else None
     has_ranks = any((other.process or "").startswith("rank") for other in view.recording.compiles)
@@ -100,16 +100,19 @@ def _match(items: list[tuple[str, Compile, Frame]], ranks: set[str]) -> RuleMatc
         return None
     most, least = max(counts.values()), min(counts.values())
     frame = items[0][2]
-    told = ", ".join(f"{rank} {count}" for rank, count in counts.items())
+    shown = ", ".join(f"{rank} {count}" for rank, count in counts.items())
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` was compiled {most} times on one rank and {least} on another ({told})",
+        message=f"`{described(frame)}` was compiled {most} times on one rank and {least} on another ({shown})",
         count=most - least,
         compile_ids=tuple(item.compile_id for rank, item, _ in items if counts[rank] == most),
         fixes=(
             setting(
-                "enable_compiler_collectives", "Let the ranks agree on what is dynamic", is_safe=True, source=GUIDE
+                "enable_compiler_collectives",
+                "Let the ranks agree on which sizes are dynamic",
+                is_safe=True,
+                source=GUIDE,
             ),
-            Fix(title="Give all ranks the same sizes, padded where needed", kind="call", source=GUIDE),
+            Fix(title="Give all ranks the same sizes, with padding if needed", kind="call", source=GUIDE),
         ),
     )

@@ -1,4 +1,4 @@
-"""GD210: recompiles that each start of the program repeats."""
+"""GD210: recompiles that happen each time the program starts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Graph
+from graphdoctor.model.wording import counted
 
 _SOURCE = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
 
 
 class ColdStart(RecordingRule):
-    """Recompiles that only made dims dynamic, and that each start of the program repeats.
+    """Recompiles that only make dims dynamic, and that happen each time the program starts.
 
     ## What it finds
-    Compiles whose one effect was that a dim which torch took to be fixed became dynamic: torch learned at the second
-    size what the first could not tell.
+    Recompiles whose only effect is that a static dim became dynamic: torch compiles a dim as static until it sees a
+    second size.
 
     ## Why it costs
-    Every new process learns it again: each function compiles twice.
+    Each new process starts over, so each of these functions compiles twice.
 
     ## Example
     ```python
@@ -51,11 +52,11 @@ class ColdStart(RecordingRule):
             torch._dynamo.mark_dynamic(x, 0)
         return calls
     ```
-    Without an edit: `TORCH_COMPILE_DYNAMIC_SOURCES="L['x']"` names the sources that are dynamic from the start, and
-    `TORCH_COMPILE_JOB_ID` lets torch keep what it learned from run to run.
+    You can also use environment variables. `TORCH_COMPILE_DYNAMIC_SOURCES="L['x']"` names the sources that are dynamic
+    from the start, and with `TORCH_COMPILE_JOB_ID` torch remembers dynamic dims from run to run.
 
     ## Fix safety
-    A dynamic dim keeps results.
+    A dynamic dim keeps results the same.
 
     ## Source
     `torch/compiler/config.py`, 2.13 (`dynamic_sources`, `job_id`).
@@ -66,22 +67,21 @@ class ColdStart(RecordingRule):
     severity: ClassVar = "info"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the whole recording: one setting cures them all."""
+        """One for the recording, because one setting fixes all of them."""
         graphs = {graph.compile_id: graph for graph in view.recording.graphs}
-        learned = [event for event in view.events if _only_generalised(event, graphs)]
+        learned = [event for event in view.events if _only_generalized(event, graphs)]
         if not learned:
             return ()
         changes = distinct_values(change for event in learned for change in event.changes)
         compile_ids = tuple(item.compile_id for event in learned for item in event.compiles)
         costs = [event.cost_s for event in learned if event.cost_s is not None]
-        cost = f", {sum(costs):.2f} s" if costs else ""
+        cost = f" ({sum(costs):.2f} s)" if costs else ""
         values = names(tuple(change.expression for change in changes))
-        count = "1 compile" if len(compile_ids) == 1 else f"{len(compile_ids)} compiles"
+        count = counted(len(compile_ids), "recompile")
         return (
             RuleMatch(
                 entry=frame_entry(learned[0].frame),
-                message=f"Each start of the program repeats {count}{cost}, to learn that {values} "
-                f"{'is' if len(changes) == 1 else 'are'} dynamic",
+                message=f"each start of the program costs {count}{cost} to make {values} dynamic",
                 count=len(compile_ids),
                 compile_ids=compile_ids,
                 changes=changes,
@@ -91,8 +91,8 @@ class ColdStart(RecordingRule):
         )
 
 
-def _only_generalised(event: RecompileEvent, graphs: dict[str, Graph]) -> bool:
-    """Sizes alone changed, and the new graph has a dim for them that the nearest entry's had not."""
+def _only_generalized(event: RecompileEvent, graphs: dict[str, Graph]) -> bool:
+    """Whether only sizes changed, and the new graph has more dynamic dims than that of the nearest entry."""
     cause = event.compiles[0].cause
     if event.is_over_limit or cause is None or any(change.kind != "size" for change in event.changes):
         return False
@@ -109,7 +109,7 @@ def _dynamic_dims(graph: Graph | None) -> int | None:
 def _fixes(changes: Sequence[GuardChange]) -> tuple[Fix, ...]:
     sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", change.source) for change in changes if change.source)
     keep = Fix(
-        title="Let torch keep from run to run what it learned",
+        title="Let torch remember dynamic dims from run to run",
         kind="config",
         snippet="TORCH_COMPILE_JOB_ID=my-model python train.py",
         is_safe=True,
@@ -118,7 +118,7 @@ def _fixes(changes: Sequence[GuardChange]) -> tuple[Fix, ...]:
     if not sources:
         return (keep,)
     named = Fix(
-        title="Name what is dynamic when the program starts",
+        title="Name what is dynamic from the start",
         kind="config",
         snippet=f'TORCH_COMPILE_DYNAMIC_SOURCES="{",".join(sources)}"',
         is_safe=True,

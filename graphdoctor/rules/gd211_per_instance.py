@@ -1,4 +1,4 @@
-"""GD211: one function compiled anew for each module instance."""
+"""GD211: a function that recompiles for each instance of its module."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _FEWEST = 2
 
 
 class PerInstance(RecordingRule):
-    """A function that is compiled anew for each instance of its module.
+    """A function that recompiles for each instance of its module.
 
     ## What it finds
-    Within one call, one line calls a method of one module instance after another, and the method is compiled again for
-    several of them because an attribute differs from instance to instance.
+    Within one call, a line calls a method on one module instance after another, and the method recompiles for several
+    of them because an attribute differs from instance to instance.
 
     ## Why it costs
-    One compile a layer in place of one for all, up to the recompile limit; the layers behind it run eagerly.
+    torch compiles once for each layer instead of once for all of them. After the recompile limit, the remaining layers
+    run eagerly.
 
     ## Example
     ```python
@@ -70,11 +71,11 @@ class PerInstance(RecordingRule):
     def inputs():
         return (torch.ones(4),)
     ```
-    Compile each layer by itself (regional compilation: `for layer in layers: layer.compile()`) and keep what differs
-    between them in buffers, or mark the layer with `torch.compiler.nested_compile_region`.
+    Compile each layer separately (regional compilation: `for layer in layers: layer.compile()`) and keep what differs
+    between layers in buffers. Or mark the layer with `torch.compiler.nested_compile_region`.
 
     ## Fix safety
-    Regional compilation keeps results. A buffer takes a number's place in arithmetic.
+    Regional compilation keeps results the same. A buffer can replace a number in arithmetic.
 
     ## Source
     PyTorch user guide, "Compile time": regional compilation; `torch/compiler/__init__.py`, 2.13
@@ -101,7 +102,7 @@ class PerInstance(RecordingRule):
 
 
 def _is_of_instance(event: RecompileEvent) -> bool:
-    """All that differs lies below ``self``: the method met another instance."""
+    """Whether everything that differs belongs to ``self``, so the method was called on a different instance."""
     return all((change.source or "").startswith("L['self']") for change in event.changes)
 
 
@@ -112,7 +113,8 @@ def _match(events: list[RecompileEvent]) -> RuleMatch:
     related = ((site, "called here, one instance after another"),) if site is not None else ()
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` is compiled anew for each instance: {values} differ between them",
+        message=f"`{described(frame)}` recompiles for each instance, because {values} "
+        f"{'differs' if len(changes) == 1 else 'differ'}",
         count=len(events),
         compile_ids=tuple(event.compiles[0].compile_id for event in events),
         related=related,
@@ -121,7 +123,7 @@ def _match(events: list[RecompileEvent]) -> RuleMatch:
         fixes=(
             Fix(title="Keep what differs between the instances in buffers", kind="code", source=GUIDE),
             Fix(
-                title="Compile the repeated layer by itself, once for all",
+                title="Compile the repeated layer separately, once for all instances",
                 kind="code",
                 snippet="for layer in model.layers:\n    layer.compile()",
                 is_safe=True,

@@ -1,4 +1,4 @@
-"""GD212: a mode, dtype or device that flips from call to call."""
+"""GD212: a mode, dtype or device that changes from call to call."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _BOTH: dict[ChangeKind, str] = {
     "requires_grad": "with and once without `requires_grad`",
 }
 _WHO: dict[ChangeKind, str] = {
-    "training": "Compile one callable for training and one for evaluation",
-    "grad_mode": "Compile one callable for each grad mode",
+    "training": "Compile one function for training and one for evaluation",
+    "grad_mode": "Compile one function for each grad mode",
     "inference_mode": "Use `torch.no_grad()` in both places, or `torch.inference_mode()` in both",
-    "autocast": "Put autocast around the same calls each time, or inside the compiled function",
+    "autocast": "Use autocast around the same calls each time, or inside the compiled function",
     "dtype": "Convert the tensor before the call",
     "device": "Move the tensor before the call",
-    "requires_grad": "Detach the tensor, or let it require a gradient, in each call alike",
+    "requires_grad": "Detach the tensor in each call, or let it require a gradient in each call",
     "default_dtype": "Set the default dtype once, before the first call",
     "default_device": "Set the default device once, before the first call",
     "threads": "Set the number of threads once, before the first call",
@@ -39,16 +39,16 @@ _WHO: dict[ChangeKind, str] = {
 
 
 class ModeFlip(RecompileRule):
-    """A mode, a dtype or a device that is another one in some calls.
+    """A mode, dtype or device that differs in some calls.
 
     ## What it finds
-    Compiles because of train or eval mode, grad mode, inference mode, autocast, a tensor's dtype, device or
-    `requires_grad`, or a setting of the whole process (default dtype, number of threads, deterministic algorithms)
-    that differs from what the compiled code was made for.
+    Recompiles because of a different train or eval mode, grad mode, inference mode or autocast, a different dtype,
+    device or `requires_grad` of a tensor, or a different setting of the process: default dtype, number of threads,
+    deterministic algorithms.
 
     ## Why it costs
-    One compile for each combination; they are few, but they come in the middle of a run, most often at the first
-    validation.
+    torch compiles once for each combination. There are only a few, but they come in the middle of a run, most often in
+    the first validation step.
 
     ## Example
     ```python
@@ -73,8 +73,8 @@ class ModeFlip(RecompileRule):
     ```
 
     ## Fix safety
-    Calling both versions while warming up keeps results and only moves the compile. Two compiled callables keep
-    results.
+    Calling both versions during warm-up keeps results the same and only moves the compile. So does using two compiled
+    functions.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`, `TENSOR_MATCH`).
@@ -86,15 +86,15 @@ class ModeFlip(RecompileRule):
     kinds: ClassVar = frozenset(_WHO)
 
     def message(self, group: RecompileGroup) -> str:
-        """Which mode flipped, and in which line where that is known."""
+        """Which mode changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Warm both up; or stop the flip."""
+        """A warm-up for both, or no change."""
         kind = group.first.kind
         return (
             Fix(
-                title=f"Call it once {_BOTH.get(kind, 'in each of these states')} before the run",
+                title=f"Call it once {_BOTH.get(kind, 'in each of these states')} during warm-up",
                 kind="call",
                 is_safe=True,
                 source=GUIDE,

@@ -11,14 +11,14 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class StrideChange(RecompileRule):
-    """A tensor whose strides change from call to call: transposed, sliced or in another memory format.
+    """A tensor whose strides change from call to call: transposed, sliced or in a different memory format.
 
     ## What it finds
-    Compiles because a tensor of the same sizes lies otherwise in memory.
+    Recompiles because a tensor of the same sizes has a different memory layout.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -43,7 +43,7 @@ class StrideChange(RecompileRule):
     ```
 
     ## Fix safety
-    `.contiguous()` keeps the values and copies the tensor where it was not contiguous.
+    `.contiguous()` keeps the values, and copies the tensor if it isn't contiguous.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.13 (`TENSOR_MATCH`).
@@ -55,11 +55,11 @@ class StrideChange(RecompileRule):
     kinds: ClassVar = frozenset({"stride"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Whose strides changed from what to what."""
+        """Which strides changed, with their values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Make it contiguous before the call."""
+        """A contiguous tensor."""
         name = argument(group.first) or group.first.expression.partition(".stride(")[0]
         return (
             Fix(

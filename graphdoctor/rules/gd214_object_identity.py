@@ -1,4 +1,4 @@
-"""GD214: another object with each call."""
+"""GD214: a different object in some calls."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class ObjectIdentity(RecompileRule):
-    """A function, module or other object that is a new one in some calls.
+    """A function, module or other object that is a different one in some calls.
 
     ## What it finds
-    Compiles because the compiled code belongs to one very object: a lambda or a closure that is made anew for each
-    call, a module that is swapped or was freed, another backend callable.
+    Recompiles because the compiled code has a guard on the identity of an object: a lambda or closure that is created
+    for each call, a module that was replaced or freed, a different backend callable.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -46,7 +46,7 @@ class ObjectIdentity(RecompileRule):
     ```
 
     ## Fix safety
-    Making an object once keeps results unless it holds state that each call must begin anew with.
+    Creating the object once keeps results the same, unless it has state that each call must start without.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`ID_MATCH`, `CLOSURE_MATCH`).
@@ -59,30 +59,30 @@ class ObjectIdentity(RecompileRule):
     kinds: ClassVar = frozenset({"identity", "entry_gone", "backend"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which object is another one, and where old and new were made."""
+        """Which object differs, and where the old and the new one were created."""
         change = group.first
         if change.kind == "entry_gone":
-            return recompiled(group, "an object that its compiled code belonged to is gone")
+            return recompiled(group, "an object that its compiled code depends on is gone")
         if change.kind == "backend":
-            return recompiled(group, "torch.compile was given another backend callable")
+            return recompiled(group, "torch.compile got a different backend callable")
         old = f"{change.old or 'one object'}{_made(change.old_place)}"
-        new = f"{change.new or 'another'}{_made(change.new_place)}"
-        return recompiled(group, f"{quoted(change.expression)} is another object: {old} → {new}")
+        new = f"{change.new or 'a different one'}{_made(change.new_place)}"
+        return recompiled(group, f"{quoted(change.expression)} is a different object: {old} → {new}")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Make it once."""
+        """One object for all calls."""
         change = group.first
         if change.kind == "entry_gone":
             return (Fix(title="Keep the object alive as long as the compiled function", kind="code", source=GUIDE),)
         if change.kind == "backend":
             return (Fix(title="Pass the same backend callable to each torch.compile", kind="code", source=GUIDE),)
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
-        title = f"Make {quoted(change.expression)} once, outside the loop that calls{where}"
+        title = f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
         return (Fix(title=title, kind="code", source=GUIDE),)
 
 
 def _made(place: str | None) -> str:
-    return f" made at {_base_name(place)}" if place else ""
+    return f" created at {_base_name(place)}" if place else ""
 
 
 def _base_name(place: str) -> str:

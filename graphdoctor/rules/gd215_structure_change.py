@@ -1,4 +1,4 @@
-"""GD215: a container or an object of another structure."""
+"""GD215: a container or object whose structure changes from call to call."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from graphdoctor.model.recompiles import ChangeKind
 
 
 class StructureChange(RecompileRule):
-    """A dict, list or other object with other keys, another length or another type.
+    """A dict, list or other object whose keys, length or type change from call to call.
 
     ## What it finds
-    Compiles because an argument's structure changed: other keys, another number of items, a list in place of a tuple,
-    an attribute that comes and goes, one tensor passed twice.
+    Recompiles because the structure of an argument changed: different keys, a different number of items, a list instead
+    of a tuple, an attribute that is only sometimes there, the same tensor passed twice.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -49,8 +49,8 @@ class StructureChange(RecompileRule):
     ```
 
     ## Fix safety
-    A fixed structure (missing entries filled with zeros, say) is for the author to judge; a stacked tensor keeps
-    results.
+    A stacked tensor keeps results the same. Whether you can use a fixed structure, such as zeros for missing entries,
+    depends on the program.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`DICT_KEYS_MATCH`, `SEQUENCE_LENGTH`).
@@ -62,19 +62,19 @@ class StructureChange(RecompileRule):
     kinds: ClassVar = frozenset({"keys", "length", "attribute", "type", "aliasing"})
 
     def message(self, group: RecompileGroup) -> str:
-        """What about the structure changed."""
+        """What changed about the structure."""
         if group.first.kind == "aliasing":
             change = group.first
             return recompiled(group, f"{change.expression} became {change.new or 'the same tensor'}")
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Keep the structure the same."""
+        """The same structure in each call."""
         titles: dict[ChangeKind, str] = {
             "keys": "Pass the same keys, in the same order, in each call",
             "length": "Pass the same number of items, or stack them into one tensor",
             "type": "Pass a value of the same type in each call",
             "attribute": "Give the object the same attributes in each call",
-            "aliasing": "Pass a copy where one tensor is given twice",
+            "aliasing": "Pass a copy if the same tensor is passed twice",
         }
         return (Fix(title=titles[group.first.kind], kind="call", source=GUIDE),)

@@ -1,4 +1,4 @@
-"""GD216: a flag, text or None that changes from call to call."""
+"""GD216: a flag, string or None that changes from call to call."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from graphdoctor.model.diagnosis import Fix
 
 
 class ConstantArgument(RecompileRule):
-    """A bool, a text, None or another constant that changes from call to call.
+    """A bool, string, None or other constant that changes from call to call.
 
     ## What it finds
-    Compiles because a value that the compiled code takes to be a constant is another one: a flag, a mode's name, an
-    optional argument that is given in some calls only.
+    Recompiles because a value that was compiled as a constant changed: a flag, the name of a mode, an optional argument
+    that only some calls pass.
 
     ## Why it costs
-    Each compile takes as long as the first one, in the middle of a call; after `recompile_limit` of them (8) the
-    function runs eagerly. A flag has two versions, a text as many as there are texts.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
+    of them, the function runs eagerly. A flag has two versions; a string can have any number.
 
     ## Example
     ```python
@@ -44,7 +44,7 @@ class ConstantArgument(RecompileRule):
     ```
 
     ## Fix safety
-    Warming up keeps results and only moves the compiles. Computing both sides and choosing costs both.
+    A warm-up keeps results the same and only moves the compiles. Computing both branches costs the time of both.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`EQUALS_MATCH`).
@@ -56,15 +56,15 @@ class ConstantArgument(RecompileRule):
     kinds: ClassVar = frozenset({"flag", "text", "none", "value"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which constant changed from what to what."""
+        """Which constant changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Bound the variants, or split the function."""
+        """A warm-up, or one function for each value."""
         name = quoted(group.first.expression)
         return (
             Fix(
-                title=f"Call it once with each value of {name} before the run", kind="call", is_safe=True, source=GUIDE
+                title=f"Call it once with each value of {name} during warm-up", kind="call", is_safe=True, source=GUIDE
             ),
             Fix(title=f"Compile one function for each value of {name}", kind="code", source=GUIDE),
         )

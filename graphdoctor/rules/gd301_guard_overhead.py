@@ -1,4 +1,4 @@
-"""GD301: guard checks that take a large share of a call."""
+"""GD301: guard checks that take a large share of a steady call."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class GuardOverhead(RecordingRule):
     """Guard checks that take a large share of a steady call.
 
     ## What it finds
-    A steady call that spends 10 % of its time or more on guard checks. They are timed with warm caches, so the share is
+    A steady call that spends 10% or more of its time on guard checks. They are timed with warm caches, so the share is
     a lower bound.
 
     ## Why it costs
-    torch checks every guard before each run of compiled code, on the CPU, while the device waits. The share is that of
-    the backend measured with: a faster backend leaves the checks as they are and shortens the rest.
+    torch checks all guards on the CPU before each run of the compiled code, while the device waits. The share depends
+    on the backend: a faster one shortens the rest of the call, but not the checks.
 
     ## Example
     ```python
@@ -47,12 +47,12 @@ class GuardOverhead(RecordingRule):
     def inputs():
         return (torch.ones(16, 16), torch.tensor(float(sum(range(1500)))))
     ```
-    Hand over what the function needs and no more; do the rest before the call. `graphdoctor guards` shows which
-    argument or module the checks belong to.
+    Pass only what the function needs, and do the rest before the call. `graphdoctor guards` shows which argument or
+    module the checks belong to.
 
     ## Fix safety
-    The guard filters of `torch.compiler` are unsafe, as their names say: torch no longer notices a change of what it
-    does not check, and the compiled code then gives wrong results in silence.
+    Unsafe for the guard filters of `torch.compiler`: torch doesn't notice changes of what it no longer checks, and the
+    compiled code then silently gives wrong results.
 
     ## Source
     `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard overhead".
@@ -73,13 +73,11 @@ class GuardOverhead(RecordingRule):
         frame = next((frame for frame in view.recording.frames if frame.frame_id == frame_id), None)
         if frame is None:
             return ()
-        most = f", most of it for `{frame_name(frame)}`" if len(run) > 1 else ""
+        most = f", most of it in `{frame_name(frame)}`" if len(run) > 1 else ""
         return (
             RuleMatch(
                 entry=frame_entry(frame),
-                message=f"Guard checks take {guards.share:.0%} of a steady call{most}{_parts(costliest)}".replace(
-                    "%", " %"
-                ),
+                message=f"guard checks take {guards.share:.0%} of a steady call{most}{_parts(costliest)}",
                 count=sum(found.runs_per_call or 0 for found in run),
                 compile_ids=tuple(found.compile_id for found in run),
                 fixes=_fixes(guards),
@@ -88,7 +86,7 @@ class GuardOverhead(RecordingRule):
 
 
 def _parts(found: GuardSet) -> str:
-    """The parts that cost most, each without those inside it."""
+    """The parts that cost most, without parts of these parts."""
     if not found.check_us:
         return ""
     named: list[str] = []
@@ -104,15 +102,15 @@ def _parts(found: GuardSet) -> str:
 def _fixes(guards: Guards) -> tuple[Fix, ...]:
     internal = sum(node.is_module_internal for each in guards.sets for node in each.nodes)
     total = sum(each.guard_count for each in guards.sets)
-    handing_over = Fix(
-        title="Hand over only what the function needs: plain tensors in place of large dicts, lists and objects",
+    pass_less = Fix(
+        title="Pass only what the function needs: tensors instead of large dicts, lists and objects",
         kind="code",
         source="PyTorch user guide: torch.compile, guard overhead",
     )
     if internal * 2 < total:
-        return (handing_over, guard_filter("keep_tensor_guards_unsafe", "only tensors are checked"))
+        return (pass_less, guard_filter("keep_tensor_guards_unsafe", "torch only checks tensors"))
     return (
-        guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "a change of a torch module is not noticed"),
-        guard_filter("skip_guard_on_all_nn_modules_unsafe", "a change of any module is not noticed"),
-        handing_over,
+        guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"),
+        guard_filter("skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module"),
+        pass_less,
     )

@@ -1,4 +1,4 @@
-"""GD302: thousands of guards on how modules are built."""
+"""GD302: thousands of guards on the structure of modules."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from graphdoctor.diagnosis.suggestions import guard_filter
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.guards import GuardSet
 from graphdoctor.model.recording import Frame
+from graphdoctor.model.wording import counted
 
 _MIN_COUNT = 1000
 
 
 class GuardsOnModules(RecordingRule):
-    """Thousands of guards on the inside of modules: types, hooks, parameters, buffers.
+    """Thousands of guards on the structure of modules: types, hooks, parameters, buffers.
 
     ## What it finds
-    A compile with 1,000 guards or more on how its modules are built, which hardly ever changes.
+    A compile with 1,000 or more guards on the structure of its modules, which rarely changes.
 
     ## Why it costs
-    Each is checked before each run of the compiled code. A model of many small modules pays more for the checks than
-    one of few large ones.
+    torch checks each of them before each run of the compiled code. The checks cost more in a model of many small
+    modules than in one of a few large modules.
 
     ## Example
     ```python
@@ -54,12 +55,12 @@ class GuardsOnModules(RecordingRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Where the modules must stay, a guard filter of `torch.compiler` leaves their guards out.
+    If the modules must stay, a guard filter of `torch.compiler` drops their guards.
 
     ## Fix safety
-    The guard filters are unsafe, as their names say: a module that changes after it was compiled (a replaced parameter,
-    a flipped flag, a new hook) is not noticed, and the compiled code gives the old results. Fewer, larger modules keep
-    results.
+    Unsafe for the guard filters: if a module changes after it was compiled (a replaced parameter, a different flag, a
+    new hook), torch doesn't notice, and the compiled code gives the old results. Fewer, larger modules keep results the
+    same.
 
     ## Source
     `torch/compiler/__init__.py`, 2.13 and 2.15 (`skip_guard_on_inbuilt_nn_modules_unsafe`); PyTorch user guide,
@@ -71,7 +72,7 @@ class GuardsOnModules(RecordingRule):
     severity: ClassVar = "info"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function, for the compile of it with the most of them."""
+        """One for each function, for its compile with the most of these guards."""
         recording = view.recording
         if recording.guards is None:
             return ()
@@ -89,18 +90,19 @@ def _match(frame: Frame, count: int, found: GuardSet) -> RuleMatch:
     modules = Counter(node.path for node in found.nodes if node.is_module_internal)
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{frame_name(frame)}` checks {count:,} guards on the inside of {len(modules)} modules at each run",
+        message=f"`{frame_name(frame)}` checks {count:,} guards on the structure of {counted(len(modules), 'module')} "
+        "in each run",
         count=count,
         compile_ids=(found.compile_id,),
         fixes=(
-            guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "a change of a torch module is not noticed"),
+            guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"),
             Fix(
-                title="Compile the repeated block in place of the whole model: each check then covers one block",
+                title="Compile the repeated block instead of the whole model, so that each check covers only one block",
                 kind="call",
                 snippet="for block in model.blocks:\n    block.compile()",
                 is_safe=True,
                 source="PyTorch user guide: torch.compile, regional compilation",
             ),
-            guard_filter("skip_guard_on_all_nn_modules_unsafe", "a change of any module is not noticed"),
+            guard_filter("skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module"),
         ),
     )

@@ -1,4 +1,4 @@
-"""GD303: a guard on a value that changes again and again."""
+"""GD303: a guard on a value that keeps changing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _GUIDE = "PyTorch user guide: torch.compile, recompilation"
 
 
 class GuardOnChangingValue(RecordingRule):
-    """A guard on a value that is another one in call after call.
+    """A guard on a value that keeps changing from call to call.
 
     ## What it finds
-    A value that torch guards on and that differed at three recompiles of a function or more. Told by
-    `graphdoctor guards`; `graphdoctor recompiles` shows each recompile by itself.
+    A guarded value that differed in three or more recompiles of a function. `graphdoctor guards` reports it;
+    `graphdoctor recompiles` shows each recompile.
 
     ## Why it costs
-    Such a guard never holds for long: the function is compiled again and again, every entry made so far is checked in
-    vain first, and at the recompile limit it runs eagerly.
+    The function keeps recompiling, and torch first checks every cache entry in vain. After the recompile limit, the
+    function runs eagerly.
 
     ## Example
     ```python
@@ -49,8 +49,8 @@ class GuardOnChangingValue(RecordingRule):
     ```
 
     ## Fix safety
-    A tensor in place of a number keeps results up to its dtype; a value that is read outside the compiled function is
-    no longer specialised on.
+    A tensor instead of a number keeps results the same, except for the dtype. torch doesn't specialize on a value that
+    is read outside the compiled function.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
@@ -85,10 +85,11 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     shown = ", ".join(values[:_MAX_VALUES]) + (", …" if len(values) > _MAX_VALUES else "")
     return RuleMatch(
         entry=first.guard_location or frame_entry(frame),
-        message=f"`{first.expression}` was another one at {len(found)} recompiles of `{frame_name(frame)}`"
+        message=f"`{first.expression}` differed in {len(found)} recompiles of `{frame_name(frame)}`"
         + (f": {shown}" if values else ""),
         count=len(found),
         compile_ids=tuple(compile_.compile_id for compile_, _ in found),
+        changes=(first,),
         torch_reason=first.guard,
         user_stack=found[0][0].stack,
         fixes=_fixes(first),
@@ -96,7 +97,7 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
 
 
 def _fixes(change: GuardChange) -> tuple[Fix, ...]:
-    """What stops the value from being guarded on, by what about it changed."""
+    """How to avoid a guard on the value, by what changed about it."""
     outside = Fix(
         title="Read it outside the compiled function, or keep it the same from call to call", kind="code", source=_GUIDE
     )
@@ -107,9 +108,11 @@ def _fixes(change: GuardChange) -> tuple[Fix, ...]:
             )
             return (Fix(title=title, kind="call", source=_GUIDE),)
         case "number" | "module_number" | "text" | "value" | "length" | "flag":
-            title = f"Pass what is computed from `{change.expression}` as a tensor, so that torch does not guard on it"
+            title = f"Pass what you compute from `{change.expression}` as a tensor, so that torch doesn't guard on it"
             return (Fix(title=title, kind="code", source=_GUIDE), outside)
         case "identity":
-            return (Fix(title=f"Make `{change.expression}` once and use it in every call", kind="code", source=_GUIDE),)
+            return (
+                Fix(title=f"Create `{change.expression}` once and use it in every call", kind="code", source=_GUIDE),
+            )
         case _:
             return (outside,)

@@ -1,4 +1,4 @@
-"""GD501: the backend raised."""
+"""GD501: an exception in the backend."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 
 
 class BackendException(BreakRule, RecordingRule):
-    """A backend that raised an exception on a graph.
+    """A backend that raised an exception while it compiled a graph.
 
     ## What it finds
-    A graph that Dynamo captured and the backend could not compile. Most exceptions end the call; a few kinds make torch
-    skip the function instead.
+    A graph that Dynamo captured and the backend couldn't compile. Most exceptions end the call. A few make torch skip
+    the function instead.
 
     ## Why it costs
-    Nothing of the graph is compiled: the call fails, or the function runs eagerly.
+    The graph is not compiled: the call fails, or the function runs eagerly.
 
     ## Example
     ```python
@@ -49,11 +49,11 @@ class BackendException(BreakRule, RecordingRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    Find the stage that fails: `--backend eager` (Dynamo alone), then `aot_eager` (and AOTAutograd), then `inductor`.
-    The first that raises is to blame; report it there with the graph.
+    Find the stage that fails: try `--backend eager` (only Dynamo), then `aot_eager` (Dynamo and AOTAutograd), then
+    `inductor`. The first that raises has the bug. Report it with the graph.
 
     ## Fix safety
-    There is none to apply.
+    There is no fix to apply.
 
     ## Source
     `torch/_dynamo/output_graph.py`, 2.13 (`call_user_compiler`); PyTorch troubleshooting guide.
@@ -69,16 +69,16 @@ class BackendException(BreakRule, RecordingRule):
         return super().matches(site) or site.cause.gb_type == "Backend compiler exception"
 
     def message(self, site: BreakSite) -> str:
-        """What it said."""
-        said = (site.cause.explanation or "").splitlines()
-        return f"the backend could not compile the graph: {said[0] if said else 'it raised'}"
+        """What the backend raised."""
+        lines = (site.cause.explanation or "").splitlines()
+        return f"the backend couldn't compile the graph: {lines[0] if lines else 'it raised an exception'}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Bisect."""
+        """Find the stage."""
         return _FIXES
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each compile that a backend's exception ended."""
+        """One for each compile that an exception of the backend ended."""
         errors = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
         return tuple(
             _match(compile_, errors.get(compile_.compile_id), view)
@@ -89,7 +89,7 @@ class BackendException(BreakRule, RecordingRule):
 
 _FIXES = (
     Fix(
-        title="Find the stage that fails: run again with --backend eager, then aot_eager, then inductor",
+        title="Find the stage that fails: try --backend eager, then aot_eager, then inductor",
         kind="call",
         is_safe=True,
         source="PyTorch troubleshooting guide",
@@ -98,11 +98,11 @@ _FIXES = (
 
 
 def _match(compile_: Compile, graph: Graph | None, view: RecordingView) -> RuleMatch:
-    said = (
+    error = (
         graph.backend_error if graph and graph.backend_error else compile_.failure.message if compile_.failure else ""
     )
     backend = f"`{graph.backend}` " if graph and graph.backend else ""
-    first = next((line for line in said.splitlines() if line.strip()), "")
+    first = next((line for line in error.splitlines() if line.strip()), "")
     return RuleMatch(
         entry=_entry(compile_, view),
         message=f"the backend {backend}raised on graph {compile_.compile_id}: {first}",

@@ -1,4 +1,4 @@
-"""GD901: the program's own error."""
+"""GD901: an error of the program."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?'
 
 
 class UserError(RecordingRule):
-    """A call that the program's own error ended.
+    """A call that failed with an error of the program.
 
     ## What it finds
-    A call that raised an exception which is not torch.compile's. torch raises `TorchRuntimeError` while tracing where
-    eager mode raises the operation's own type.
+    A call that raised an exception that doesn't come from torch.compile. While tracing, torch raises
+    `TorchRuntimeError` where eager mode raises the operation's own exception.
 
     ## Why it costs
-    It is no matter of torch.compile: the calls behind it were not made, so the report is partial.
+    Later calls were not made, so the report is partial.
 
     ## Example
     ```python
@@ -46,10 +46,10 @@ class UserError(RecordingRule):
     ```
 
     ## Fix safety
-    There is none to apply: fix the program, then explain it again.
+    There is no fix to apply: fix the program, then run `graphdoctor explain` again.
 
     ## Source
-    `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`); the same call is made once more without torch.compile to say
+    `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`). graphdoctor repeats the call without torch.compile to find out
     whether it fails there too.
     """
 
@@ -78,7 +78,9 @@ def _match(call: Call, error: CallError, view: RecordingView) -> RuleMatch:
         compile_ids=(failed.compile_id,) if failed else (),
         torch_reason=error.message,
         user_stack=failed.failure.stack if failed and failed.failure else (),
-        fixes=(Fix(title="Fix the program, then explain it again", kind="code", source="torch/_dynamo/exc.py, 2.13"),),
+        fixes=(
+            Fix(title="Fix the program, then run graphdoctor again", kind="code", source="torch/_dynamo/exc.py, 2.13"),
+        ),
     )
 
 
@@ -86,13 +88,13 @@ def _in_eager(error: CallError) -> str:
     if error.eager is None:
         return ""
     if error.eager == "ok":
-        return "; without torch.compile the call works"
-    said = (error.eager_message or "").strip().partition("\n")[0]
-    return f"; without torch.compile it raises {error.eager}" + (f": {said}" if said else " too")
+        return "; without torch.compile, the call works"
+    message = (error.eager_message or "").strip().partition("\n")[0]
+    return f"; without torch.compile, it raises {error.eager}" + (f": {message}" if message else " too")
 
 
 def _entry(failed: Compile | None, error: CallError) -> StackEntry:
-    """The innermost line of the code being traced, else of the program's traceback."""
+    """The innermost line of the code being traced, or of the program's traceback."""
     if failed is not None and failed.failure is not None:
         for entry in reversed(failed.failure.stack):
             if entry.origin in ("user", "third_party"):

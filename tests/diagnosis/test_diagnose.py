@@ -77,7 +77,7 @@ def test_a_skipped_frame_is_a_finding_of_its_own_at_the_same_line_with_the_same_
     assert {finding.torch_id for finding in diagnosis.findings} == {"GB0059"}
     skip = diagnosis.findings[1]
     assert "`for`" in skip.message
-    assert (skip.related[0].line, skip.related[0].note) == (12, "the `for` that the break lies in")
+    assert (skip.related[0].line, skip.related[0].note) == (12, "the break is inside this `for`")
     assert diagnosis.summary.skipped_frames == 1
     assert diagnosis.summary.break_sites == 1
     assert diagnosis.frames[0].state == "skipped"
@@ -145,8 +145,8 @@ def test_a_frame_over_its_limit_comes_first_and_says_since_when() -> None:
 @pytest.mark.parametrize(
     ("eager", "words"),
     [
-        ("ok", "without torch.compile the call works"),
-        ("RuntimeError", "without torch.compile it raises RuntimeError: shapes differ"),
+        ("ok", "without torch.compile, the call works"),
+        ("RuntimeError", "without torch.compile, it raises RuntimeError: shapes differ"),
         (None, "call 1 raised ValueError: bad shape"),
     ],
 )

@@ -127,7 +127,7 @@ def test_the_limit_says_which_values_filled_the_cache_and_what_went_eager_with_i
     limit = diagnosis.findings[0]
     assert (limit.code, limit.severity, limit.compile_ids) == ("GD201", "error", ("0/8", "1/8"))
     assert "since call 9" in limit.message
-    assert "and with it `Net.forward from line 11`" in limit.message
+    assert "together with `Net.forward from line 11`" in limit.message
     assert "`self.step` (7)" in limit.message
     assert diagnosis.recompiles[-1].is_over_limit
 

@@ -68,7 +68,7 @@ def test_no_break(snapshot: SnapshotAssertion) -> None:
 def test_nothing_compiled_is_said_first() -> None:
     lines = rendered(skipped()).splitlines()
     assert lines[2] == "Not compiled: 0 of 26 tensor operations ran in a compiled graph."
-    assert "more breaks may hide behind it" in " ".join(lines)
+    assert "later breaks may be hidden" in " ".join(lines)
 
 
 def test_a_share_that_is_not_whole_is_never_shown_as_whole() -> None:

@@ -45,7 +45,7 @@ def test_a_large_share_is_a_finding_and_names_what_costs() -> None:
     )
     (finding,) = found(Guards(sets=(costly,), call_us=25.0, checks_us=10.0, share=0.4))
     assert finding.code == "GD301"
-    assert finding.message == "Guard checks take 40 % of a steady call: mostly `self`"
+    assert finding.message == "guard checks take 40% of a steady call: mostly `self`"
     assert finding.compile_ids == ("0/0",)
 
 
@@ -92,7 +92,7 @@ def recompiles(count: int) -> tuple[Compile, ...]:
 def test_a_value_that_differs_at_three_recompiles_is_a_finding() -> None:
     (finding,) = found(Guards(), recompiles(3))
     assert finding.code == "GD303"
-    assert finding.message == "`scale` was another one at 3 recompiles of `Net.forward`: 0, 1, 2, 3"
+    assert finding.message == "`scale` differed in 3 recompiles of `Net.forward`: 0, 1, 2, 3"
     assert finding.compile_ids == ("0/1", "0/2", "0/3")
 
 
