@@ -47,7 +47,7 @@ def test_findings_are_lines_that_editors_understand(tmp_path: Path, run_here: Ru
     (tmp_path / "my model.py").write_text(BAD)
     done = run_here("lint", "my model.py")
     assert done.returncode == 1
-    assert "my model.py:6:5: GD101 `print` puts something out, which a graph cannot hold" in done.stdout
+    assert "my model.py:6:5: GD101 `print` has a side effect, so torch can't put it in a graph" in done.stdout
     assert "my model.py:7:16: GD103 `x.sum().item()` reads a tensor's value into Python" in done.stdout
     assert "help: Skip" in done.stdout
     assert done.stdout.endswith("2 findings in 1 compiled function of 1 file.\n")

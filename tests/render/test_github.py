@@ -76,7 +76,7 @@ def test_a_finding_is_shown_at_its_line_and_columns():
         "title": "GD101 print-or-log",
     }
     assert message.splitlines() == [
-        "`print` puts something out, which a graph cannot hold",
+        "`print` has a side effect, so torch can't put it in a graph",
         "Try: Skip `print` while compiling (verified)",
         "Read more: graphdoctor rule GD101",
     ]
