@@ -1,31 +1,30 @@
-"""The annotated source: for each file and each line of it, what torch.compile made of it.
+"""The annotated source: what torch.compile did with each line of each file.
 
-Comes in: a ``Diagnosis`` and a ``Picture``; the disk is never read. Goes out: ``AnnotatedFile``s in the order to show.
+Comes in: a ``Diagnosis`` and a ``Picture``; nothing is read from disk. Goes out: ``AnnotatedFile``s in display order.
 
-A line's ``state`` says where it runs *when* it runs; whether it did run nobody recorded:
+A line's ``state`` says where it runs *when* it runs; nothing records whether it did:
 
 ``graph``
-    An operation of it was captured: a node of a graph as Dynamo wrote it down (stage ``dynamo``) names the line, and
-    the compile of that graph was not skipped.
+    An operation of the line was captured: a node of a graph at stage ``dynamo`` names the line, and the compile of that
+    graph wasn't skipped.
 ``eager``
-    It is known to run outside any graph: it is a line of an own statement (see ``statements``)
+    The line is known to run outside any graph. Either it is a line of an own statement (see ``statements``)
 
-    - of a function of which a frame was skipped or hit the recompile limit; where that frame is a resume function,
-      only behind the line that it goes on after;
-    - of a function of which a frame is left to eager mode at a break (``rest_eager``), at or behind the line of the
-      function that led to the break; the line is known where the finding lies in that function or its call path leads
-      through it once. torch leaves the frame at the last place before the break where it could
+    - of a function with a frame that was skipped or hit the recompile limit; if that frame is a resume function, only
+      after the line where it resumes;
+    - of a function with a frame that is left to eager mode at a break (``rest_eager``), at or after the line of the
+      function that led to the break. That line is known if the finding is in the function, or if its call path goes
+      through the function exactly once. torch leaves the frame at the last place before the break where it could
       (``torch/_dynamo/symbolic_convert.py``, 2.13, ``InstructionTranslatorBase.step``), so lines in between can run
-      eagerly too, and nobody recorded that;
+      eagerly too, and nothing records that;
 
-    or a graph break is located at it that torch went past in eager mode, so that a part of the line at least runs
-    there.
+    or it has a graph break that torch continued past in eager mode, so at least a part of the line runs there.
 ``mixed``
-    Both: a part of the line is in a graph and a part is not, or it was captured in one frame and runs eagerly in
-    another, or before a function hit its limit and not since.
+    Both: a part of the line is in a graph and a part isn't, or it was captured in one frame and runs eagerly in
+    another, or it was captured before a function hit its limit and runs eagerly since.
 ``none``
-    Neither is known. That is so for a line without an operation in a function that was captured or inlined, for one
-    that no frame reached, and for the body of a function in whose file Python finds no syntax.
+    Neither is known: a line without operations in a function that was captured or inlined, a line that no frame
+    reached, or the body of a function in a file that Python can't parse.
 """
 
 from __future__ import annotations
@@ -47,22 +46,22 @@ LineState = Literal["graph", "eager", "mixed", "none"]
 
 _MAX_OWN_LINES = 5_000
 _MAX_PACKAGE_LINES = 200
-"""A file that is longer is shown in part."""
+"""Longer files are shown in part."""
 _CONTEXT_LINES = 5
-"""Around an annotated line outside any function."""
+"""Lines shown before and after an annotated line outside any function."""
 _ORIGINS: tuple[Origin, ...] = ("user", "third_party", "torch", "stdlib")
 
 
 @dataclass(frozen=True, slots=True)
 class FrameMark:
-    """A frame of the function that a line begins."""
+    """A frame of the function that starts on a line."""
 
     state: FrameState
-    """What became of it."""
+    """Where it runs."""
     compile_ids: tuple[str, ...]
     """Its compiles."""
     resumes_at: int | None
-    """For a resume function: the line after whose break it goes on."""
+    """For a resume function, the line of the break it resumes after; None for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +71,32 @@ class AnnotatedLine:
     number: int
     """1-based."""
     text: str | None
-    """With its indentation, where that is known; None when nothing of the line is known."""
+    """With its indentation if that is known; None if the text is unknown."""
     state: LineState = "none"
-    """Where it runs; the module says how that is known."""
+    """Where it runs; see the module's docstring."""
     graphs: tuple[int, ...] = ()
-    """``Graph.index`` of the graphs that an operation of the line was captured into."""
+    """``Graph.index`` of the graphs that captured an operation of the line."""
     node_count: int = 0
-    """Calls in these graphs that torch says are the line's, those of skipped compiles included."""
+    """Calls in these graphs that torch attributes to the line, including those of skipped compiles."""
     finding_fingerprints: tuple[str, ...] = ()
-    """All findings whose primary location it is, worst first."""
+    """Findings whose primary location it is, the worst first."""
     break_fingerprints: tuple[str, ...] = ()
-    """Of these the graph breaks."""
+    """Those of them that are graph breaks."""
     related: tuple[str, ...] = ()
-    """Findings that name it as another place that belongs to them."""
+    """Findings that name it as a related place."""
     recompile_fingerprints: tuple[str, ...] = ()
-    """Findings on recompiles caused by a value that torch guards on because of the line."""
+    """Findings about recompiles caused by a value that torch guards on because of the line."""
     recompile_count: int = 0
-    """How often such a value changed and something was compiled again, or went over its limit."""
+    """How often a change of such a value caused a recompile or hit the limit."""
     guard_count: int | None = None
-    """Guards that torch made because of the line, over all compiles; None when guards were not asked for."""
+    """Guards that torch installed because of the line, in all compiles; None if guards weren't read."""
     guard_us: float | None = None
-    """For the line that begins a function: microseconds of a steady call that the successful checks of all its frames'
-    guards take; None when not measured. What a single line's guards cost was not."""
+    """For the line where a function starts: microseconds that all its frames' successful guard checks take in a steady
+    call; None if not measured. The guards of single lines aren't measured."""
     frames: tuple[FrameMark, ...] = ()
-    """For the line that begins a function: its frames, resume functions included."""
+    """For the line where a function starts: its frames, including resume functions."""
     is_call_path: bool = False
-    """It led to a finding, to a frame or to a recompile, or called torch.compile."""
+    """It is on the call path to a finding, a frame or a recompile, or it called torch.compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +104,19 @@ class AnnotatedFile:
     """One file."""
 
     file: str
-    """As shown: relative to the root where it lies below it."""
+    """As shown: relative to the root if it is inside it."""
     origin: Origin
     """Who owns it."""
     package: str | None
-    """Top-level package of a file that is not the user's."""
+    """Top-level package of a file that isn't the user's."""
     lines: tuple[AnnotatedLine, ...]
-    """In order, without the hidden ones; without the source those that something is known of."""
+    """In order, without hidden ones; without the source, only lines that something is known about."""
     is_source_missing: bool
-    """The text was not recorded."""
+    """The text wasn't recorded."""
     hidden_line_count: int
-    """Lines left out."""
+    """How many lines are hidden."""
     hidden_ranges: tuple[tuple[int, int], ...] = ()
-    """Where: first and last line of each range."""
+    """First and last line of each hidden range."""
 
     @property
     def finding_count(self) -> int:
@@ -126,20 +125,20 @@ class AnnotatedFile:
 
 
 def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[AnnotatedFile, ...]:
-    """Annotate every file that something of the diagnosis lies in.
+    """Annotate every file with something of the diagnosis in it.
 
-    torch's and Python's own files only where a finding lies in them. A package's file of more than 200 lines and a
-    file of the user's of more than 5,000 show whole functions with something in them, and what is around a line
-    outside any.
+    torch's and Python's own files are included only if a finding is in them. Of a package's file with more than 200
+    lines and a user's file with more than 5,000, only functions with something in them are shown, and the surroundings
+    of annotated lines outside functions.
 
     Args:
         diagnosis: What was found.
-        picture: Has the files and the graphs as Dynamo wrote them down.
-        root: What paths are shown relative to; the one that the diagnosis was made with.
+        picture: For the files and Dynamo's graphs.
+        root: Paths are shown relative to it; the same as the diagnosis's.
 
     Returns:
-        The user's files first, then packages'; of these those with the most findings first, those that only lie on
-        call paths last.
+        The user's files, then packages'; within each those with the most findings first, those that are only on call
+        paths last.
     """
     texts = {relative(text.file, root): text for text in picture.files}
     parsed = {file: source for file, text in texts.items() if (source := _parsed(text)) is not None}
@@ -157,7 +156,7 @@ def _parsed(source: SourceText) -> SourceFile | None:
         return None
     try:
         return SourceFile(source.text)
-    except SyntaxError:  # of a newer Python, or a notebook's own commands
+    except SyntaxError:  # from a newer Python, or with a notebook's commands
         return None
 
 
@@ -223,7 +222,7 @@ def _line(number: int, text: str | None, line: LineMark | None, marks: FileMarks
         return AnnotatedLine(number, text, guard_count=guard_count)
     return AnnotatedLine(
         number=number,
-        # Behind the end of a text, where the log knows of more lines than the file has.
+        # Past the end of the text, if the log names more lines than the file has.
         text=line.text if text is None else text,
         state=_state(line),
         graphs=tuple(sorted(line.graphs)),

@@ -1,4 +1,4 @@
-"""What is known of each line, gathered from a diagnosis and a picture; ``lines.py`` says what it means."""
+"""What a diagnosis and a picture say about each line; ``lines.py`` turns it into states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class LineMark:
-    """What is known of one line."""
+    """What is known about one line."""
 
     text: str | None = None
     is_captured: bool = False
@@ -24,7 +24,7 @@ class LineMark:
     graphs: set[int] = field(default_factory=set)
     node_count: int = 0
     findings: dict[str, bool] = field(default_factory=dict)
-    """By fingerprint whether it is a graph break."""
+    """By fingerprint: whether it's a graph break."""
     related: dict[str, None] = field(default_factory=dict)
     recompile_findings: dict[str, None] = field(default_factory=dict)
     recompile_count: int = 0
@@ -36,12 +36,12 @@ class LineMark:
 
 @dataclass
 class FileMarks:
-    """What is known of one file."""
+    """What is known about one file."""
 
     origin: Origin
     package: str | None
     has_guards: bool
-    """Guards were asked for."""
+    """Guards were read."""
     lines: dict[int, LineMark] = field(default_factory=dict)
 
     def at(self, number: int) -> LineMark:
@@ -52,13 +52,13 @@ class FileMarks:
 def mark(
     diagnosis: Diagnosis, picture: Picture, sources: Mapping[str, SourceFile], shown: Callable[[str], str]
 ) -> dict[str, FileMarks]:
-    """Everything known of lines, by file.
+    """Everything known about lines, by file.
 
     Args:
         diagnosis: What was found.
-        picture: Has the graphs as Dynamo wrote them down.
+        picture: For Dynamo's graphs.
         sources: The files that could be parsed, by path as shown.
-        shown: Gives a path as shown.
+        shown: Turns a path into how it's shown.
     """
     marker = _Marker(diagnosis, picture, sources, shown)
     marker.mark_findings()
@@ -66,7 +66,7 @@ def mark(
     marker.mark_frames()
     marker.mark_recompiles()
     marker.mark_guards()
-    # Last: a node says nothing of who owns its file.
+    # Last, since a node doesn't say who owns its file.
     marker.mark_nodes()
     return marker.files
 
@@ -96,7 +96,7 @@ class _Marker:
         return line
 
     def mark_findings(self) -> None:
-        """Primary and related places; a break that torch went past is eager."""
+        """Primary and related places; a break that torch continued past runs eagerly."""
         for finding in self._diagnosis.findings:
             line = self._at(finding.location)
             is_break = finding.code.startswith("GD1")
@@ -119,7 +119,7 @@ class _Marker:
             self._file(call.file).at(call.line).is_call_path = True
 
     def mark_frames(self) -> None:
-        """Where functions begin, what became of their frames, and which of their lines run eagerly for that."""
+        """Where functions start, the states of their frames, and the lines that run eagerly because of them."""
         for frame in self._diagnosis.frames:
             source = self._sources.get(self._shown(frame.file))
             function = source.named(frame.function, frame.line) if source is not None else None
@@ -135,38 +135,38 @@ class _Marker:
         if frame.state in ("skipped", "over_limit"):
             if frame.resumes_at is None:
                 return source.own_lines(function)
-            return source.lines_behind(function, frame.resumes_at)
+            return source.lines_after(function, frame.resumes_at)
         if frame.state != "partly_eager":
             return set()
         own = source.own_lines(function)
         left_at = (self._left_at(finding, frame, own) for finding in self._diagnosis.findings)
         return {
-            number for line in left_at if line is not None for number in (line, *source.lines_behind(function, line))
+            number for line in left_at if line is not None for number in (line, *source.lines_after(function, line))
         }
 
     def _left_at(self, finding: Finding, frame: FrameReport, own: set[int]) -> int | None:
-        """The line, one of a frame's own, behind which a finding leaves the frame to eager mode."""
+        """The frame's own line after which a finding leaves the rest of the frame to eager mode; None if unknown."""
         is_about = {frame.qualname, frame.function} & {*finding.effects.rest_eager_frames}
         if not is_about or not {*frame.compile_ids} & {*finding.compile_ids}:
             return None
         file = self._shown(frame.file)
         places: list[Location | StackEntry] = [finding.location, *finding.user_stack]
         lines = {place.line for place in places if self._shown(place.file) == file and place.line in own}
-        # A function that calls itself is on the path more than once.
+        # A recursive function is on the path more than once.
         return lines.pop() if len(lines) == 1 else None
 
     def mark_recompiles(self) -> None:
-        """The lines that torch guards on a value because of, where the value changed."""
+        """The lines because of which torch guards on a value that changed."""
         for report in self._diagnosis.recompiles:
             places = (change.guard_location for change in report.cause if change.guard_location is not None)
-            # Several values of one line changed together once.
+            # Several values of one line that changed together count once.
             for line in {id(line): line for line in map(self._at, places)}.values():
                 line.recompile_count += 1
                 if report.fingerprint is not None:
                     line.recompile_findings[report.fingerprint] = None
 
     def mark_guards(self) -> None:
-        """Guards by the line that torch made them for, and what they cost by the function they stand before."""
+        """Guards by the line that caused them, and their cost by function."""
         guards = self._diagnosis.guards
         if guards is None:
             return
@@ -182,10 +182,10 @@ class _Marker:
                 line.guard_us = sum(measured)
 
     def mark_nodes(self) -> None:
-        """The lines that nodes of the graphs are of, as Dynamo captured them.
+        """The lines of the nodes in Dynamo's graphs.
 
-        A file that nothing but nodes tells of is left out: whose it is is not known, and in a recording of ours it is
-        torch's or Python's own.
+        A file that only nodes name is left out: its owner is unknown, and in our own recordings it is torch's or
+        Python's.
         """
         skipped = {compile_.compile_id for compile_ in self._diagnosis.compiles if compile_.outcome == "skipped"}
         for graph in self._picture.graphs:
@@ -205,7 +205,7 @@ class _Marker:
 
 
 def _call_us(guard_set: GuardSet) -> float | None:
-    """What the successful checks of one compile's guards take in a steady call."""
+    """Microseconds that one compile's successful guard checks take in a steady call; None if not measured."""
     if guard_set.runs_per_call == 0:
         return 0.0
     if guard_set.runs_per_call is None or guard_set.check_us is None:

@@ -1,7 +1,6 @@
-"""Source text as functions and the lines of their own statements. Standard library only.
+"""The functions of a source text, and the lines of their own statements. Imports only the standard library.
 
-A function's *own* statements are those that run in its frame: not the bodies of functions and classes defined in it,
-which run in frames of their own.
+A function's *own* statements run in its frame; the bodies of functions and classes defined in it run in other frames.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ class Function:
     """A function in a source text."""
 
     name: str
-    """As its code object is called; ``<lambda>`` for a lambda."""
+    """The name of its code object; ``<lambda>`` for a lambda."""
     line: int
-    """Of its ``def`` or ``lambda``."""
+    """The line of its ``def`` or ``lambda``."""
     first_line: int
-    """Of its first decorator, else ``line``: where its code object begins."""
+    """The line of its first decorator, otherwise ``line``: where its code object starts."""
     end_line: int
     """Its last line."""
     outermost: int
-    """``first_line`` of the outermost function around it, itself included."""
+    """``first_line`` of the outermost function around it, which can be the function itself."""
     class_lines: tuple[int, ...]
-    """Where the classes around it begin."""
+    """The lines where the classes around it start."""
     body: tuple[ast.stmt, ...]
     """Its statements; empty for a lambda."""
 
@@ -44,28 +43,28 @@ class SourceFile:
         text: All of it.
 
     Raises:
-        SyntaxError: It is not of this Python's language.
+        SyntaxError: This Python can't parse it.
     """
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
         with warnings.catch_warnings():
-            # What Python has to say about it is for whoever runs it.
+            # Python's warnings about it are for those who run it.
             warnings.simplefilter("ignore")
             try:
                 self.functions = tuple(_functions(ast.parse(text), (), None))
             except (ValueError, RecursionError, MemoryError) as error:
                 raise SyntaxError(str(error)) from error
-        """In the order in which they are defined; an inner one comes behind the one around it."""
+        """In the order of their definitions; an inner one comes after the one around it."""
 
     def around(self, line: int) -> Function | None:
-        """The innermost function that a line lies in."""
-        return self._innermost(function for function in self.functions if _lies_in(function, line))
+        """The innermost function around a line."""
+        return self._innermost(function for function in self.functions if _is_inside(function, line))
 
     def named(self, name: str, line: int) -> Function | None:
-        """The innermost function of a name that a line lies in."""
+        """The innermost function with a name around a line."""
         return self._innermost(
-            function for function in self.functions if function.name == name and _lies_in(function, line)
+            function for function in self.functions if function.name == name and _is_inside(function, line)
         )
 
     @staticmethod
@@ -79,14 +78,14 @@ class SourceFile:
             body = body[1:]
         return self._with_code(_lines_of(body))
 
-    def lines_behind(self, function: Function, line: int) -> set[int]:
-        """The lines of those of a function's own statements that can only run after the one at a line.
+    def lines_after(self, function: Function, line: int) -> set[int]:
+        """The lines of a function's own statements that can only run after the statement on a line.
 
-        They come behind it in its block, or behind a statement around it in that one's block; for a line that heads a
-        compound statement, so do that statement's own blocks. Other branches of an ``if`` or ``match`` do not, nor do
-        lines of a loop before it, which run again only if the loop goes on.
+        They come after it in its block, or after a statement around it in that one's block. If the line heads a
+        compound statement, that statement's own blocks belong to them. Other branches of an ``if`` or ``match`` don't,
+        and neither do earlier lines of a loop, which run again only if the loop continues.
         """
-        return self._with_code(_lines_behind(function.body, line))
+        return self._with_code(_lines_after(function.body, line))
 
     def _with_code(self, numbers: Iterable[int]) -> set[int]:
         """Without blank lines and comments inside a statement of several lines."""
@@ -115,7 +114,7 @@ def _functions(node: ast.AST, classes: tuple[int, ...], outermost: int | None) -
         yield from _functions(child, classes, around)
 
 
-def _lies_in(function: Function, line: int) -> bool:
+def _is_inside(function: Function, line: int) -> bool:
     return function.first_line <= line <= function.end_line
 
 
@@ -126,14 +125,14 @@ def _first_line(node: ast.stmt | ast.expr) -> int:
 
 
 def _blocks(statement: ast.AST) -> dict[str, list[ast.AST]]:
-    """The blocks of a compound statement that run in the same frame, by the name of their field."""
+    """The blocks of a compound statement that run in the same frame, by field name."""
     if isinstance(statement, _DEFINITIONS):
         return {}
     return {name: block for name in _BLOCKS if (block := getattr(statement, name, None))}
 
 
 def _own_head(statement: ast.AST) -> range:
-    """The lines of a statement, an ``except`` or a ``case`` without those of its blocks."""
+    """The lines of a statement, an ``except`` or a ``case``, without those of its blocks."""
     heads = [child for name, value in ast.iter_fields(statement) if name not in _BLOCKS for child in _nodes(value)]
     if isinstance(statement, ast.stmt) and not any(hasattr(statement, name) for name in _BLOCKS):
         return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
@@ -159,7 +158,7 @@ def _lines_of(statements: Iterable[ast.AST]) -> Iterator[int]:
             yield from _lines_of(block)
 
 
-def _lines_behind(block: Sequence[ast.AST], line: int) -> Iterator[int]:
+def _lines_after(block: Sequence[ast.AST], line: int) -> Iterator[int]:
     for index, statement in enumerate(block):
         if not _covers(statement, line):
             continue
@@ -168,11 +167,11 @@ def _lines_behind(block: Sequence[ast.AST], line: int) -> Iterator[int]:
         if inner is None:
             yield from _lines_of(item for body in blocks.values() for item in body)
         elif inner in ("handlers", "cases"):
-            # One of several that exclude each other.
+            # Only one of several alternatives runs.
             chosen = next(item for item in blocks[inner] if _covers(item, line))
-            yield from _lines_behind([chosen], line)
+            yield from _lines_after([chosen], line)
         else:
-            yield from _lines_behind(blocks[inner], line)
+            yield from _lines_after(blocks[inner], line)
         if inner is not None:
             for name in _following(statement, inner):
                 yield from _lines_of(blocks.get(name, ()))
@@ -181,14 +180,14 @@ def _lines_behind(block: Sequence[ast.AST], line: int) -> Iterator[int]:
 
 
 def _covers(node: ast.AST, line: int) -> bool:
-    # A ``case`` has no place of its own.
+    # A ``case`` has no position of its own.
     placed: list[ast.AST] = [*node.body] if isinstance(node, ast.match_case) else [node]
     end = max(getattr(item, "end_lineno", 0) for item in placed)
     return _own_head(node).start <= line <= end
 
 
 def _following(statement: ast.AST, inner: str) -> tuple[str, ...]:
-    """The blocks of a compound statement that can run after one of its blocks has begun."""
+    """The blocks of a compound statement that can run after one of its blocks has started."""
     if isinstance(statement, _LOOPS) and inner == "body":
         return ("orelse",)
     if isinstance(statement, _TRIES):

@@ -95,7 +95,7 @@ def texts(numbers: set[int]) -> list[str]:
 
 def behind(text: str) -> list[str]:
     source = SourceFile(TEXT)
-    return texts(source.lines_behind(source.functions[0], line_of(text)))
+    return texts(source.lines_after(source.functions[0], line_of(text)))
 
 
 AFTER_TRY = [
