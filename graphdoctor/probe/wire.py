@@ -35,7 +35,6 @@ GapKind = Literal[
     "stacks",
     "config",
     "recorder_not_loaded",
-    "records_lost",
     "unrecorded_compile",
     "log_damage",
     "log_cut",

@@ -172,6 +172,11 @@ def test_the_probe_writes_nothing_else():
     assert artifacts_written() <= set(ARTIFACTS)
 
 
+@pytest.mark.parametrize("kind", typing.get_args(wire.GapKind))
+def test_each_kind_of_gap_can_occur(kind):
+    assert kind in texts(PROBE) | texts(PACKAGE / "trace")
+
+
 def test_file_names_stand_in_one_place():
     names = {getattr(wire, name) for name in vars(wire) if name.endswith("_FILE")}
     for file in PACKAGE.rglob("*.py"):
@@ -197,13 +202,13 @@ def test_a_full_run_is_as_declared(tmp_path, run_cli):
     process = run_cli("explain", "model.py", "-o", "report.html")
     assert process.returncode == 0, process.stderr
     folder = tmp_path / ".graphdoctor"
-    events, artifacts = assert_as_declared(folder / (folder / "last").read_text())
+    events, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
     assert events >= {"process", "phase", "environment", "target", "coverage", "steady_call", "guard_cost", "lane"}
     assert events >= {"config", "finished"}
     assert artifacts == set(ARTIFACTS) - {"graphdoctor_compile_call"}
 
     assert run_cli("recompiles", "model.py", "--vary").returncode == 0
-    events, _ = assert_as_declared(folder / (folder / "last").read_text())
+    events, _ = assert_as_declared(folder / (folder / "last").read_text().strip())
     assert events >= {"vary_plan", "variation", "vary_end"}
 
 
@@ -214,6 +219,6 @@ def test_a_scripts_run_is_as_declared(tmp_path, run_cli):
     )
     assert run_cli("run", "script.py").returncode == 0
     folder = tmp_path / ".graphdoctor"
-    events, artifacts = assert_as_declared(folder / (folder / "last").read_text())
+    events, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
     assert events >= {"process", "environment", "config", "ended"}
     assert artifacts >= {"graphdoctor_compile_call", "graphdoctor_graph", "graphdoctor_caller", "graphdoctor_file"}
