@@ -9,12 +9,12 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.errors import GraphDoctorError
-
 if TYPE_CHECKING:
     from graphdoctor.inprocess.folder import RecordingFolder
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.recording import Recording
+    from graphdoctor.model.result import Result
+    from graphdoctor.render.formats import ConsoleFormat, Format
 
 _TEXT_WIDTH = 120
 _FRAME = (
@@ -62,30 +62,21 @@ class Report:
         # Plain text in a notebook too: rich would print HTML there.
         render_console(self._diagnosis, Console(file=sys.stdout, force_jupyter=False), is_verbose=verbose)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, format: str | None = None) -> None:
         """Write the report to a file, replacing an existing one.
 
         Args:
-            path: Its extension sets the format: ``.html``, ``.json`` or ``.txt``.
+            path: The file. Its extension sets the format, such as ``.html``, ``.json`` or ``.txt``.
+            format: The format's name as for ``graphdoctor explain --format``; None to go by the extension.
 
         Raises:
-            GraphDoctorError: The extension is unknown, or the file can't be written.
+            GraphDoctorError: The format or the extension is unknown, or the file can't be written.
         """
         from graphdoctor.render.file import write_file
+        from graphdoctor.render.formats import DIAGNOSIS
 
         path = Path(path)
-        match path.suffix.lower():
-            case ".html" | ".htm":
-                text = self._page
-            case ".json":
-                from graphdoctor.render.json import render_json
-
-                text = render_json(self._diagnosis)
-            case ".txt" | ".text":
-                text = self._text()
-            case _:
-                raise GraphDoctorError(f"{path} has an unknown extension.", hint="Use .html, .json or .txt.")
-        write_file(text, path)
+        write_file(self._rendered(DIAGNOSIS.of_path(path) if format is None else DIAGNOSIS.named(format)), path)
 
     def __str__(self) -> str:
         """The verdict in a line or two; ``show`` prints the whole report."""
@@ -132,21 +123,30 @@ class Report:
 
     @cached_property
     def _page(self) -> str:
-        from graphdoctor.render.html.page import render_page
+        from graphdoctor.render.formats import DIAGNOSIS
+
+        return self._rendered(DIAGNOSIS.named("html"))
+
+    @cached_property
+    def _with_picture(self) -> Result:
+        from graphdoctor.model.result import Result
 
         recording = self._read(guards=True, picture=True)
-        if recording.picture is None:
-            raise ValueError("the recording was read without its picture")
-        return render_page(self._diagnose(recording), recording.picture, root=self._root)
+        return Result(self._diagnose(recording), recording.picture)
 
-    def _text(self) -> str:
+    def _rendered(self, format: Format[Result] | ConsoleFormat[Result]) -> str:
         from rich.console import Console
 
-        from graphdoctor.render.console import render_console
+        from graphdoctor.model.result import Result
+        from graphdoctor.render.formats import Format, RenderOptions
 
+        options = RenderOptions(root=self._root)
+        result = self._with_picture if format.needs_picture else Result(self._diagnosis)
+        if isinstance(format, Format):
+            return format.render(result, options)
         buffer = StringIO()
         console = Console(file=buffer, width=_TEXT_WIDTH, force_terminal=False, force_jupyter=False, color_system=None)
-        render_console(self._diagnosis, console)
+        format.show(result, console, options)
         return buffer.getvalue()
 
     def _read(self, *, guards: bool, picture: bool = False) -> Recording:
