@@ -76,7 +76,7 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     assert "passed  clean" in red.stdout
     assert "failed  prints  1 new finding" in red.stdout
     assert "--> my models/prints.py:7:9 in Net.forward" in red.stdout
-    assert "graphdoctor baseline writes a file" in red.stdout
+    assert "graphdoctor baseline accepts the current findings" in red.stdout
     assert "Checking prints (2 of 2)" in red.stderr
     document = json.loads((project.folder / "check.json").read_text())
     jsonschema.validate(document, json_schema(CheckReport))
@@ -123,7 +123,7 @@ def test_what_crashes_is_never_green_and_never_written_down(project: Project) ->
     assert crashed.returncode == 2
     assert "crashed  prints  The program failed in call 1: ValueError: no luck" in crashed.stdout
     assert "crashed  gone    There is no file gone.py." in crashed.stdout
-    assert "2 crashed" in crashed.stdout
+    assert "2 targets crashed" in crashed.stdout
     refused = project.run("baseline", "gone", "-q")
     assert (refused.returncode, project.baseline.exists()) == (2, False)
     assert "error: gone: There is no file gone.py." in refused.stderr
