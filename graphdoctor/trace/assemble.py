@@ -25,7 +25,6 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import Replay
 from graphdoctor.trace.breaks import PrintedEntry, parse_chain
-from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
 from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
 from graphdoctor.trace.origin import RESUME_NAME, without_probe
@@ -169,7 +168,16 @@ class Assembler:
         )
 
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
-        cause = self._told_cause(compile_)
+        if not compile_.reasons and compile_.recompile is None:
+            return None
+        # Most logs have no recompile, and reading guard texts takes a dozen modules.
+        from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
+
+        cause = cause_of_reasons(compile_.reasons, self._intake.place) if compile_.reasons else None
+        if compile_.recompile is not None and (compile_.recompile.get("failed") or cause is None):
+            exact = cause_of_record(compile_.recompile, self._intake.place)
+            # A frame over its limit is not begun, so nothing else says who called it.
+            cause = exact.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
         return None if cause is None else with_carried(cause, self._carried(compile_))
 
     def _carried(self, compile_: SeenCompile) -> Callable[[str], str]:
@@ -203,14 +211,6 @@ class Assembler:
                 start = entry.column - 1 - (entry.indent or 0)
                 return entry.text[max(start, 0) : entry.end_column - 1 - (entry.indent or 0)]
         return None
-
-    def _told_cause(self, compile_: SeenCompile) -> RecompileCause | None:
-        reasons = cause_of_reasons(compile_.reasons, self._intake.place) if compile_.reasons else None
-        if compile_.recompile is not None and (compile_.recompile.get("failed") or reasons is None):
-            cause = cause_of_record(compile_.recompile, self._intake.place)
-            # A frame over its limit is not begun, so nothing else says who called it.
-            return cause.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
-        return reasons
 
     def _frames(self, compiles: list[Compile], target: TargetInfo) -> list[Frame]:
         frames: dict[int, Frame] = {}
