@@ -1,4 +1,4 @@
-"""From torch's structured trace log on disk to a ``Recording``: grammar, reader, parsers of torch's texts.
+"""Turns torch's structured trace log on disk into a ``Recording``: grammar, reader, parsers of torch's texts.
 
-May import ``model`` and ``errors``; never torch, rules or renderers.
+May import ``model``, ``errors`` and ``probe/wire.py``; never torch, rules or renderers.
 """

@@ -1,4 +1,8 @@
-"""What an ``Intake`` holds, as a ``Recording``."""
+"""Turns what an ``Intake`` kept into a ``Recording``.
+
+Comes in: an ``Intake`` and what is known about the whole run. Goes out: the facts of one process until a reset of
+Dynamo.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +40,13 @@ _MAX_MESSAGE = 20_000
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run as a whole.
+    """What is known about a run as a whole.
 
     Args:
         target: What was compiled.
         exit: How the process ended.
         coverage: What was measured, if anything.
-        replay: What a trial saw, if the run was one.
+        replay: What a trial found, if the run was one.
     """
 
     target: TargetInfo
@@ -52,11 +56,11 @@ class RunFacts:
 
 
 class Assembler:
-    """Makes the facts of what was taken in.
+    """Makes facts of what was taken in.
 
     Args:
-        intake: All records of the recording.
-        is_ours: The recording should hold our own records; their absence is then a gap of its own.
+        intake: Has all records.
+        is_ours: Whether graphdoctor made the recording; if not, what it lacks is a gap.
     """
 
     def __init__(self, intake: Intake, *, is_ours: bool) -> None:
@@ -64,19 +68,19 @@ class Assembler:
         self._is_ours = is_ours
 
     def _stack(self, found: SeenBreak, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
-        """A break's stack, and whether it is the exact one."""
+        """A break's stack, and whether it is exact."""
         if found.exact:
             return found.exact, True
         printed = found.text.stack
         header = found.text.header
-        # Where the exception has no stack, torch names the function's first line in the header alone.
+        # If the exception has no stack, only the header has the function's first line.
         if header and (not printed or (printed[-1].file, printed[-1].line) != header):
             printed = (*printed, PrintedEntry(*header, function or "<unknown>", None))
         entries = tuple(self._intake.entry(item.file, item.line, item.function, item.text) for item in printed)
         return without_probe(entries), False
 
     def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
-        """The stack with the qualified names that are known."""
+        """The stack with all known qualified names."""
         return tuple(
             entry.model_copy(update={"qualname": context.qualname})
             if (context := self._intake.sources.get((entry.file, entry.line)))
@@ -135,7 +139,7 @@ class Assembler:
             stack = self._named(self._stack(compile_.error, None)[0])
         message = compile_.error.text.words if compile_.error else (metrics.get("fail_reason") or "")
         if _is_declined(compile_):
-            message = compile_.backend_error or "The backend got the graph, and torch left the frame to eager mode."
+            message = compile_.backend_error or "The backend declined the graph, so torch runs the frame eagerly."
         return FailedCompile(
             type=metrics.get("fail_type")
             or compile_.error_type
@@ -170,18 +174,18 @@ class Assembler:
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
         if not compile_.reasons and compile_.recompile is None:
             return None
-        # Most logs have no recompile, and reading guard texts takes a dozen modules.
+        # Imported here: most logs have no recompile, and reading guard texts takes half a dozen modules.
         from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
 
         cause = cause_of_reasons(compile_.reasons, self._intake.place) if compile_.reasons else None
         if compile_.recompile is not None and (compile_.recompile.get("failed") or cause is None):
             exact = cause_of_record(compile_.recompile, self._intake.place)
-            # A frame over its limit is not begun, so nothing else says who called it.
+            # A frame over its limit has no dynamo_start record, so nothing else says who called it.
             cause = exact.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
         return None if cause is None else with_carried(cause, self._carried(compile_))
 
     def _carried(self, compile_: SeenCompile) -> Callable[[str], str]:
-        """Names what Dynamo carried into a resume function on its stack: the last of it is what broke the graph."""
+        """Returns what names the values passed to a resume function; the last one is what broke the graph."""
         code_name, file, _ = self._intake.code_names.get(compile_.frame_id, ("", "", 0))
         resume = RESUME_NAME.match(code_name)
         if resume is None:
@@ -197,7 +201,7 @@ class Assembler:
         )
 
     def _broken_expression(self, file: str, line: int) -> str | None:
-        """The call at a line that a graph broke at: its result is what the resume function goes on with."""
+        """The call that broke the graph at a line; the resume function gets its result."""
         for found in self._intake.breaks:
             entry = found.exact[0] if found.exact else None
             if (
@@ -237,23 +241,23 @@ class Assembler:
         return list(frames.values())
 
     def _qualname(self, file: str, code_name: str, context: SourceContext | None, target: TargetInfo) -> str | None:
-        """The function's qualified name; where torch compiles its own wrapper, that of what is wrapped.
+        """The function's qualified name, or that of the wrapped module if torch compiles its own wrapper.
 
-        The frame of a root whose class is torch's own is ``inner`` (``torch/_dynamo/external_utils.py``, 2.13).
+        If the root's class is torch's own, its frame is ``inner`` (``torch/_dynamo/external_utils.py``, 2.13).
         """
         if code_name == "inner" and file.endswith(_WRAPPER_FILES) and self._intake.origins.of(file)[0] == "torch":
             return f"{target.class_name}.forward" if target.class_name else None
         return context.qualname if context else None
 
     def _definition(self, file: str, line: int, context: SourceContext | None) -> str | None:
-        """The first line of a frame's function; a resume function's own line lies inside it."""
+        """The first line of a frame's function; a resume function's own line is inside the function."""
         if context is None or context.function_line is None:
             return None
         at = context if context.function_line == line else self._intake.sources.get((file, context.function_line))
         return at.statement.splitlines()[0] if at and at.statement else None
 
     def _raised_breaks(self) -> list[SeenBreak]:
-        """Breaks that were raised (``fullgraph``): torch writes no break record for them, only the error."""
+        """Breaks that were raised (``fullgraph``): torch writes only an error record for them, and no break record."""
         return [
             compile_.error
             for compile_ in self._intake.compiles.values()
@@ -266,11 +270,11 @@ class Assembler:
         ]
 
     def finish(self, run: RunFacts, *, is_cut: bool) -> Recording:
-        """The recording.
+        """Make the recording.
 
         Args:
-            run: What is known of the whole run.
-            is_cut: The log ends in the middle of a record.
+            run: What is known about the whole run.
+            is_cut: Whether the log ends in the middle of a record.
         """
         own = [compile_ for compile_ in self._intake.compiles.values() if not compile_.is_extra]
         compiles = [self._finished_compile(compile_) for compile_ in own]
@@ -318,10 +322,10 @@ class Assembler:
 
 
 def _is_declined(compile_: SeenCompile) -> bool:
-    """The backend got the graph and had the frame skipped, by raising ``SkipFrame``.
+    """Whether the backend got the graph and raised ``SkipFrame``, so that torch skipped the frame.
 
     torch then claims guarded code without counts, as it does for a frame without operations
-    (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only a graph tells the two apart.
+    (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes the two.
     """
     metrics = compile_.metrics
     return (

@@ -1,8 +1,9 @@
-"""Parses the texts that torch prints for a graph break.
+"""Parses what torch prints for a graph break.
 
-The layout was read from ``format_graph_break_message`` and ``unimplemented`` (``torch/_dynamo/exc.py``, 2.13) and
-``log_graph_break`` (``torch/_dynamo/symbolic_convert.py``, 2.13), and holds for what 2.11 and 2.15 print. A text of
-another layout is kept whole as the reason: nothing is dropped.
+Comes in: a break or error record's text. Goes out: ``BreakText``. The layout is that of
+``format_graph_break_message`` and ``unimplemented`` (``torch/_dynamo/exc.py``, 2.13) and of ``log_graph_break``
+(``torch/_dynamo/symbolic_convert.py``, 2.13); 2.11 and 2.15 print the same. A text with another layout is kept whole
+as the reason: nothing is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 @dataclass(frozen=True)
 class PrintedEntry:
-    """One line of a printed stack; ``text`` has no indentation."""
+    """One entry of a printed stack; ``text`` has no indentation and is None if torch printed no source line."""
 
     file: str
     line: int
@@ -37,16 +38,16 @@ class PrintedEntry:
 
 @dataclass(frozen=True)
 class BreakText:
-    """A graph-break record's payload, taken apart.
+    """A graph break record's payload, split into its parts.
 
     Args:
         chain: torch's messages, cause first; at least one.
-        effect: What torch says it does; None when the text does not say.
-        instruction: The bytecode instruction it could not go past.
-        higher_order_operator: In whose body it happened.
+        effect: What torch says it does next; None if the text doesn't say.
+        instruction: The bytecode instruction that Dynamo couldn't trace.
+        higher_order_operator: The operator in whose body the break is.
         words: The reason as printed.
         stack: The printed user stack, outermost first.
-        header: File and line that the first line names.
+        header: File and line in the first line.
     """
 
     chain: tuple[BreakReason, ...]
@@ -59,7 +60,7 @@ class BreakText:
 
 
 def parse_break(payload: str) -> BreakText:
-    """Take a ``dynamo_graph_break_reason`` payload apart."""
+    """Split a ``dynamo_graph_break_reason`` payload into its parts."""
     wont = _WONT_CONVERT.search(payload)
     if wont:
         return _parse_wont_convert(payload, wont)
@@ -81,7 +82,7 @@ def parse_break(payload: str) -> BreakText:
 def _split(payload: str) -> tuple[str, str]:
     """The reason's words and the printed user stack."""
     if _SKIP_NOTICE in payload:
-        # torch prints the stack first here, and the reason only as the exception of Python's traceback.
+        # Here torch prints the stack first, and the reason only as the exception of a Python traceback.
         _, _, rest = payload.partition("in the following user code:\n")
         stack, _, trace = rest.partition(_TRACEBACK)
         return exception_words(_TRACEBACK + trace), stack
@@ -152,13 +153,13 @@ def _dedent(text: str) -> str:
 
 
 def _first_line(words: str) -> str:
-    # What torch does about the break stands in a paragraph before the message itself.
+    # A paragraph before the message says what torch does about the break.
     words = _HEADER_PARAGRAPH.sub("", words, count=1)
     return next((line.strip() for line in words.splitlines() if line.strip()), "unknown")[:200]
 
 
 def parse_stack(text: str) -> tuple[PrintedEntry, ...]:
-    """The entries of a printed traceback, its caret lines ignored."""
+    """The entries of a printed traceback, without its caret lines."""
     entries: list[PrintedEntry] = []
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -174,7 +175,7 @@ def parse_stack(text: str) -> tuple[PrintedEntry, ...]:
 def _parse_wont_convert(payload: str, match: re.Match[str]) -> BreakText:
     """The notice of ``unimplemented_with_warning`` (``torch/_dynamo/exc.py``, 2.13): a backend's exception.
 
-    torch logs a full record of the same break right behind it.
+    torch logs a full record of the same break right after it.
     """
     words = payload.strip()
     reason = BreakReason(gb_type="Backend compiler exception", explanation=exception_words(payload) or None)

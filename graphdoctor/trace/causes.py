@@ -1,7 +1,7 @@
-"""Why a frame was compiled again: a ``graphdoctor_recompile`` record, or torch's printed reasons, as facts.
+"""Turns a ``graphdoctor_recompile`` record, or torch's printed reasons, into the cause of a recompile.
 
-The record has what each failed guard expected (torch's text), what was there when the entry was compiled, and what is
-there now; here the two become old and new values in the user's words.
+Comes in: for each failed guard torch's text of what it expected, the value when the entry was compiled and the value
+now. Goes out: a ``RecompileCause`` with old and new values in the user's words.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from graphdoctor.trace.guards.state import state_changes
 from graphdoctor.trace.guards.text import GuardText, take_apart
 
 PlaceReader = Callable[[str, int, str], StackEntry | None]
-"""Makes a stack entry of a file (which can lack its first letters), a line and a function; None for an unknown file."""
+"""Makes a stack entry from a file, which can lack its first letters, a line and a function; None if unknown."""
 
 _CARRIED = re.compile(r"\b___stack\d+")
 _GUARD_NAMES = re.compile(r'guard on "(\w+)"')
 _CAPTURED = re.compile(r"\.__closure__\[\d+\]\.cell_contents")
 _ARGUMENT = re.compile(r"[LG]\['.*\]")
-"""An argument, a global or an item of one; a member of something else, such as an enum, is no alias of an argument."""
+"""An argument, a global, or an item of one; a member of something else, such as an enum, can't alias an argument."""
 
 _CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
 _MAX_TEXT = 400
 
 
 def cause_of_record(record: dict[str, Any], place: PlaceReader) -> RecompileCause:
-    """The cause in a record of ours.
+    """The cause in one of our records.
 
     Args:
         record: The payload of ``graphdoctor_recompile``.
-        place: Makes a stack entry of a file, line and function.
+        place: Makes a stack entry from a file, line and function.
     """
     changes: dict[tuple[str, str], GuardChange] = {}
     for item in record.get("failed") or ():
@@ -55,9 +55,9 @@ def cause_of_record(record: dict[str, Any], place: PlaceReader) -> RecompileCaus
 
 
 def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
-    """The cause as far as torch printed it: of each cache entry the first failed guard, the newest entry first.
+    """The cause as far as torch printed it: each cache entry's first failed guard, the newest entry first.
 
-    The newest entry is taken for the nearest: torch compares with it first.
+    The newest entry counts as the nearest, because torch compares with it first.
     """
     guard = take_apart(reasons[0])
     line = _entry(guard.line, place) or _entry(guard.place, place)
@@ -70,11 +70,11 @@ def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | Non
 
 
 def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> RecompileCause:
-    """The cause with names for the values that Dynamo carried into a resume function.
+    """The cause with names for the values that Dynamo passed to a resume function.
 
     Args:
-        cause: The cause, such values under torch's names (``___stack1``).
-        carried: Says what such a value is.
+        cause: The cause, with such values under torch's names (``___stack1``).
+        carried: Returns what such a value is.
     """
     changes = tuple(
         change.model_copy(update={"expression": _carried_words(change.expression, carried)})
@@ -86,7 +86,7 @@ def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> Recomp
 
 
 def _carried_words(text: str, carried: Callable[[str], str]) -> str:
-    """``___stack1.shape[0]`` as "shape[0] of the value of …", ``___stack1 == 2`` with the name in its place."""
+    """Words ``___stack1.shape[0]`` as "shape[0] of the value of …", and replaces the name in ``___stack1 == 2``."""
     member = re.fullmatch(r"(___stack\d+)\.([\w\[\]().]+)", text)
     if member:
         return f"{member[2]} of {carried(member[1])}"
@@ -94,7 +94,7 @@ def _carried_words(text: str, carried: Callable[[str], str]) -> str:
 
 
 def _line(item: dict[str, Any], place: PlaceReader) -> StackEntry | None:
-    """The user's line behind a guard: of a condition on sizes the one that torch prints, else the one it kept."""
+    """The user's line that caused a guard: for a condition on sizes the printed one, otherwise the recorded one."""
     kept = item.get("line")
     entry = place(*kept) if kept else None
     if item["leaf"] == "RELATION" or entry is None:
@@ -106,11 +106,11 @@ def _line(item: dict[str, Any], place: PlaceReader) -> StackEntry | None:
 
 
 def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
-    """The changes less those that another one brings about.
+    """The changes without those that follow from another one.
 
-    Of a tensor with another size or rank the strides differ too; in another grad mode torch takes no tensor to require
-    a gradient; a mode of the process changes the dispatch keys that torch compares and none of the tensor's own; a
-    default device is a torch function mode.
+    If a tensor's size or rank changes, its strides do too. In another grad mode, torch treats no tensor as requiring a
+    gradient. A mode of the process changes the dispatch keys that torch compares, but not the tensor's own. A default
+    device is a torch function mode.
     """
     kinds = {change.kind for change in changes}
     resized = {_tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")}
@@ -124,7 +124,7 @@ def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
         and not (change.kind == "dispatch_keys" and change.old == change.new)
         and not (change.kind == "function_mode" and "default_device" in kinds)
         and not ("keys" in kinds and (change.source or "").startswith("list(dict.keys("))
-        # torch compares a set's member and the set, an enum's member by identity too.
+        # torch guards on a set's members beside the set, and on an enum's member by identity too.
         and not (change.kind == "keys" and change.source in replaced)
         and not (
             change.kind in ("relation", "unknown") and change.source in explained and ".shape[" not in change.expression
@@ -138,7 +138,7 @@ def _tensor_of(text: str) -> str:
 
 
 def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
-    """What one failed guard says."""
+    """The changes that one failed guard shows."""
     leaf, texts = item["leaf"], [str(text) for text in item.get("text") or ()]
     source, now = item.get("source") or "", item.get("now") or {}
     words = take_apart(texts[0]) if texts else None
@@ -232,7 +232,7 @@ def _tensor_changes(
     if is_silent:
         before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
         if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
-            # torch takes a tensor to require a gradient only while the grad mode is on.
+            # torch treats a tensor as requiring a gradient only while grad mode is on.
             yield GuardChange(kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False")
         else:
             yield dispatch_change(name, before, after)
@@ -328,7 +328,7 @@ def _relation(guard: GuardText, item: dict[str, Any]) -> GuardChange:
 
 
 def _with_new(change: GuardChange, now: dict[str, Any]) -> GuardChange:
-    """The new value where the text alone could not say it."""
+    """The change with its new value, if the text alone didn't have it."""
     if change.new is not None or not now:
         return change
     if change.kind == "length" and "length" in now:

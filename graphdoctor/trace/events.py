@@ -1,6 +1,6 @@
-"""The probe's events: lines of ``probe.jsonl``, each written as soon as it is known.
+"""Reads the probe's events, which are the lines of ``probe.jsonl``.
 
-Comes in: the file, which may be missing and whose last line may be cut. Goes out: the events by kind, with the fields
+Comes in: the file, which can be missing or end in the middle of a line. Goes out: events by kind, with the fields
 that ``probe/wire.py`` declares.
 """
 
@@ -28,7 +28,7 @@ class Events:
         return kind in self._last
 
     def fields(self, kind: str) -> dict[str, Any]:
-        """The fields of the last event of a kind, without the kind; empty where there is none."""
+        """The fields of the last event of a kind, without the kind; empty if there is none."""
         return {key: value for key, value in self._last.get(kind, {}).items() if key != "event"}
 
     def each(self, kind: str) -> Iterator[dict[str, Any]]:
@@ -37,7 +37,7 @@ class Events:
 
 
 def read_events(file: Path) -> Events:
-    """Read a file of events; lines that aren't events are passed over, since a killed probe leaves half a one."""
+    """Read a file of events; lines that aren't events are skipped, since a killed probe leaves half a line."""
     try:
         lines = file.read_bytes().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Source files as they were while the program ran: ``graphdoctor_file`` records."""
+"""Reads source files as they were while the program ran, from ``graphdoctor_file`` records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphdoctor.trace.processes import find_logs
 
 
 def read_files(recording: Path, environment: Environment) -> tuple[SourceText, ...]:
-    """The files of a recording alone, without the picture that they are a part of.
+    """Read only a recording's source files.
 
     Args:
         recording: A recording's folder.
@@ -28,12 +28,12 @@ def read_files(recording: Path, environment: Environment) -> tuple[SourceText, .
                 try:
                     files.add(record, None, is_extra=False)
                 except (ValueError, TypeError, LookupError):
-                    continue  # a damaged record, which the recording has a gap for
+                    continue  # a damaged record; the recording has a gap for it
     return files.finish(Origins(environment))
 
 
 class Files:
-    """Takes files in the order of the log."""
+    """Collects files in the order of the log."""
 
     KINDS: frozenset[str] = frozenset({"graphdoctor_file"})
 
@@ -45,8 +45,9 @@ class Files:
 
         Args:
             record: One of ``KINDS``.
-            call_index: The user's call that was under way; None outside the calls.
-            is_extra: It belongs to a repetition of ours; a file is written down once, so that makes no difference.
+            call_index: The user's current call; None outside the calls.
+            is_extra: Whether the record belongs to one of our repetitions; makes no difference, because each file is
+                recorded once.
         """
         value = orjson.loads(record.payload or "{}")
         self._texts[value["file"]] = value["text"]

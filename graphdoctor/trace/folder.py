@@ -1,14 +1,14 @@
-"""What lies in a recording's folder, and what it is refused for.
+"""Finds the files of a recording, and reads all but its logs.
 
-Comes in: the folder of a recording, a folder that ``TORCH_TRACE`` wrote, or one log file. Goes out: a
-``RecordingFolder``: JSON as it is, events, the logs' paths. No log is read here but the beginning of one that was named
-by itself. File names are those of ``probe/wire.py``::
+Comes in: a recording's folder, a folder that ``TORCH_TRACE`` wrote, or one log file. Goes out: a ``RecordingFolder``:
+the JSON as it is, the events, the logs' paths. Raises ``GraphDoctorError`` if there is no recording, or one of
+another version. File names come from ``probe/wire.py``::
 
-    recording.json   what was asked and how the child ended, written by the parent
+    recording.json   the request and how the child ended, written by the parent
     probe.jsonl      what the probe reported: environment, target, coverage, variations, errors
     trace/*.log      torch's structured trace with our records in it
-    what-if.json     what replays under remedies gave; their own recordings are in what-if/
-    fixes.json       what trials of fixes gave; their own recordings are in fixes/
+    what-if.json     results of replays under remedies, whose own recordings are in what-if/
+    fixes.json       results of trials of fixes, whose own recordings are in fixes/
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from graphdoctor.trace.processes import find_logs
 
 @dataclass(frozen=True)
 class RecordingFolder:
-    """What is there to be read.
+    """The files of a recording.
 
     Args:
         logs: torch's trace logs.
-        meta: ``recording.json``; empty for a log that we did not record.
+        meta: ``recording.json``; empty for a log that graphdoctor didn't record.
         events: What the probe reported.
         what_if: ``what-if.json``; empty without one.
         fixes: ``fixes.json``; empty without one.
@@ -46,13 +46,13 @@ class RecordingFolder:
 
 
 def open_folder(path: Path) -> RecordingFolder:
-    """See what is there.
+    """Find what there is to read.
 
     Args:
         path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
 
     Raises:
-        GraphDoctorError: There is no recording at ``path``, or one of another format.
+        GraphDoctorError: There is no recording at ``path``, or it has another format.
     """
     if not path.exists():
         raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")

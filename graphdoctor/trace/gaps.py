@@ -1,7 +1,7 @@
-"""What a recording lacks, as ``CaptureGap``: each with its kind, for whoever decides by it, and words for people.
+"""Makes a ``CaptureGap`` for everything that a recording lacks: with a kind for code to act on, and words for people.
 
-Comes in: what was counted while reading, and the recording itself. Goes out: gaps. Pure. A message states the fact;
-what to do about it is worded where the options are known.
+Comes in: what was counted while reading, and the recording. Goes out: gaps. Pure. A message states a fact. It names
+no command or option: each surface has its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 
 
-def told_gaps(events: Iterable[Mapping[str, object]]) -> Iterator[CaptureGap]:
+def reported_gaps(events: Iterable[Mapping[str, object]]) -> Iterator[CaptureGap]:
     """What the probe's ``gap`` events report."""
     for event in events:
         yield CaptureGap.model_validate(
@@ -24,11 +24,11 @@ def told_gaps(events: Iterable[Mapping[str, object]]) -> Iterator[CaptureGap]:
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
-    """What is lost of the logs.
+    """What the logs lost.
 
     Args:
-        damage: What couldn't be read of the lines.
-        unreadable: How many records of each kind hold something unexpected.
+        damage: The lines that couldn't be read.
+        unreadable: How many records of each kind have unexpected contents.
     """
     if damage.broken_records:
         cut = "; the last one is cut off" if damage.is_last_broken else ""
@@ -86,14 +86,14 @@ def run_gaps(
     is_ours: bool,
     is_unfinished: bool,
 ) -> Iterator[CaptureGap]:
-    """What one process lacks up to a reset.
+    """What one process lacks, until a reset or its end.
 
     Args:
         target: What was compiled.
         coverage: What was measured, if anything.
         unfinished: Ids of compiles that never ended.
-        is_ours: It was recorded by graphdoctor.
-        is_unfinished: The run ended early.
+        is_ours: Whether graphdoctor recorded it.
+        is_unfinished: Whether the run ended early.
     """
     if not is_ours:
         yield CaptureGap(
@@ -113,18 +113,18 @@ def run_gaps(
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
-    """What the recording of a program that ran by itself, or of a block of one, lacks, and why it may be empty.
+    """What the recording of a script or a block lacks, and why it can be empty.
 
     Args:
-        recording: All of it.
-        is_hooked: The recorder was loaded into the program.
+        recording: The merged recording.
+        is_hooked: Whether the recorder was loaded into the program.
     """
     if not is_hooked:
         yield CaptureGap(
             code="GD900",
             kind="recorder_not_loaded",
-            message="The interpreter did not load graphdoctor's recorder, as if it ignored PYTHONPATH: there are only "
-            "torch's own records, if any.",
+            message="The interpreter did not load graphdoctor's recorder, possibly because it ignores PYTHONPATH, so "
+            "there are only torch's own records, if any.",
         )
     if recording.compiles:
         kind = recording.target.kind
@@ -146,7 +146,7 @@ def guard_gaps(guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool
     Args:
         guards: Those that were read.
         known: Gaps of the same recording.
-        is_measured: The probe timed them.
+        is_measured: Whether the probe timed them.
     """
     if not is_measured and not any(gap.kind == "guard_cost" for gap in known):
         yield CaptureGap(

@@ -2,8 +2,8 @@
 
 A record is ``V1121 02:58:17.809000 PID path:line] {json}``; its payload follows in lines that begin with a TAB
 (``torch/_logging/_internal.py``, 2.13, ``TorchLogsFormatter`` and ``trace_structured``). Anything else between the
-records is output of the program that happened to share the file: it is counted and passed over. Memory stays flat:
-payloads that the caller does not want are never kept.
+records is output of a program that shares the file: it is counted and skipped. Memory use stays flat, because
+payloads that the caller doesn't want are never kept.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Record:
     """One record.
 
     Args:
-        kind: Its type key, such as ``dynamo_start``; for an artifact the artifact's name.
-        is_artifact: The type key was ``artifact``.
-        value: What the type key holds.
+        kind: Its type key, such as ``dynamo_start``; for an artifact, the artifact's name.
+        is_artifact: Whether the type key is ``artifact``.
+        value: The type key's value.
         metadata: The whole JSON object.
-        payload: The payload's text, or None when the caller did not want it.
-        stamp: What its line begins with: level and date, time, process id.
+        payload: The payload's text, or None when the caller didn't want it.
+        stamp: The start of its line: level and date, time, process id.
     """
 
     kind: str
@@ -63,13 +63,14 @@ class LogDamage:
     """What could not be read.
 
     Args:
-        broken_records: Headers whose JSON does not parse, and a record at the end whose payload is cut: a killed
-            process leaves one.
-        altered_payloads: Payloads that are not what torch wrote, by its own sum of them; kept where they can be read.
+        broken_records: Headers whose JSON doesn't parse, plus a last record whose payload is cut off, as a killed
+            process leaves it.
+        altered_payloads: Payloads that differ from torch's checksum; kept if they are readable.
         stray_lines: Lines that are neither a header nor a payload.
-        bad_bytes: Payloads that are not valid UTF-8.
+        bad_bytes: Payloads that aren't valid UTF-8.
         records: Records that could be read.
-        kinds: Of these, how many of each kind there are and their size in bytes, with their payload.
+        kinds: Their number and total size in bytes, payloads included, for each kind.
+        is_last_broken: Whether the last record is among the broken ones.
     """
 
     broken_records: int = 0
@@ -92,11 +93,11 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
 
     Args:
         lines: The file's lines, with or without their line ends.
-        wants: Says by its kind whether a record is wanted; the others are counted and passed over.
-        damage: Counts what could not be read.
+        wants: Returns whether records of a kind are wanted; the others are counted and skipped.
+        damage: Updated with what couldn't be read.
 
     Yields:
-        The wanted records in the order of the file, interned strings (``str``) included when wanted.
+        The wanted records in the order of the file, interned strings (``str``) included if wanted.
     """
     record: Record | None = None
     payload: list[bytes] = []
@@ -134,7 +135,7 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
         line = raw.removesuffix(b"\n")
         match = _HEADER.match(line.rstrip(b"\r"))
         if match is None:
-            # Blank lines and the program's own output may stand between a record's payload lines.
+            # A record's payload lines can have blank lines and the program's own output between them.
             damage.stray_lines += bool(line.strip())
             continue
         done = finished()
@@ -150,9 +151,9 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
 
 
 def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
-    """A payload's bytes, and whether they are what torch wrote (``has_payload`` is their MD5 sum).
+    """A payload's bytes, and whether they match torch's MD5 checksum in ``has_payload``.
 
-    A log that went through Windows has a carriage return at the end of each line.
+    A log that was copied through Windows has a carriage return at the end of each line.
     """
     raw = b"\n".join(payload)
     if not isinstance(expected, str) or len(expected) != _SUM_LENGTH:

@@ -1,8 +1,10 @@
-"""Takes the records of a trace log one by one and keeps what they say, by compile.
+"""Takes the records of a trace log one by one and keeps what every recording needs of them, by compile.
 
-Which record says what was seen on 2.13 (``torch/_dynamo/convert_frame.py``): ``dynamo_start`` begins a compile,
-``compilation_metrics`` ends it. A frame over its recompile limit has metrics and no start. A frame dropped for having
-no operation has metrics that claim guarded code, without counts.
+Comes in: records in the order of the log. Goes out: an ``Intake``, whose attributes ``assemble.py`` turns into facts.
+
+As seen on 2.13 (``torch/_dynamo/convert_frame.py``), ``dynamo_start`` begins a compile and ``compilation_metrics``
+ends it. A frame over its recompile limit has metrics and no start. A frame that is dropped because it has no
+operation has metrics that claim guarded code, without counts.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _ENTRY = frozenset({"file", "line", "function", "text", "indent", "column", "end
 
 @dataclass
 class SeenBreak:
-    """A break record whose stack may still be replaced by the exact one that follows."""
+    """A break record; the exact stack that follows can still replace its printed one."""
 
     compile_id: str | None
     attempt: int | None
@@ -51,7 +53,7 @@ class SeenBreak:
 
 @dataclass
 class SeenCompile:
-    """What is known of a compile so far."""
+    """What is known about a compile so far."""
 
     compile_id: str
     frame_id: int
@@ -72,7 +74,7 @@ class SeenCompile:
 
 
 class Intake:
-    """Takes records in the order of the log.
+    """Keeps what a log's records say, in the order of the log.
 
     Args:
         environment: Where the recording was made.
@@ -82,7 +84,7 @@ class Intake:
         self.environment = environment
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
-        # Thousands of compiles share their callers: each line is kept once.
+        # Thousands of compiles share their callers, so each stack entry is kept once.
         self._files: dict[str, None] = {}
         self._entries: dict[tuple[Any, ...], StackEntry] = {}
         self.compiles: dict[str, SeenCompile] = {}
@@ -115,15 +117,15 @@ class Intake:
 
     @property
     def call_index(self) -> int | None:
-        """The user's call that is under way; None outside the calls."""
+        """The user's current call; None outside the calls."""
         return self._call
 
     def has_started(self, compile_id: str | None) -> bool:
-        """A compile with this id has begun: another one with it comes behind a ``torch._dynamo.reset()``."""
+        """Whether a compile with this id has begun; another one with it comes after a ``torch._dynamo.reset()``."""
         return compile_id in self.compiles and self.compiles[compile_id].is_started
 
     def after_reset(self) -> Intake:
-        """The intake of the same process from here on, when its compile ids count from 0 again."""
+        """What takes the records of the same process from here on, when its compile ids count from 0 again."""
         later = Intake(self.environment)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
         later._files, later._entries = self._files, self._entries
@@ -131,19 +133,19 @@ class Intake:
         return later
 
     def wants(self, kind: str) -> bool:
-        """Whether a kind of record matters here."""
+        """Whether records of a kind are taken."""
         return kind in self._handlers
 
     def is_extra(self, record: Record) -> bool:
-        """Whether a record belongs to a repetition of ours.
+        """Whether a record belongs to one of our repetitions.
 
-        A backward graph is compiled when it runs for the first time, which can be after the call.
+        A backward graph is compiled when it first runs, which can be after the call.
         """
         compile_ = self.compiles.get(record.compile_id or "")
         return self._is_extra if compile_ is None else compile_.is_extra
 
     def files(self) -> set[str]:
-        """Every file that the log names."""
+        """Every file in the log."""
         nodes = (node.file for graph in self.graphs for node in graph.get("nodes") or ())
         stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
         breaks = (entry.file for found in self.breaks for entry in found.exact)
@@ -151,7 +153,7 @@ class Intake:
         return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
-        """Take the next record; one of another kind is passed over."""
+        """Take the next record; records of other kinds are skipped."""
         handler = self._handlers.get(record.kind)
         if handler is not None:
             handler(record)
@@ -186,7 +188,7 @@ class Intake:
         )
         if not entries:
             return
-        # The last entry is the frame itself; its file is never ours.
+        # The last entry is the frame itself, whose file is never ours.
         frame = entries[-1]
         compile_.stack = collapse_resumes((*without_probe(entries[:-1]), frame))
         self.code_names.setdefault(compile_.frame_id, (frame.function, frame.file, frame.line))
@@ -195,7 +197,7 @@ class Intake:
         compile_ = self._compile_of(record)
         if compile_ is None or record.payload is None:
             return
-        # A single reason is a bare string although the record claims JSON; several are a list.
+        # The record claims to be JSON, but a single reason is a bare string; several are a list.
         try:
             value = orjson.loads(record.payload)
         except orjson.JSONDecodeError:
@@ -233,7 +235,7 @@ class Intake:
 
     def _on_metrics(self, record: Record) -> None:
         metrics = orjson.loads(record.payload) if record.payload else record.value
-        # A backward graph compiled later has metrics of its own under the same compile id.
+        # A backward graph that is compiled later has its own metrics under the same compile id.
         if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
             return
         compile_ = self._compile_of(record)
@@ -281,7 +283,7 @@ class Intake:
             value["inputs"] = tuple(GraphInput(**item) for item in value["inputs"])
         if value.get("nodes") is not None:
             value["nodes"] = tuple(GraphNode(**item) for item in value["nodes"])
-        # torch's own record of the same graph stands right before it, except where a backend is called again.
+        # torch's own record of the same graph is right before it, unless a backend is called again.
         if self.graphs and self.graphs[-1]["compile_id"] == record.compile_id and "index" not in self.graphs[-1]:
             self.graphs[-1] |= value
         else:
@@ -356,10 +358,10 @@ class Intake:
         )
 
     def place(self, file: str, line: int, function: str) -> StackEntry | None:
-        """A stack entry for a place that torch printed, whose path can lack its first letters.
+        """A stack entry for a place that torch printed; None if its file isn't in the log.
 
-        torch cuts as many letters off a path as its own folder's has (``torch/_dynamo/guards.py``, 2.13), whatever
-        the path; the whole one is among the files of the log.
+        torch shortens paths against its own folder, which can cut off a path's first letters
+        (``torch/utils/_traceback.py``, 2.13); the whole path is among the files of the log.
         """
         if not Path(file).is_absolute():
             whole = next((known for known in self._files if known.endswith(file)), None)
@@ -371,7 +373,7 @@ class Intake:
         context = self.sources.get((file, line))
         if context is None:
             return self.entry(file, line, function, None)
-        # A statement of several lines begins above the line.
+        # A statement of several lines begins before this line.
         text = context.statement.splitlines()[0] if context.statement else None
         return self.entry(file, line, function, text, qualname=context.qualname)
 

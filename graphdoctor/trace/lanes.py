@@ -1,4 +1,4 @@
-"""Calls on a time axis, from the probe's ``lane`` events."""
+"""Lays calls out on a time axis, from the probe's ``lane`` events."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MAX_LANES = 200
 
 
 def read_lanes(events: Sequence[dict[str, Any]], recording: Recording) -> tuple[Lane, ...]:
-    """The lanes: of the calls that compile first, then of the rest, as many as are shown; then the steady call.
+    """The lanes of as many calls as are shown, preferring those that compile, and of the steady call.
 
     Args:
         events: The probe's events. A call that was repeated under the profiler has two; the later one counts.
-        recording: Says which compile a graph is from.
+        recording: Has each graph's compile id.
     """
     by_call = {event["call"]: event for event in events if event["event"] == "lane"}
-    # The probe numbers its own graphs; one that the program itself compiled elsewhere has no record of ours.
+    # The probe numbers the graphs that it recorded; a graph without nodes isn't one of them.
     graphs = [graph for graph in recording.graphs if graph.nodes is not None]
     lanes = {call: _lane(event, graphs) for call, event in by_call.items()}
     ranked = sorted((call for call in lanes if call is not None), key=lambda call: (not _compiles(lanes[call]), call))

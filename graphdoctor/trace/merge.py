@@ -1,6 +1,7 @@
-"""Several recordings of one run to one: those of several processes, and those on both sides of a reset of Dynamo.
+"""Merges the recordings of one run's processes, and those before and after a reset of Dynamo, into one.
 
-Each counts its compiles from 0, so all ids but those of the main process get a prefix, and frames new numbers.
+Comes in: parts, each of which counts its compiles from 0. Goes out: one ``Recording``, in which the ids of all but
+the main process have a prefix and frames have new numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from graphdoctor.model.recording import CaptureGap, Recording
 
 @dataclass(frozen=True)
 class Part:
-    """A recording whose compile ids are distinct in themselves.
+    """A recording in which every compile id is unique.
 
     Args:
-        recording: What one process did, up to a reset.
+        recording: What one process did until a reset or its end.
         process: The process's name; None for the main one.
-        reset: How often Dynamo was reset before.
+        reset: How many times Dynamo was reset before.
     """
 
     recording: Recording
@@ -29,24 +30,24 @@ class Part:
 
     @cached_property
     def compile_ids(self) -> frozenset[str]:
-        """The compile ids in it."""
+        """Its compile ids."""
         return frozenset(compile_.compile_id for compile_ in self.recording.compiles)
 
     @property
     def prefix(self) -> str:
-        """What its compile ids begin with."""
+        """The prefix of its compile ids."""
         names = [*([self.process] if self.process else []), *([f"reset{self.reset}"] if self.reset else [])]
         return "".join(f"{name}:" for name in names)
 
 
 def merge(parts: Sequence[Part]) -> Recording:
-    """One recording of them all.
+    """Merge parts into one recording.
 
     Args:
-        parts: At least one; the first is of the main process, whose target, exit, calls and coverage hold for all.
+        parts: At least one; the first is of the main process, whose target, exit, calls and coverage are taken.
 
     Returns:
-        Everything in the order of the parts; sources and gaps that several have alike once.
+        Everything in the order of the parts, without duplicate sources and gaps.
     """
     frame_base = 0
     renamed: list[Recording] = []
@@ -86,14 +87,14 @@ def _rename(part: Part, frame_base: int) -> Recording:
 
 
 def _renamed(fact: Fact, part: Part, frame_base: int) -> Fact:
-    """One fact with the ids in it and in the facts that it holds; lines of code and graph nodes hold none."""
+    """One fact with its ids renamed, and those of the facts in it; lines of code and graph nodes have none."""
     update: dict[str, object] = {}
     for name in type(fact).model_fields:
         value = getattr(fact, name)
         if name == "compile_id" and value is not None:
             update[name] = part.prefix + value
         elif name == "nearest" and value in part.compile_ids:
-            # A forked process has its parent's cache entries too; they are called what the parent calls them.
+            # A forked process also has its parent's cache entries, which keep the parent's ids.
             update[name] = part.prefix + value
         elif name == "frame_id":
             update[name] = frame_base + value
@@ -105,15 +106,15 @@ def _renamed(fact: Fact, part: Part, frame_base: int) -> Fact:
 
 
 def _merge_gaps(parts: Iterable[Part]) -> tuple[CaptureGap, ...]:
-    """Each gap once; one of another process or behind a reset says so, since it may name compile ids."""
+    """Each gap once, with the part's prefix if it has one, since the message can name compile ids."""
     gaps: dict[tuple[str, str], CaptureGap] = {}
-    said = set()
+    seen = set()
     for part in parts:
         for gap in part.recording.gaps:
-            if (gap.code, gap.message) in said:
+            if (gap.code, gap.message) in seen:
                 continue
             if not part.prefix:
-                said.add((gap.code, gap.message))
+                seen.add((gap.code, gap.message))
             message = f"{part.prefix} {gap.message}" if part.prefix else gap.message
             gaps[gap.code, message] = gap.model_copy(update={"message": message})
     return tuple(gaps.values())

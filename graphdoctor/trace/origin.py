@@ -1,4 +1,7 @@
-"""Who owns a file: the user, a package, the standard library or torch."""
+"""Classifies files by owner: the user, a package, the standard library or torch.
+
+Comes in: paths as torch prints them. Goes out: the owner, and stacks without entries that mean nothing to users.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from graphdoctor.model.recording import Environment
 from graphdoctor.model.stack import Origin, StackEntry
 
 RESUME_NAME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
-"""A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): the function's name and the line."""
+"""A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): function name and line."""
 
 _SITE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]")
@@ -19,10 +22,10 @@ _TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
 
 
 class Origins:
-    """Classifies files by the folders of one environment, and by the usual layout where those are not known.
+    """Classifies files by the folders of one environment, or by the usual layout if those are unknown.
 
     Args:
-        environment: Where the recording was made; its roots may be None.
+        environment: Where the recording was made; its roots can be None.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -33,23 +36,23 @@ class Origins:
 
     @property
     def torch_root(self) -> str | None:
-        """The folder of torch's own files, or None when not known."""
+        """The folder of torch's own files, or None if unknown."""
         return self._torch_root
 
     def learn_from(self, file: str) -> None:
-        """Take torch's folder from a file of Dynamo's own, for logs without an environment record."""
+        """Derive torch's folder from one of Dynamo's files, for logs without an environment record."""
         if self._torch_root is None and (match := _TORCH_FILE.match(file)):
             self._torch_root = match[1]
             self._known.clear()
 
     def of(self, file: str) -> tuple[Origin, str | None]:
-        """Who owns a file, and its top-level package when that is an installed one."""
+        """A file's owner, and its top-level package if it belongs to an installed one."""
         if file not in self._known:
             self._known[file] = self._classify(file)
         return self._known[file]
 
     def _classify(self, file: str) -> tuple[Origin, str | None]:
-        # <eval_with_key> is FX's generated code; <frozen os> and <string> (dataclasses, namedtuples) are Python's.
+        # <eval_with_key> is code that FX generates; <frozen os> and <string> (dataclasses, namedtuples) are Python's.
         if file.startswith("<eval_with_key>"):
             return "torch", "torch"
         if file.startswith("<frozen ") or file in ("<string>", "<unknown>"):
@@ -76,17 +79,17 @@ def _of_package(name: str) -> tuple[Origin, str | None]:
 
 
 def is_probe(file: str) -> bool:
-    """The file is graphdoctor's own probe, which no report shows."""
+    """Whether a file is part of graphdoctor's own probe, which no report shows."""
     return _PROBE.search(file) is not None
 
 
 def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:
-    """The innermost line that is neither torch's nor the standard library's."""
+    """The innermost entry that is neither torch's nor the standard library's."""
     return next((entry for entry in reversed(stack) if entry.origin in ("user", "third_party")), None)
 
 
 def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
-    """The stack from below the innermost line of the probe on: what lies above it is not the user's."""
+    """The stack after the probe's innermost entry: the entries above it aren't the user's."""
     kept: list[StackEntry] = []
     for entry in stack:
         if is_probe(entry.file):
@@ -97,10 +100,10 @@ def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
 
 
 def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
-    """The stack with a function and the resume functions it went on in as one entry, at the line reached last.
+    """The stack with a function and its resume functions merged into one entry, at the line reached last.
 
-    Each resume function is called by the code before it, so the stack holds the function once a break; to a person
-    it is the same call of the same function.
+    Each resume function is called by the code before it, so the stack has one entry per break; to a person it is the
+    same call of the same function.
     """
     kept: list[StackEntry] = []
     for entry in stack:
@@ -118,6 +121,6 @@ def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
 
 
 def _leads_to(kept: list[StackEntry], entry: StackEntry, function: str) -> bool:
-    """Nothing but torch's wrappers lies between the function and its resume function."""
+    """Whether only torch's wrappers are between the function and its resume function."""
     below = next((item for item in reversed(kept) if item.origin != "torch"), None)
     return below is not None and (below.file, below.function) == (entry.file, function)

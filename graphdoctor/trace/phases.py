@@ -1,10 +1,12 @@
-"""Where compile time went: torch's ``chromium_event`` records.
+"""Reads where compile time went, from torch's ``chromium_event`` records.
 
-A phase is a pair of events, ``B`` and ``E``, written at its begin and at its end (``torch/_dynamo/utils.py``, 2.13,
-``ChromiumEventLogger``). torch gives every event the thread number 0, whichever thread it is from, so an end is matched
-by name and compile id. Code generation goes on in a pool of threads too, such as ``compile_file`` in the C++ backend:
-the compile context is of one thread, so an event without a compile id while a compile goes on is from another. Which of
-several such begins an end belongs to nobody knows; those that overlap become one phase.
+Comes in: events in the order of the log. Goes out: phases, each in a thread and at a depth.
+
+A phase is a pair of events, ``B`` and ``E``, written when it begins and ends (``torch/_dynamo/utils.py``, 2.13,
+``ChromiumEventLogger``). torch gives every event the thread number 0, whatever thread it is from, so ends are matched
+to begins by name and compile id. Code generation also uses a pool of threads, such as for ``compile_file`` in the C++
+backend. The compile context belongs to one thread, so an event without a compile id during a compile is from another
+thread. It is impossible to tell which of several such begins an end belongs to; overlapping ones become one phase.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from graphdoctor.trace.grammar import Record
 
 _MAX_NOTE = 200
 _DUMP = 2000
-"""From so many characters on a value is a dump, such as the whole config or the parts of a cache key, and no note."""
+"""A value this long is a dump, such as the whole config or the parts of a cache key, and isn't shown."""
 
 
 @dataclass(eq=False)
@@ -30,15 +32,15 @@ class _Begun:
 
     Args:
         name: torch's name.
-        compile_id: The compile it belongs to; None outside any.
-        call_index: The user's call under way.
+        compile_id: Its compile; None outside any.
+        call_index: The user's current call.
         start_us: By torch's clock.
-        is_extra: It is part of a repetition of ours.
-        is_elsewhere: It runs in another thread than the compile that goes on.
-        end_us: By torch's clock; None while it runs, and when nothing says so.
-        gone_us: When a phase around it ended, without an end of its own.
+        is_extra: Whether it is part of one of our repetitions.
+        is_elsewhere: Whether it runs in another thread than the current compile.
+        end_us: By torch's clock; None while it runs or if its end isn't in the log.
+        gone_us: When a phase around it ended, if it has no end of its own.
         notes: What torch added.
-        running: How many overlapping ones have not ended, of another thread.
+        running: How many overlapping ones of another thread haven't ended.
         count: How many overlapping ones there are.
         at_once: The most that ran at a time.
     """
@@ -58,20 +60,20 @@ class _Begun:
 
     @property
     def duration_us(self) -> float | None:
-        """None when it never ended, or the clock was set back meanwhile."""
+        """None if it never ended, or if the clock was set back while it ran."""
         if self.end_us is None or self.end_us < self.start_us:
             return None
         return self.end_us - self.start_us
 
     @property
     def latest_us(self) -> float:
-        """It was over by then."""
+        """The latest time at which it can have ended."""
         known = self.gone_us if self.end_us is None else self.end_us
         return math.inf if known is None else max(self.start_us, known)
 
 
 class Phases:
-    """Takes events in the order of the log."""
+    """Collects events in the order of the log."""
 
     KINDS: frozenset[str] = frozenset({"chromium_event"})
 
@@ -83,7 +85,8 @@ class Phases:
     def after_reset(self) -> Phases:
         """The phases of the same process from here on, when compile ids count from 0 again.
 
-        Called when a compile shows that there was a reset: its outermost phases have begun already and go along.
+        Called when a compile shows that there was a reset. Its outermost phases have already begun and move to the new
+        object.
         """
         later = Phases()
         later._first_us, later._open = self._first_us, self._open
@@ -97,16 +100,16 @@ class Phases:
 
         Args:
             record: One of ``KINDS``.
-            call_index: The user's call that was under way; None outside the calls.
-            is_extra: It belongs to a repetition of ours: to be left out.
+            call_index: The user's current call; None outside the calls.
+            is_extra: Whether the record belongs to one of our repetitions, which are left out.
 
         Raises:
-            ValueError: The record holds no event, or an end whose begin is not in the log.
+            ValueError: The record isn't an event, or is an end whose begin isn't in the log.
             LookupError: The event lacks its name, time or kind.
         """
         event = orjson.loads(record.payload or "")
         if not isinstance(event, dict):
-            raise ValueError("no event")
+            raise ValueError("not an event")
         name, time_us, args = str(event["name"]), float(event["ts"]), event.get("args") or {}
         compile_id = _compile_id(args, record)
         if self._first_us is None:
@@ -117,13 +120,13 @@ class Phases:
             case "E":
                 phase = self._end(name, compile_id, time_us)
                 phase.is_extra |= is_extra
-                # They repeat those of the begin.
+                # They repeat those of the begin event.
                 phase.notes |= _notes(args)
             case "i":
                 self._note(name, compile_id, time_us, args)
 
     def finish(self, prefix: str, process: str | None) -> tuple[Phase, ...]:
-        """The phases, compile ids with a prefix."""
+        """The phases, with a prefix on their compile ids."""
         first_us = self._first_us or 0.0
         phases = sorted((phase for phase in self._begun if not phase.is_extra), key=lambda phase: phase.start_us)
         return tuple(
@@ -162,7 +165,7 @@ class Phases:
             default=None,
         )
         if at is None:
-            raise ValueError(f"{name} ends and has not begun")
+            raise ValueError(f"{name} ends without a begin")
         phase = self._open[at]
         phase.running -= 1
         if phase.running:
@@ -171,7 +174,7 @@ class Phases:
         later = self._open[at + 1 :]
         del self._open[at:]
         for inner in later:
-            # The same thread left it, though nothing says when.
+            # The same thread left it, though the log doesn't say when.
             if inner.compile_id == compile_id and not inner.is_elsewhere:
                 inner.gone_us = time_us
             else:
@@ -179,19 +182,19 @@ class Phases:
         return phase
 
     def _note(self, name: str, compile_id: str | None, time_us: float, args: dict[str, Any]) -> None:
-        """Keep what is told of one moment, which can have passed, with the phase that it was in."""
+        """Add an instant event, which can be from the past, to the phase that it was in."""
         inside = (
             phase for phase in reversed(self._open) if phase.compile_id == compile_id and phase.start_us <= time_us
         )
         phase = next(inside, None)
         if phase is not None:
-            told = [key for key in phase.notes if key.partition(" (")[0] == name]
+            known = [key for key in phase.notes if key.partition(" (")[0] == name]
             text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
-            phase.notes[f"{name} ({len(told) + 1})" if told else name] = _short(text)
+            phase.notes[f"{name} ({len(known) + 1})" if known else name] = _short(text)
 
 
 def _compile_id(args: dict[str, Any], record: Record) -> str | None:
-    """The event's own compile id, which torch prints as ``None`` outside any compile; else its record's."""
+    """The event's own compile id, ``None`` as text outside any compile, or its record's."""
     own = args.get("compile_id")
     return record.compile_id if own is None else None if own == "None" else str(own)
 
@@ -214,11 +217,11 @@ def _short(text: str) -> str:
 def _overlap(phase: _Begun) -> dict[str, str]:
     if phase.count == 1:
         return {}
-    return {"overlapping": f"{phase.count} in all, up to {phase.at_once} at once; torch does not say which ended when"}
+    return {"overlapping": f"{phase.count} in all, up to {phase.at_once} at once; torch doesn't log which ended when"}
 
 
 def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:
-    """Each phase with its thread and its depth there; what lies in one thread is nested.
+    """Each phase with its thread and depth; phases of one thread are nested.
 
     Args:
         phases: In the order of their starts.

@@ -1,7 +1,8 @@
-"""What the picture of a run needs beside the recording: takes the records of a log, gives a ``Picture``.
+"""Collects what the picture of a run needs beside the recording.
 
-Each part of a log has a file of its own that says which records it takes: ``stages.py`` the graphs and the code made of
-them, ``phases.py`` where compile time went, ``files.py`` the source. Lanes come from the probe's events (``lanes.py``).
+Comes in: the records of a log, then the merged recording and the probe's events. Goes out: a ``Picture``. Each part
+has a module that declares which records it takes: ``stages.py`` graphs and generated code, ``phases.py`` compile
+time, ``files.py`` the source. Lanes come from the probe's events (``lanes.py``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from graphdoctor.trace.stages import Stages
 
 
 class PictureIntake:
-    """Takes the records of one process up to a reset of Dynamo, in the order of the log."""
+    """Collects the records of one process until a reset of Dynamo, in the order of the log."""
 
     KINDS: frozenset[str] = Stages.KINDS | Phases.KINDS | Files.KINDS
 
@@ -31,7 +32,7 @@ class PictureIntake:
         self.files = Files()
 
     def after_reset(self) -> PictureIntake:
-        """What takes the records of the same process behind a reset."""
+        """What collects the records of the same process after a reset."""
         later = PictureIntake()
         later.phases = self.phases.after_reset()
         return later
@@ -41,8 +42,8 @@ class PictureIntake:
 
         Args:
             record: One of ``KINDS``.
-            call_index: The user's call that was under way; None outside the calls.
-            is_extra: It belongs to a repetition of ours: to be left out.
+            call_index: The user's current call; None outside the calls.
+            is_extra: Whether the record belongs to one of our repetitions, which are left out.
         """
         for part in (self.stages, self.phases, self.files):
             if record.kind in part.KINDS:
@@ -57,18 +58,18 @@ def picture_of(
     damage: LogDamage,
     is_used: Callable[[str], bool],
 ) -> Picture:
-    """Put together what several processes' logs hold.
+    """Make the picture of several processes.
 
     Args:
-        parts: In the order in which they were merged, each with what was taken in for it and who owns its files.
+        parts: In the order in which they were merged, each with its records and the owners of its files.
         recording: The merged recording.
         events: The probe's events.
         damage: Has the counts of records by kind.
-        is_used: Whether a kind of record was read.
+        is_used: Returns whether records of a kind were read.
     """
     files: dict[str, SourceText] = {}
     for found in (found for _, taken, origins in parts for found in taken.files.finish(origins)):
-        # Each process has its own; one that came to the file late may have had no room for it.
+        # Each process records files itself, and one that came to a file late may have had no room left for it.
         if found.file not in files or files[found.file].text is None:
             files[found.file] = found
     return Picture(
@@ -78,7 +79,7 @@ def picture_of(
         phases=tuple(phase for part, taken, _ in parts for phase in taken.phases.finish(part.prefix, part.process)),
         lanes=read_lanes(events, recording),
         records=_records(damage, is_used),
-        # The last one: the calls may have set some.
+        # The last one, because calls can set values.
         config=next((event.get("values") for event in reversed(events) if event["event"] == "config"), None),
     )
 

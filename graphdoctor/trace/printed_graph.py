@@ -1,11 +1,11 @@
-"""A graph as torch prints it to its nodes.
+"""Parses a graph that torch printed.
 
-Comes in: the text of ``GraphModule.print_readable``, which is what the log's records of graphs hold. Goes out: the
-nodes of the graph itself; bodies of higher-order operators, printed as classes inside, are left out. Pure; text of a
-form that is not known is counted and never raises.
+Comes in: the text of ``GraphModule.print_readable``, as in the log's records of graphs. Goes out: the nodes of the
+graph itself; bodies of higher-order operators, which are printed as classes inside, are left out. Pure; lines with an
+unknown layout are counted, and nothing raises.
 
-Forms as seen in ``torch/fx/graph.py`` (``CodeGen``), 2.13 and 2.15: each node is a statement of Python, mostly on a
-line of its own, with the line of source that it comes from in a comment above.
+The layout is that of ``torch/fx/graph.py`` (``CodeGen``), 2.13 and 2.15: each node is a Python statement, usually on
+a line of its own, and a comment above it has the source line that it comes from.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _WRAP = re.compile(r'^ *wrap\("\w+"\)$')
 _PLACE = re.compile(r"\bFile: (?P<file>\S.*?):(?P<line>\d+) in [^,]+?, code: ")
 _NO_PLACE = "No stacktrace found for following nodes"
 _STATEMENT = re.compile(r' *(?:#|class |return\b|"""|\w+(?: ?: ?"[^"]*")? = |[\w.]+\[|\w+ \S{1,2}= )')
-"""How the line of another node begins: a statement that goes on over several lines ends before it at the latest."""
+"""The beginning of another node's line, where a statement of several lines ends at the latest."""
 _OBJECT = re.compile(r"<(?=[A-Za-z_])[^<>\n]*>")
-"""Python's own text for an object, such as ``<Color.RED: 1>``; torch prints its operators with a space behind."""
+"""Python's own text for an object, such as ``<Color.RED: 1>``; torch prints operators with a space after them."""
 _TENSOR = re.compile(r"^(?:\w+\()?(?P<dtype>[a-z]\w*)\[(?P<shape>[^\[\]]*)\](?:\[[^\[\]]*\])?(?P<device>[a-z][\w:]*)?")
 _SYMBOL = re.compile(r"^Sym\((?P<value>.*)\)$")
 _BOXED_ARGUMENT = re.compile(r"_boxed_arg_\d+(?:_\d+)?$")
@@ -64,11 +64,11 @@ _COMPARISON: dict[type[ast.cmpop], str] = {
 
 @dataclass(frozen=True)
 class PrintedGraph:
-    """What a printed graph says.
+    """A parsed graph.
 
     Args:
         nodes: In order, placeholders first.
-        unread_lines: Lines of a layout that is not known.
+        unread_lines: How many lines have an unknown layout.
     """
 
     nodes: tuple[StageNode, ...]
@@ -76,22 +76,22 @@ class PrintedGraph:
 
 
 def parse_graph(text: str, names_file: Callable[[str], bool] = lambda _file: True) -> PrintedGraph:
-    """Read a printed graph.
+    """Parse a printed graph.
 
     Args:
         text: As torch printed it.
-        names_file: Whether a node is to name a line in this file; torch's own are no use to anybody.
+        names_file: Returns whether nodes keep their line in a file; lines in torch's own files help nobody.
     """
     reader = _Reader(names_file)
     with warnings.catch_warnings():
-        # Python warns of escapes in strings that it does not know.
+        # Python warns about unknown escapes in strings.
         warnings.simplefilter("ignore")
         reader.read(text.split("\n"))
     return PrintedGraph(reader.nodes(), reader.unread_lines)
 
 
 def short_target(target: str) -> str:
-    """A target as ``str`` of an operator has it, such as ``aten.mm.default``."""
+    """A target as ``str(operator)`` prints it, such as ``aten.mm.default``."""
     return target.removeprefix("torch.ops.")
 
 
@@ -103,17 +103,17 @@ def _parsed(text: str) -> list[ast.stmt] | None:
 
 
 class _Reader:
-    """Reads one graph line by line.
+    """Parses one graph line by line.
 
     Args:
-        names_file: Whether a node is to name a line in this file.
+        names_file: Returns whether nodes keep their line in a file.
     """
 
     def __init__(self, names_file: Callable[[str], bool]) -> None:
         self.unread_lines = 0
         self._names_file = names_file
         self._place: tuple[str | None, int | None] = None, None
-        # Placeholders by the name that they have in the signature.
+        # Placeholders by their names in the signature.
         self._arguments: dict[str, str | None] = {}
         self._announced: dict[str, str | None] = {}
         self._renamed: dict[str, str] = {}
@@ -130,13 +130,13 @@ class _Reader:
         return (*placeholders, *self._nodes)
 
     def read(self, lines: Sequence[str]) -> None:
-        """Read the graph that begins in the first line."""
+        """Parse the graph that begins in the first line."""
         at = self._read_head(lines)
         inner = None
         while at < len(lines):
             line = lines[at]
             if (match := _CLASS.match(line)) is not None:
-                # Bodies of higher-order operators; they have names of their own.
+                # The body of a higher-order operator, whose names are its own.
                 inner = inner or match
             if inner is not None or not line or line.isspace():
                 at += 1
@@ -144,13 +144,13 @@ class _Reader:
                 self._read_comment(line)
                 at += 1
             elif line.strip() == '"""':
-                # FX_GRAPH_SHOW_META prints what torch noted on a node.
+                # FX_GRAPH_SHOW_META prints a node's metadata.
                 at = next((n + 1 for n in range(at + 1, len(lines)) if lines[n].strip() == '"""'), len(lines))
             else:
                 at = self._read_statement(lines, at)
 
     def _read_head(self, lines: Sequence[str]) -> int:
-        """Read the class's and the function's heads; returns where the body begins."""
+        """Parse the heads of the class and the function; returns where the body begins."""
         is_class = False
         for at, line in enumerate(lines):
             if _SIGNATURE.match(line) and is_class:
@@ -191,7 +191,7 @@ class _Reader:
             self._place = None, None
 
     def _read_statement(self, lines: Sequence[str], at: int) -> int:
-        """Read the statement that begins in a line; returns where the next one does."""
+        """Parse the statement that begins in a line; returns where the next one begins."""
         end = at + 1
         body = _parsed(lines[at].strip())
         if body is None:
@@ -205,7 +205,7 @@ class _Reader:
         return end
 
     def _take(self, body: list[ast.stmt]) -> bool:
-        """Take the statements of one node; False where their form is not known."""
+        """Take the statements of one node; returns False for an unknown form."""
         first, *rest = [each for each in body if not _is_deletion(each)] or [ast.Pass()]
         if isinstance(first, ast.Return):
             self._add("output", "output", "", parts=(first.value,))
@@ -226,7 +226,7 @@ class _Reader:
         return isinstance(first, ast.Pass) if named is None else self._take_named(*named)
 
     def _take_announced(self, body: Sequence[ast.stmt]) -> bool:
-        """Values of placeholders that the signature lacks: it has the arguments before they are taken apart."""
+        """Values of placeholders that aren't in the signature, which has the arguments before they are flattened."""
         for each in body:
             if not (isinstance(each, ast.AnnAssign) and each.value is None and isinstance(each.target, ast.Name)):
                 return False
@@ -250,7 +250,7 @@ class _Reader:
 
     def _take_named(self, name: str, annotation: ast.expr | None, value: ast.expr) -> bool:
         if isinstance(value, ast.Name):
-            # A placeholder whose node has another name than the argument.
+            # A placeholder whose node isn't named like the argument.
             is_argument = value.id in self._arguments and value.id not in self._renamed and name not in self._known
             if is_argument:
                 self._renamed[value.id] = name
@@ -258,7 +258,7 @@ class _Reader:
                 self._known.add(name)
             return is_argument
         if _BOXED_ARGUMENT.search(name) and isinstance(value, (ast.List, ast.Tuple)):
-            # From 2.15 on: a list that the operator of the next line empties.
+            # From 2.15 on: a list that the operator on the next line empties.
             self._boxed[name] = self._inputs((value,))
             return True
         operation = self._operation(value)
@@ -297,7 +297,7 @@ class _Reader:
             return ("call_method", ".".join(path[1:])) if len(path) > 1 else None
         if path[0] == "torch":
             return "call_function", short_target(name)
-        # A function that is not torch's has its dots replaced.
+        # The name of a function that isn't torch's is printed without dots.
         if len(path) > 1:
             return None
         if hasattr(builtins, name):
@@ -310,7 +310,7 @@ class _Reader:
         is_output = opcode == "output"
         file, line = (None, None) if is_output else self._place
         if is_output:
-            # Its name is not printed.
+            # Its name isn't printed.
             name = next(each for each in _numbered(name) if each not in self._known)
         self._nodes.append(
             StageNode(
@@ -326,7 +326,7 @@ class _Reader:
         self._known.add(name)
 
     def _inputs(self, parts: Sequence[ast.expr | None]) -> list[str]:
-        """Names of the nodes in some expressions, in the order of the text, each once."""
+        """The nodes in some expressions by name, each once, in the order of the text."""
         found = [node for part in parts if part is not None for node in _names_in(part)]
         found.sort(key=lambda node: (node.lineno, node.col_offset))
         names: dict[str, None] = {}
@@ -341,7 +341,7 @@ class _Reader:
 def _unary(value: ast.UnaryOp) -> tuple[str, str] | None:
     match value:
         case ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(op=ast.Pow(), left=ast.Constant())):
-            # Python reads -1 ** x as -(1 ** x); an operator's own operand is never a power.
+            # Python parses -1 ** x as -(1 ** x); a negation's own operand is never a power.
             return "call_function", "operator.pow"
         case ast.UnaryOp(operand=ast.BinOp()):
             return None
@@ -350,7 +350,7 @@ def _unary(value: ast.UnaryOp) -> tuple[str, str] | None:
 
 
 def _is_deletion(statement: ast.stmt) -> bool:
-    """``x = y = None``: values that are used no more."""
+    """``x = y = None``: values that are no longer used."""
     return (
         isinstance(statement, ast.Assign)
         and isinstance(statement.value, ast.Constant)
@@ -370,9 +370,9 @@ def _named(statement: ast.stmt) -> tuple[str, ast.expr | None, ast.expr] | None:
 
 
 def dotted_path(expression: ast.expr) -> list[str] | None:
-    """The names of ``self.a.b``, None for another expression.
+    """The names in ``self.a.b``; None for another expression.
 
-    A name that is no identifier is printed as ``getattr(self.a, "0")``.
+    A name that isn't an identifier is printed as ``getattr(self.a, "0")``.
     """
     names: list[str] = []
     while not isinstance(expression, ast.Name):
@@ -390,7 +390,7 @@ def dotted_path(expression: ast.expr) -> list[str] | None:
 
 
 def _value(annotation: ast.expr | None) -> str | None:
-    """What a node yields, as ``GraphNode.value`` has it; None for an annotation that is a type."""
+    """What a node yields, as in ``GraphNode.value``; None if the annotation is a type."""
     if not (isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)):
         return None
     text = annotation.value
@@ -403,7 +403,7 @@ def _value(annotation: ast.expr | None) -> str | None:
 
 
 def _names_in(expression: ast.expr) -> Iterator[ast.Name]:
-    """Every name in an expression, in any order; quicker than ``ast.walk``, since this is most of the work."""
+    """Every name in an expression, in any order. Faster than ``ast.walk``, because this is most of the work."""
     waiting: list[ast.AST] = [expression]
     while waiting:
         node = waiting.pop()

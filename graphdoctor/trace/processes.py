@@ -1,4 +1,7 @@
-"""Which log belongs to which process, which process is the main one, and what the others are called."""
+"""Finds which log belongs to which process, which process is the main one, and what to call the others.
+
+Comes in: trace logs. Goes out: ``ProcessLogs``, the main process first. Reads only the first lines of each log.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ")
 _RANK = re.compile(r"_rank_(\d+)_")
 _HEAD_LINES = 20
-"""A program's own output may stand before the first record, if it shares the file at all."""
+"""The program's own output can come before the first record if it shares the file."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class ProcessLogs:
     """The logs of one process.
 
     Args:
-        logs: In order; more than one where the program closed its log (``logging.shutdown``) and torch went on.
-        pid: Its process id, or None where no record tells.
+        logs: In order; more than one if the program closed its log (``logging.shutdown``) and torch opened another.
+        pid: Its process id, or None if no record has it.
         rank: Its rank in a distributed run, or None.
     """
 
@@ -40,16 +43,16 @@ def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[Proces
 
     Args:
         logs: Trace logs.
-        main_pid: Process id of the main process, or None when the recording does not tell: then that with the lowest
-            rank, else the one that wrote first. Only a recording of ours, which is of one machine, tells it, so only
-            there equal process ids are one process.
+        main_pid: Process id of the main process. If None, the main process is the one with the lowest rank, otherwise
+            the one that wrote first. Only our own recordings have it. Each of them is of one machine, so only there do
+            logs with one process id belong to one process.
     """
     found: list[tuple[str, ProcessLogs]] = []
     for log in logs:
         time, pid = _first_header(log)
         rank = _RANK.search(log.name)
         found.append((time, ProcessLogs((log,), pid, int(rank[1]) if rank else None)))
-    # The order of creation: names are random.
+    # By creation, since the names are random.
     found.sort(key=lambda item: (not item[0], item[0], item[1].logs[0].name))
     processes = [process for _, process in found]
     if main_pid is not None:
@@ -63,7 +66,7 @@ def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[Proces
 
 
 def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
-    """One entry a process id."""
+    """One entry for each process id."""
     joined: dict[int | None, ProcessLogs] = {}
     for process in processes:
         before = joined.get(process.pid, ProcessLogs((), process.pid, None))
@@ -73,17 +76,17 @@ def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
 
 
 def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:
-    """What each is called, the main one, which is the first, None: ``rank1`` where a rank is known, else ``p2``."""
+    """Names of processes: None for the first, the main one; ``rank1`` if the rank is known, otherwise ``p2``."""
     names: list[str | None] = []
     for number, process in enumerate(processes, start=1):
         name = f"p{number}" if process.rank is None else f"rank{process.rank}"
-        # A folder may hold the logs of several runs.
+        # A folder can have the logs of several runs.
         names.append(None if number == 1 else f"p{number}" if name in names else name)
     return names
 
 
 def _first_header(log: Path) -> tuple[str, int | None]:
-    """Time of a log's first record, ``1121 02:58:17.809000``, and the id of the process that wrote it."""
+    """The time of a log's first record, such as ``1121 02:58:17.809000``, and the id of the process that wrote it."""
     with log.open("rb") as lines:
         for line in islice(lines, _HEAD_LINES):
             if match := _HEADER.match(line):

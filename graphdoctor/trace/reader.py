@@ -1,12 +1,12 @@
 """Reads a recording from disk: torch's logs, what the probe reported, and what the parent wrote.
 
 Comes in: a path. Goes out: one ``Recording`` of all processes; what the log lacks is None with a gap. ``folder.py``
-says what is there, ``sections.py`` reads the logs, ``assemble.py`` makes the facts, ``gaps.py`` says what is missing.
+finds the files, ``sections.py`` reads the logs, ``assemble.py`` makes the facts, ``gaps.py`` names what is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,11 +20,11 @@ from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler, RunFacts
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.folder import RecordingFolder, open_folder
-from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, script_gaps, told_gaps
+from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, script_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
-from graphdoctor.trace.sections import Section, first_section, take_in
+from graphdoctor.trace.sections import LogContents, Section, first_section, read_logs
 from graphdoctor.trace.variations import read_variations
 
 
@@ -34,10 +34,10 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
     Args:
         path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
         guards: Read the guards too, which can be most of a log.
-        picture: Read what only the picture of the run shows too, which is all of a log.
+        picture: Read what only the picture of a run shows too, which takes all of a log.
 
     Raises:
-        GraphDoctorError: There is no recording at ``path``, or one of another version.
+        GraphDoctorError: There is no recording at ``path``, or it is from another version of graphdoctor.
     """
     folder = open_folder(path)
     try:
@@ -52,36 +52,46 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
 
 def _read(folder: RecordingFolder, *, has_guards: bool, has_picture: bool) -> Recording:
     events = folder.events
-    run = _run_facts(folder)
     environment = Environment(**events.fields("environment"))
     main_pid = events.fields("process").get("pid")
-    # Without any log it is one process that torch wrote nothing in.
+    # No log at all means one process, in which torch wrote nothing.
     processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
-    taken_in = take_in(processes, lambda: first_section(environment, has_guards=has_guards, has_picture=has_picture))
-    parts: list[tuple[Part, Section]] = []
-    for name, taken in taken_in.named(main_pid):
-        is_ours = bool(folder.meta) and (name is None or taken.is_ours)
-        for reset, section in enumerate(taken.sections):
-            recording = Assembler(section.intake, is_ours=is_ours).finish(run, is_cut=taken.is_cut)
-            parts.append((Part(recording, name, reset), section))
-    merged = merge([part for part, _ in parts])
+    contents = read_logs(processes, lambda: first_section(environment, has_guards=has_guards, has_picture=has_picture))
+    run = _run_facts(folder)
+    parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))
+    merged = _merged(contents, run, [part for part, _ in parts], events)
+    if has_picture:
+        merged = _with_picture(merged, parts, events, contents.damage)
+    return _with_guards(merged, parts, events) if has_guards else merged
+
+
+def _parts(
+    contents: LogContents, run: RunFacts, main_pid: int | None, *, is_ours: bool
+) -> Iterator[tuple[Part, Section]]:
+    """A recording of each section; a process that wrote no record of ours is like somebody else's log."""
+    for name, process in contents.named(main_pid):
+        has_our_records = is_ours and (name is None or process.is_ours)
+        for reset, section in enumerate(process.sections):
+            recording = Assembler(section.intake, is_ours=has_our_records).finish(run, is_cut=process.is_cut)
+            yield Part(recording, name, reset), section
+
+
+def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events: Events) -> Recording:
+    """One recording of all parts, with what only the events have and with the gaps of the whole."""
+    merged = merge(parts)
     gaps = [
-        *told_gaps(events.each("gap")),
-        *log_gaps(taken_in.damage, taken_in.unreadable),
-        *part_gaps([part for part, _ in parts]),
+        *reported_gaps(events.each("gap")),
+        *log_gaps(contents.damage, contents.unreadable),
+        *part_gaps(parts),
+        *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else ()),
     ]
-    if run.target.runs_itself:
-        gaps += script_gaps(merged, is_hooked="process" in events)
-    merged = merged.model_copy(
+    return merged.model_copy(
         update={
             "gaps": (*gaps, *merged.gaps),
             "variations": read_variations(events.all),
             "steady_call": SteadyCall(**events.fields("steady_call")) if "steady_call" in events else None,
         }
     )
-    if has_picture:
-        merged = _with_picture(merged, parts, events, taken_in.damage)
-    return _with_guards(merged, parts, events) if has_guards else merged
 
 
 def _run_facts(folder: RecordingFolder) -> RunFacts:

@@ -1,8 +1,8 @@
-"""Takes in the logs of a recording: process by process, and within a process from one reset of Dynamo to the next.
+"""Reads the logs of a recording, process by process, and each process from one reset of Dynamo to the next.
 
-Comes in: the logs of each process. Goes out: a ``Section`` for each stretch in which compile ids are distinct, holding
-what was taken in, and counts of what couldn't be read. Guards and the picture, which can be most of a log, are taken in
-only when asked for, and their modules are imported only then.
+Comes in: the logs of each process. Goes out: a ``Section`` for each stretch in which compile ids are unique, with
+what its records say, and counts of what couldn't be read. Guards and the picture, which can be most of a log, are
+read only if asked for, and their modules are imported only then.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Section:
-    """What one process did up to a reset of Dynamo, or to its end.
+    """What one process did until a reset of Dynamo or its end.
 
     Args:
-        intake: Takes what every recording needs.
-        guards: Takes the guard trees; None when not asked for.
-        picture: Takes what the picture needs beside the recording; None when not asked for.
+        intake: Keeps what every recording needs.
+        guards: Collects the guard trees; None if not asked for.
+        picture: Collects what the picture needs beside the recording; None if not asked for.
     """
 
     intake: Intake
@@ -37,7 +37,7 @@ class Section:
     picture: PictureIntake | None = None
 
     def wants(self, kind: str) -> bool:
-        """Whether a kind of record matters here."""
+        """Whether records of a kind are taken."""
         return (
             self.intake.wants(kind)
             or (self.guards is not None and kind in self.guards.KINDS)
@@ -53,11 +53,11 @@ class Section:
             self.picture.add(record, self.intake.call_index, is_extra=self.intake.is_extra(record))
 
     def is_reset_by(self, record: Record) -> bool:
-        """A compile begins whose id there is already: it comes after a ``torch._dynamo.reset()``."""
+        """Whether a compile begins with an id that is taken, so that there was a ``torch._dynamo.reset()``."""
         return record.kind == "dynamo_start" and self.intake.has_started(record.compile_id)
 
     def after_reset(self) -> Section:
-        """What takes the records of the same process from here on, when its compile ids count from 0 again."""
+        """The next section of the same process, in which compile ids count from 0 again."""
         return Section(
             self.intake.after_reset(),
             None if self.guards is None else type(self.guards)(),
@@ -67,13 +67,13 @@ class Section:
 
 @dataclass
 class ProcessSections:
-    """What the logs of one process hold.
+    """The sections of one process.
 
     Args:
         process: The process.
-        sections: One, and one more for each reset of Dynamo.
-        is_ours: There are records of ours among torch's.
-        is_cut: A log ends in the middle of a record.
+        sections: One, plus one for each reset of Dynamo.
+        is_ours: Whether some records are ours.
+        is_cut: Whether a log ends in the middle of a record.
     """
 
     process: ProcessLogs
@@ -83,18 +83,18 @@ class ProcessSections:
 
     @property
     def has_compiled(self) -> bool:
-        """Something was compiled or broke."""
+        """Whether anything was compiled or broke."""
         return any(section.intake.compiles or section.intake.breaks for section in self.sections)
 
 
 @dataclass
-class TakenIn:
-    """What the logs of a recording hold.
+class LogContents:
+    """What was read of a recording's logs.
 
     Args:
         processes: The main process first.
-        damage: What couldn't be read of the lines, and how many records of each kind there are.
-        unreadable: How many records of each kind hold something unexpected.
+        damage: The lines that couldn't be read, and how many records of each kind there are.
+        unreadable: How many records of each kind have unexpected contents.
     """
 
     processes: list[ProcessSections] = field(default_factory=list)
@@ -102,12 +102,12 @@ class TakenIn:
     unreadable: dict[str, int] = field(default_factory=dict)
 
     def named(self, main_pid: int | None) -> Iterator[tuple[str | None, ProcessSections]]:
-        """The processes that matter, with their names.
+        """The processes with their names.
 
-        Data loader workers and the like import the program and compile nothing: they are left out.
+        Those that compiled nothing, such as data loader workers that import the program, are left out.
 
         Args:
-            main_pid: Process id of the main process, or None when unknown.
+            main_pid: Process id of the main process, or None if unknown.
         """
         kept = [taken for taken in self.processes if taken.has_compiled or taken.process.pid == main_pid is not None]
         kept = kept or self.processes[:1]
@@ -115,12 +115,12 @@ class TakenIn:
 
 
 def first_section(environment: Environment, *, has_guards: bool, has_picture: bool) -> Section:
-    """What takes the first records of a process.
+    """The first section of a process.
 
     Args:
         environment: Where the recording was made.
-        has_guards: Take in the guard trees.
-        has_picture: Take in what the picture needs.
+        has_guards: Collect the guard trees.
+        has_picture: Collect what the picture needs.
     """
     section = Section(Intake(environment))
     if has_guards:
@@ -134,20 +134,20 @@ def first_section(environment: Environment, *, has_guards: bool, has_picture: bo
     return section
 
 
-def take_in(processes: Iterable[ProcessLogs], new_section: Callable[[], Section]) -> TakenIn:
+def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section]) -> LogContents:
     """Read all logs, each once.
 
     Args:
         processes: The main one first.
         new_section: Makes the first section of a process.
     """
-    taken_in = TakenIn()
+    contents = LogContents()
     for process in processes:
-        taken_in.processes.append(_take_in(process, new_section(), taken_in))
-    return taken_in
+        contents.processes.append(_read_process(process, new_section(), contents))
+    return contents
 
 
-def _take_in(process: ProcessLogs, first: Section, into: TakenIn) -> ProcessSections:
+def _read_process(process: ProcessLogs, first: Section, into: LogContents) -> ProcessSections:
     taken = ProcessSections(process, [first])
     for log in process.logs:
         into.damage.is_last_broken = False
@@ -159,7 +159,7 @@ def _take_in(process: ProcessLogs, first: Section, into: TakenIn) -> ProcessSect
                 try:
                     taken.sections[-1].add(record)
                 except (ValueError, TypeError, LookupError, AttributeError):
-                    # Damaged, or of a torch that writes it otherwise.
+                    # The record is damaged, or this torch writes it differently.
                     into.unreadable[record.kind] = into.unreadable.get(record.kind, 0) + 1
         taken.is_cut |= into.damage.is_last_broken
     return taken

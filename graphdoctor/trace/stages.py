@@ -1,8 +1,8 @@
-"""Graphs on their way from Dynamo to Inductor, and the code that Inductor wrote.
+"""Follows graphs from Dynamo to Inductor, and reads the code that Inductor wrote.
 
-Comes in: the log's records of graphs and of generated code. Goes out: a ``StageGraph`` for each graph at each stage and
-a ``GeneratedCode`` for each graph that Inductor compiled. All of one compile carry its compile id; which of its graphs
-they are made of is told by the order of the log, and forward from backward by the first line of the generated code.
+Comes in: the log's records of graphs and generated code. Goes out: a ``StageGraph`` for each graph at each stage and
+a ``GeneratedCode`` for each graph that Inductor compiled. All of one compile have its compile id. The order of the
+log shows which of its graphs they come from, and the first line of generated code whether it is forward or backward.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AOT_ID = re.compile(rf"^# AOT ID: \[.*'\d+_({'|'.join(get_args(AotGraph))})'\]"
 """First line of generated code (``write_header``, ``torch/_inductor/codegen/wrapper.py``, 2.13)."""
 _MODULE_NUMBER = re.compile(r"\.(\d[^.\[\]]*)")
 _LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
-"""What generated code calls library functions by; the last two are names that its header gives."""
+"""Prefixes of library functions in generated code; its header defines the last two."""
 _BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
 
 
@@ -47,10 +47,10 @@ class _Seen:
     Args:
         compile_id: As in the log.
         stage: None for generated code.
-        graph: Which of Dynamo's graphs it is made of, by its number in the log; None when not known.
+        graph: The number in the log of Dynamo's graph that it comes from; None if unknown.
         text: As in the log.
-        file: Where generated code was put.
-        of: The graph of AOTAutograd that it is made of; None when not known.
+        file: The file of generated code.
+        of: The graph of AOTAutograd that it comes from; None if unknown.
     """
 
     compile_id: str | None
@@ -62,12 +62,12 @@ class _Seen:
 
 
 class Stages:
-    """Takes the records of graphs in the order of the log."""
+    """Collects the records of graphs in the order of the log."""
 
     KINDS: frozenset[str] = frozenset({"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES})
 
     def __init__(self) -> None:
-        # Dynamo's graphs by number in the order of the log, as in Recording.graphs, the others as they are.
+        # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the others as they are.
         self._seen: list[int | _Seen] = []
         self._graph_count = 0
         self._last_graph: dict[str | None, int] = {}
@@ -80,8 +80,8 @@ class Stages:
 
         Args:
             record: One of ``KINDS``.
-            call_index: The user's call that was under way; None outside the calls.
-            is_extra: It belongs to a repetition of ours: to be left out.
+            call_index: The user's current call; None outside the calls.
+            is_extra: Whether the record belongs to one of our repetitions, which are left out.
         """
         if is_extra:
             return
@@ -91,7 +91,7 @@ class Stages:
             self._add_lowered(record, record.payload)
 
     def _add_dynamo(self, record: Record) -> None:
-        """Count as ``Intake`` does: our record describes the graph of torch's own right before it, if there is one."""
+        """Count as ``Intake`` does: our record describes the same graph as torch's record right before it, if any."""
         is_ours = record.kind == "graphdoctor_graph"
         if is_ours and self._unpaired == (record.compile_id,):
             self._unpaired = None
@@ -108,7 +108,7 @@ class Stages:
         self._seen.append(seen)
         if seen.stage == "post_grad":
             self._unlowered[compile_id] = seen
-            # Known before there is code, which there may never be.
+            # Known before there is code; there may never be any.
             seen.of = "inference" if self._has_backward.get(compile_id) is False else None
         elif seen.stage is not None:
             self._has_backward[compile_id] = self._has_backward.get(compile_id, False) or seen.stage != "inference"
@@ -116,7 +116,7 @@ class Stages:
             seen.file = record.value.get("filename") if isinstance(record.value, dict) else None
             match = _AOT_ID.search(text)
             seen.of = match[1] if match else None  # type: ignore[assignment]
-            # Inductor writes a graph down and then its code, one graph of a compile after the other.
+            # Inductor logs a graph and then its code, for one graph of a compile after another.
             lowered = self._unlowered.pop(compile_id, None)
             if lowered is not None and seen.of is not None:
                 lowered.of = seen.of
@@ -125,7 +125,7 @@ class Stages:
         """The graphs in the order of the log.
 
         Args:
-            prefix: What compile ids of this part of the recording begin with.
+            prefix: The prefix of compile ids in this part of the recording.
             recording: The merged recording.
         """
         origins = Origins(recording.environment)
@@ -145,7 +145,7 @@ class Stages:
         """The generated code in the order of the log.
 
         Args:
-            prefix: What compile ids of this part of the recording begin with.
+            prefix: The prefix of compile ids in this part of the recording.
             recording: The merged recording.
         """
         own = _graphs_of(prefix, recording)
@@ -164,7 +164,7 @@ class Stages:
 
 
 def _graphs_of(prefix: str, recording: Recording) -> list[Graph]:
-    """Graphs of one part; the ids of a process begin as those behind its resets do."""
+    """The graphs of one part; ids after a process's resets begin with the process's prefix too."""
     return [
         graph
         for graph in recording.graphs
@@ -226,8 +226,9 @@ def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
 
 
 def _module_words(frame: Frame | None) -> Callable[[str], str]:
-    """Says a module's path as guards do: ``L['self'].blocks.0.lin`` is ``self.blocks[0].lin``."""
-    # A root of torch's own class is compiled as the argument of a wrapper (``torch/_dynamo/external_utils.py``, 2.13).
+    """Returns what words a module's path as guards do: ``L['self'].blocks.0.lin`` is ``self.blocks[0].lin``."""
+    # If the root's class is torch's own, torch compiles a wrapper that gets the root as an argument
+    # (``torch/_dynamo/external_utils.py``, 2.13).
     is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
     resumes_at = None if frame is None else frame.resumes_at
     known: dict[str, str] = {}
@@ -246,9 +247,9 @@ def _named_by(origins: Origins) -> Callable[[str], bool]:
 
 
 def kernels_of(code: str) -> tuple[str, ...]:
-    """Names of the kernels that generated code defines, then of the library functions that it calls."""
+    """Names of the kernels that generated code defines, then of the library functions it calls."""
     with warnings.catch_warnings():
-        # Python warns of escapes in strings that it does not know; kernels are strings.
+        # Kernels are strings, and Python warns about unknown escapes in strings.
         warnings.simplefilter("ignore")
         try:
             module = ast.parse(code)
@@ -266,7 +267,7 @@ def kernels_of(code: str) -> tuple[str, ...]:
 
 
 def _calls(module: ast.Module) -> Iterator[str]:
-    """Dotted names that are called, in the order of the text, less what only benchmarks the code."""
+    """Dotted names that are called, in the order of the text, except in code that only benchmarks."""
     waiting: list[ast.AST] = [module]
     while waiting:
         node = waiting.pop()

@@ -1,9 +1,6 @@
-"""What the probe said of variations, as facts.
+"""Turns the probe's ``vary_plan``, ``variation`` and ``vary_end`` events into ``Variation`` facts.
 
-``vary_plan``  {"properties": [{"expression", "kind", "base", "tied"}, …]}, before the first is tried
-``variation``  the fields of ``Variation`` but the verdict, with the property's ``number`` in the plan, written as soon
-as it is known; none for one that can only be varied together with another and was
-``vary_end``  all that had to be tried was
+The probe reports what each tried value did; the verdict on a property is made here.
 """
 
 from __future__ import annotations
@@ -20,10 +17,10 @@ def read_variations(events: Sequence[dict[str, Any]]) -> tuple[Variation, ...] |
     """The variations of a run.
 
     Args:
-        events: What the probe said.
+        events: The probe's events.
 
     Returns:
-        In the order of the plan, those that were never reached too; None when none were asked for.
+        In the order of the plan, including those that were never reached; None if none were asked for.
     """
     plan = next((event["properties"] for event in events if event["event"] == "vary_plan"), None)
     if plan is None:
@@ -55,7 +52,7 @@ def _variation(event: dict[str, Any]) -> Variation:
 
 
 def verdict_of(tried: Sequence[TriedValue]) -> Verdict:
-    """What the values that were tried mean; special ones count only where there is no other."""
+    """The verdict on a property from the values tried; special values count only if there are no others."""
     made = [value for value in tried if value.outcome != "fails_eager"]
     counted = [value for value in made if not value.is_special] or made
     outcomes = {value.outcome for value in counted}

@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.model.guards import Guards, GuardSet
 from graphdoctor.model.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
-from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, run_gaps, script_gaps, told_gaps
+from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, run_gaps, script_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.reader import read_recording
@@ -99,7 +99,7 @@ def test_an_unmeasured_guard_cost_is_a_gap_once() -> None:
 
 
 def test_what_the_probe_says_keeps_its_kind() -> None:
-    (gap,) = told_gaps([{"event": "gap", "kind": "lanes", "message": "No time axis."}])
+    (gap,) = reported_gaps([{"event": "gap", "kind": "lanes", "message": "No time axis."}])
     assert (gap.code, gap.kind, gap.message) == ("GD900", "lanes", "No time axis.")
 
 

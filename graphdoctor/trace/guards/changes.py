@@ -1,7 +1,7 @@
-"""What changed, by the guard that failed: a guard's form to the facts of a recompile.
+"""Turns a failed guard into what changed.
 
-Comes in: a recompile reason, or the text of a failed guard. Goes out: ``GuardChange``; where the text says what was
-expected and not what the call brought, ``new`` is None. A text of an unknown form keeps torch's own words.
+Comes in: a recompile reason or the text of a failed guard, split into its parts. Goes out: ``GuardChange``, with
+``new`` None if the text has only the expected value. An unknown form keeps torch's own words.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from graphdoctor.trace.guards.text import GuardText
 _MODULE_ATTRIBUTE = re.compile(r"(?:L\['self'\]|self|L\['fn'\]|fn|L\['args'\]\[0\]|args\[0\])[.\[](?:.*\.)?\w+$")
 _ON_SIZES = re.compile(r"\.(?:size|stride|storage_offset)\(\)")
 _RELATIONS = ("Eq(", "Ne(", "Mod(")
-"""How a condition begins that sympy printed as a call (``torch/fx/experimental/symbolic_shapes.py``, 2.13)."""
+"""Beginnings of conditions that sympy prints as calls (``torch/fx/experimental/symbolic_shapes.py``, 2.13)."""
 
 expression = partial(expressions.expression, carried=str)
-"""A source in the user's words; values that Dynamo carried over keep torch's name, for whoever knows the break."""
+"""A source in the user's words; values passed to a resume function keep torch's names, until the break is known."""
 
 
 def changes_of(guard: GuardText) -> Iterator[GuardChange]:
-    """What a failed guard says: one change, or several of process-wide state.
+    """The change that a failed guard shows, or several changes of process-wide state.
 
     Args:
-        guard: Such as ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6``, taken apart.
+        guard: Such as ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6``, split into its parts.
     """
     form = read_form(guard.expression)
     if isinstance(form, forms.GlobalStateChanged):
@@ -132,7 +132,7 @@ def _tensor_mismatch(form: forms.TensorMismatch) -> GuardChange:
 
 
 def dispatch_change(name: str, old: str, new: str) -> GuardChange:
-    """Another set of dispatch keys: an inference tensor lacks those of autograd."""
+    """A change of dispatch keys; an inference tensor lacks those of autograd."""
     if ("ADInplaceOrView" in old) != ("ADInplaceOrView" in new):
         words = {True: "a normal tensor", False: "an inference tensor"}
         return GuardChange(
@@ -166,12 +166,12 @@ def _compared(form: forms.Compared, text: str) -> GuardChange:
 
 
 def _is_relation(text: str) -> bool:
-    """A condition on sizes, which can involve several values."""
+    """Whether a text is a condition on sizes, which can involve several values."""
     return _ON_SIZES.search(text) is not None or text.startswith(_RELATIONS)
 
 
 def value_kind(source: str, old: str | None, new: str | None) -> ChangeKind:
-    """What kind of value a guard on a constant is about, from its text before and after."""
+    """The kind of a constant that changed, from its text before and after."""
     if source.endswith(".training"):
         return "training"
     values = [_literal(text) for text in (old, new) if text is not None]
@@ -187,7 +187,7 @@ def value_kind(source: str, old: str | None, new: str | None) -> ChangeKind:
 
 
 def _is_module_attribute(source: str) -> bool:
-    """An attribute of the root module or of one below it, in torch's words or with the scope stripped."""
+    """Whether a source, with or without its scope, is an attribute of the root module or of a submodule."""
     return _MODULE_ATTRIBUTE.match(source) is not None and "__closure__" not in source
 
 

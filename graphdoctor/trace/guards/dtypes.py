@@ -1,7 +1,7 @@
-"""torch's dtypes by each of the names that its guard texts use.
+"""The dtypes, with all the names that torch's guard texts use for them.
 
-Comes in: ``float32`` of a tensor guard, ``Float`` of a failed one, ``6`` of the process-wide state. Goes out: ``f32``,
-torch's own short notation.
+Comes in: ``torch.float32`` from a tensor guard, ``Float`` from a failed one, ``6`` from the process-wide state. Goes
+out: ``f32``, torch's own short name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SHORT: dict[str | int, str] = {key: each.short for each in _DTYPES for key in (
 
 
 def short_dtype(dtype: str | int) -> str:
-    """A dtype in torch's short notation; an unknown one as it is, without ``torch.``.
+    """A dtype's short name; an unknown dtype as it is, without ``torch.``.
 
     Args:
         dtype: ``torch.float32``, ``float32``, ``Float`` or the number of a ``c10::ScalarType``.

@@ -1,9 +1,9 @@
-"""What a guard checks, by the form of its expression; or what failed, by torch's message.
+"""Parses what a guard checks, or torch's message about a guard that failed.
 
-Comes in: the expression of one guard without its comment. Goes out: a form, a small record of its parts as printed.
-Pure; an expression of an unknown form is ``Other``. Forms as seen in ``torch/_dynamo/guards.py`` (``GuardBuilder``)
-and ``torch/csrc/dynamo/guards.cpp``, 2.13 and 2.15. ``meaning.py`` says what a form expects, ``changes.py`` what
-changed when it fails.
+Comes in: the expression of one guard, without its comment. Goes out: its form, a small record of its parts as
+printed. Pure; an unknown expression is ``Other``. The forms are those of ``torch/_dynamo/guards.py``
+(``GuardBuilder``) and ``torch/csrc/dynamo/guards.cpp``, 2.13 and 2.15. ``meaning.py`` says what a form expects,
+``changes.py`` what changed if it fails.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from graphdoctor.trace.guards.tokens import (
 )
 
 Dims = tuple[int | None, ...]
-"""Sizes or strides; None for a dim that may change."""
+"""Sizes or strides; None for a dynamic dim."""
 
 TensorProperty = Literal["size", "stride", "rank", "dtype", "device", "requires_grad", "dispatch_keys"]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMatch:
-    """``check_tensor(…)``: everything that is expected of a tensor; ``None`` for a part that isn't printed."""
+    """``check_tensor(…)``: all that is expected of a tensor; None for what isn't printed."""
 
     source: str
     type: str
@@ -45,7 +45,7 @@ class TensorMatch:
 
 @dataclass(frozen=True, slots=True)
 class TensorMismatch:
-    """``tensor 'x' size mismatch at index 0. expected 4, actual 6``; ``advice`` is what torch adds to it."""
+    """``tensor 'x' size mismatch at index 0. expected 4, actual 6``; ``advice`` is what torch adds."""
 
     source: str
     property: TensorProperty
@@ -72,21 +72,21 @@ class TypeMismatch:
 
 @dataclass(frozen=True, slots=True)
 class MissingMember:
-    """``getattr failed on source x``: the value lacks what the guard looks at."""
+    """``getattr failed on source x``: an attribute that the guard needs is missing."""
 
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class MarkingMismatch:
-    """``_dynamo_dynamic_indices is present on runtime tensor …``: dims marked as dynamic, or no longer."""
+    """``_has_dynamo_dim_marking is present on runtime tensor …``: dims are marked as dynamic, or no longer."""
 
     is_marked_now: bool
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalState:
-    """``___check_global_state() against {…}``; the state is None where it can't be read."""
+    """``___check_global_state() against {…}``; the state is None if it can't be read."""
 
     state: Mapping[str, object] | None
 
@@ -141,7 +141,7 @@ class EntryGone:
 
 @dataclass(frozen=True, slots=True)
 class TypeIs:
-    """``___check_type_id(x, 140), type=<class 'list'>``; the class's name is None where it isn't printed."""
+    """``___check_type_id(x, 140), type=<class 'list'>``; the class's name is None if it isn't printed."""
 
     source: str
     class_name: str | None
@@ -164,7 +164,7 @@ class NoAliasing:
 
 @dataclass(frozen=True, slots=True)
 class SameTensor:
-    """``Duplicate tensors found: ["x", "y"]``; without names where torch gives none."""
+    """``Duplicate tensors found: ["x", "y"]``; without names if torch prints none."""
 
     sources: tuple[str, ...]
 
@@ -197,7 +197,7 @@ class HasAttribute:
 
 @dataclass(frozen=True, slots=True)
 class DynamicMarking:
-    """Which dims of a tensor are marked as dynamic; none at all where ``is_absent``."""
+    """A condition on the dims of a tensor that are marked as dynamic; ``is_absent`` if there are none."""
 
     source: str
     is_absent: bool
@@ -205,7 +205,7 @@ class DynamicMarking:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """``len(x) == 2``, or that of an iterator; torch's message about one that failed has ``!=``."""
+    """``len(x) == 2``, or the same for an iterator; in torch's message about a failed one, ``len(x) != 2``."""
 
     source: str
     length: str
@@ -317,7 +317,7 @@ _KEY_AT = re.compile(r"\[\d+\]$")
 
 
 def read_form(expression: str) -> Form:
-    """What an expression checks, or says has failed."""
+    """Parse a guard's expression, or torch's message about one that failed."""
     return (
         _message(expression)
         or _process_state(expression)
@@ -369,7 +369,7 @@ def _tensor_mismatch(match: re.Match[str]) -> TensorMismatch:
 
 
 def _process_state(text: str) -> Form | None:
-    """Guards on what belongs to no value."""
+    """A guard on the state of the process, or None."""
     if text.startswith(_STATE_GUARD):
         return GlobalState(read_state(text.partition(" against ")[2]))
     if text.startswith("___check_torch_function_mode_stack"):
@@ -386,7 +386,7 @@ def _process_state(text: str) -> Form | None:
 
 
 def _marking(text: str) -> DynamicMarking | None:
-    """A condition on the dims that are marked on a tensor, in whatever brackets (``TENSOR_MATCH``, 2.13)."""
+    """A condition on the dims that are marked on a tensor, with any brackets around it (``TENSOR_MATCH``, 2.13)."""
     if not _MARKING.search(text):
         return None
     call = read_call(text.lstrip("("))
@@ -396,7 +396,7 @@ def _marking(text: str) -> DynamicMarking | None:
 
 
 def _called(text: str) -> Form | None:
-    """A guard that is a call, or a negated one."""
+    """A guard that is a call or a negated call, or None."""
     is_negated = text.startswith("not ")
     call = read_call(text.removeprefix("not "))
     if call is None or not call.arguments or call.name not in _CALLS:
@@ -406,12 +406,12 @@ def _called(text: str) -> Form | None:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A call that is a guard, or whose negation is.
+    """A guard that is a call or a negated call.
 
     Args:
         arguments: At least one.
-        rest: What follows the call.
-        is_negated: ``not`` stands before it.
+        rest: What comes after the call.
+        is_negated: Whether ``not`` comes before it.
     """
 
     arguments: tuple[str, ...]
@@ -514,7 +514,7 @@ _LENGTHS = {
     "___tuple_iterator_len": True,
     "___list_reverseiterator_len": True,
 }
-"""What a length is asked by, and whether of an iterator."""
+"""Functions that return a length, and whether they take an iterator."""
 
 
 def _compared(text: str) -> Form | None:

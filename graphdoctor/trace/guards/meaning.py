@@ -1,6 +1,7 @@
-"""What a guard expects, for people: its kind by its form, the value's source, the expected value in words.
+"""Puts into words what a guard expects.
 
-Comes in: the form of one guard's expression. Goes out: a ``Meaning``. Pure.
+Comes in: a guard's text, split into its parts. Goes out: a ``Meaning``: the kind of guard, the value's source, and
+the expected value in words. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from graphdoctor.trace.guards.tokens import is_source, read_comparison
 
 _NUMBER = re.compile(r"-?\d+$")
 _BACKENDS = ("CUDA", "XPU", "MPS", "Meta", "HPU")
-"""Dispatch keys that name a device to show; a tensor on the CPU is the usual case."""
+"""Dispatch keys of devices that are shown; the CPU isn't."""
 
 _SAME_OBJECT = {
     "code": "the same code object",
@@ -40,10 +41,10 @@ class Meaning:
     """What one guard expects.
 
     Args:
-        kind: torch's name by the form, such as ``TENSOR_MATCH``; None for an unknown form.
+        kind: torch's name for the kind of guard, such as ``TENSOR_MATCH``; None if unknown.
         source: torch's source of the value, such as ``L['x']`` (in recompile reasons without the ``L[…]``); None for
-            process-wide state and for an unknown form.
-        expected: What the value must be, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None when unknown.
+            process-wide state and if unknown.
+        expected: What the value must be, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None if unknown.
     """
 
     kind: str | None = None
@@ -52,7 +53,7 @@ class Meaning:
 
 
 def meaning_of(guard: GuardText) -> Meaning:
-    """What a guard expects; the kind that torch printed goes before the one of its form."""
+    """What a guard expects; its kind is the printed one, or the one that its form belongs to."""
     found = _meaning(read_form(guard.expression))
     expected = found.expected
     if expected is not None and len(expected) > _MAX_EXPECTED:
@@ -144,7 +145,7 @@ def _dims_words(dims: Dims) -> str:
 
 
 def _is_contiguous(size: Dims, stride: Dims) -> bool:
-    """The strides are those of a contiguous tensor, as far as both are numbers."""
+    """Whether the strides are those of a contiguous tensor, as far as sizes and strides are numbers."""
     if len(size) != len(stride):
         return True
     expected = 1
@@ -164,7 +165,7 @@ def _tensor_mismatch(form: forms.TensorMismatch) -> Meaning:
 
 
 def _object(form: forms.ObjectIs) -> str:
-    """The number in the guard is an address, which says nothing to anyone."""
+    """The object in words; the number in the guard is an address, which means nothing to people."""
     if form.class_name is None:
         return "the same object"
     short = form.class_name.rpartition(".")[2]

@@ -1,4 +1,8 @@
-"""Guard trees of a log and measured costs of the probe, as ``Guards``: in the user's words, with whole paths."""
+"""Makes ``Guards`` from a log's guard trees and the costs that the probe measured.
+
+Comes in: parsed trees, the recording, the probe's ``guard_cost`` event. Goes out: guards in the user's words, with
+whole paths.
+"""
 
 from __future__ import annotations
 
@@ -59,16 +63,16 @@ def guards_of(
     """Put a recording's guards into words.
 
     Args:
-        recording: The rest of what is known; compiles that are not in it are left out.
-        trees: The printed tree of each compile.
-        files: Every file that the log names.
-        origins: Who owns a file.
+        recording: What else is known; compiles that aren't in it are left out.
+        trees: Each compile's tree.
+        files: Every file in the log.
+        origins: Classifies files by owner.
         cost: What the probe measured, or None.
     """
     places = _Places(files, origins)
     measured = cost or {}
     entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
-    # What a whole measurement of the steady call did not meet is not reached by it.
+    # A complete measurement of the steady call includes every entry that the call reaches.
     other = {"runs": 0} if measured.get("is_complete") else {}
     frames = {frame.frame_id: frame for frame in recording.frames}
     call_us = measured.get("call_us")
@@ -95,11 +99,11 @@ def guards_of(
 def guards_of_parts(
     parts: Sequence[tuple[Part, Mapping[str, GuardTree], Intake]], *, cost: dict[str, Any] | None
 ) -> Guards:
-    """The guards of a recording of several parts: processes, and what lies between two resets of Dynamo.
+    """The guards of a recording with several parts: processes, and stretches between resets of Dynamo.
 
     Args:
-        parts: Each part with the printed tree of each compile and what was taken in for it.
-        cost: What the probe measured, or None: in the main process, behind its last reset.
+        parts: Each part with its compiles' trees and what else was taken in for it.
+        cost: What the probe measured in the main process after its last reset, or None.
     """
     measured = max((index for index, (part, _, _) in enumerate(parts) if part.process is None), default=None)
     found = [
@@ -121,9 +125,9 @@ def guards_of_parts(
 
 
 def _total(sets: Iterable[GuardSet]) -> float | None:
-    """All checks of one call together; None when one that runs was not measured, or none runs at all.
+    """The time of all checks in one call; None if one that runs was not measured, or if none runs.
 
-    A call over its recompile limit checks every entry in vain: that is not for free.
+    A call over its recompile limit checks every entry in vain, which isn't free.
     """
     run = [found for found in sets if found.runs_per_call]
     costs = [
@@ -160,10 +164,11 @@ class _Words:
     def __init__(self, tree: GuardTree, places: _Places, frame: Frame | None) -> None:
         self._places = places
         self._resumes_at = None if frame is None else frame.resumes_at
-        # A root of torch's own class is compiled as the argument of a wrapper (``torch/_dynamo/external_utils.py``).
+        # If the root's class is torch's own, torch compiles a wrapper that gets the root as an argument
+        # (``torch/_dynamo/external_utils.py``).
         self._is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
         sources = [guard.manager_source or "" for guard in tree.guards]
-        # Arguments and globals that are modules; a global one has paths of its own.
+        # Arguments and globals that are modules; global ones have their own paths.
         self._modules = {match[1] for source in sources if (match := _ROOT_MODULE.match(source))}
 
     def node(self, guard: TreeGuard) -> GuardNode:
@@ -185,7 +190,7 @@ class _Words:
         )
 
     def cost(self, part: dict[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
-        """What the probe measured of one part."""
+        """What the probe measured for one part."""
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
@@ -201,7 +206,7 @@ class _Words:
         return _GLOBALS if is_global else self._value(owner)
 
     def _is_module_internal(self, source: str) -> bool:
-        """What stands behind the innermost module is part of how ``nn.Module`` works, not the user's attribute."""
+        """Whether a source is part of how ``nn.Module`` works, not an attribute of the user's."""
         owner = _VALUE.search(source)
         if owner is None:
             return False
@@ -214,7 +219,7 @@ def value_words(source: str, resumes_at: int | None = None) -> str:
 
     Args:
         source: torch's source.
-        resumes_at: For a resume function, the line it goes on after.
+        resumes_at: For a resume function, the line that it continues after.
     """
     if key := _KEY.match(source):
         return f"key {key[2]} of {value_words(key[1], resumes_at)}"
@@ -230,10 +235,10 @@ def _in_words(source: str, resumes_at: int | None) -> str:
 
 
 class _Places:
-    """Whole paths of files that torch printed in short.
+    """Finds the whole paths of files that torch printed shortened.
 
-    torch cuts what a path has in common with its own folder and one character more (``shorten_filename``,
-    ``torch/utils/_traceback.py``, 2.13), so that ``/tmp/net.py`` becomes ``mp/net.py``.
+    torch cuts off what a path has in common with its own folder, plus one character (``shorten_filename``,
+    ``torch/utils/_traceback.py``, 2.13), so ``/tmp/net.py`` becomes ``mp/net.py``.
     """
 
     def __init__(self, files: Iterable[str], origins: Origins) -> None:
@@ -242,7 +247,7 @@ class _Places:
         self._found: dict[str, str] = {}
 
     def entry(self, printed: PrintedEntry | None) -> StackEntry | None:
-        """The line that a guard names."""
+        """A stack entry for a guard's line."""
         if printed is None:
             return None
         file = self._resolve(printed.file)
@@ -264,7 +269,7 @@ class _Places:
         return self._found[short]
 
     def _search(self, short: str) -> str:
-        """The one known file that ends so; between several the one that torch would shorten to this text."""
+        """A known file that ends with the text, preferably one that torch would shorten to it."""
         root = self._origins.torch_root
         ending = [file for file in self._known if file.endswith(short)]
         exact = [file for file in ending if root is not None and shortened(file, root) == short]
@@ -282,7 +287,7 @@ class _Places:
 
 
 def shortened(file: str, torch_root: str) -> str:
-    """A path as torch prints it in guards."""
+    """A path as torch shortens it in guards."""
     if not file.startswith("/"):
         return file
     parts, base = file.split("/"), torch_root.split("/")

@@ -1,7 +1,7 @@
-"""torch's process-wide state, which every compiled function has one guard on.
+"""Reads torch's process-wide state, on which every compiled function has a guard.
 
-Comes in: the JSON of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13) as a guard prints it or as the probe
-read it, or the names in ``GLOBAL_STATE changed: …``. Goes out: the state in words, and what changed in it.
+Comes in: the JSON of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13), printed in a guard or recorded by
+the probe, or the names in ``GLOBAL_STATE changed: …``. Goes out: the state in words, and what changed in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AUTOCAST = "autocast"
 
 
 def read_state(text: str) -> dict[str, object] | None:
-    """The state as a guard prints it, or None where it isn't JSON."""
+    """The state that a guard prints, or None if it isn't JSON."""
     try:
         state = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -41,7 +41,7 @@ def read_state(text: str) -> dict[str, object] | None:
 
 
 def state_words(state: Mapping[str, object]) -> str:
-    """The state in words: what programs change most, and what else differs from torch's defaults."""
+    """The state in words: the settings that programs change most, and others that aren't torch's defaults."""
     words = []
     if isinstance(grad := state.get("grad_mode"), bool):
         words.append(f"grad mode {_on(is_on=grad)}")
@@ -78,7 +78,7 @@ def state_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Itera
 
 
 def named_changes(names: Iterable[str]) -> Iterator[GuardChange]:
-    """What changed, where torch gives the names of the settings and no values."""
+    """What changed, if torch prints only the names of the settings."""
     for name in names:
         kind, words = _kind(name)
         yield GuardChange(kind=kind, expression=words)

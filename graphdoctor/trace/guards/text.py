@@ -1,9 +1,9 @@
-"""One printed guard to its pieces: compile id, kind, expression, the line that caused it, hint, user stack.
+"""Splits a printed guard into its parts: compile id, kind, expression, the line that caused it, hint, user stack.
 
-Comes in: a guard as torch prints it, in the tree of ``dynamo_cpp_guards_str`` or as the reason of a recompile. Goes
-out: a ``GuardText``. Pure; a text of another form keeps its words and never raises.
+Comes in: a guard as torch prints it, in the tree of ``dynamo_cpp_guards_str`` or as a recompile reason. Goes out: a
+``GuardText``. Pure; a text with another layout is kept whole as the expression, and nothing raises.
 
-Layout as seen in ``torch/_dynamo/guards.py``, 2.13 and 2.15 (``get_verbose_code_part``,
+The layout, as in ``torch/_dynamo/guards.py``, 2.13 and 2.15 (``get_verbose_code_part``,
 ``get_guard_fail_reason_helper``)::
 
     0/1: EQUALS_MATCH: L['f'] == 1.5    # y = x * f  # model.py:14 in forward (HINT: …)
@@ -32,15 +32,15 @@ _UNKNOWN_PLACE = "<unknown>"
 
 @dataclass(frozen=True)
 class GuardText:
-    """The pieces of one printed guard.
+    """The parts of a printed guard.
 
     Args:
-        compile_id: The cache entry's, in a recompile reason; None without one.
-        kind: torch's name, such as ``TENSOR_MATCH``, in a tree; None without one.
-        expression: What is checked, as printed, or torch's message about what failed; never lost.
+        compile_id: The cache entry's id, in a recompile reason.
+        kind: torch's name, such as ``TENSOR_MATCH``, in a tree.
+        expression: What is checked, as printed, or torch's message about what failed.
         place: The line of code that made torch guard on the value; its file can lack its first letters.
         hint: torch's hint.
-        note: What else torch says in the comment.
+        note: The rest of torch's comment.
         stack: The printed user stack, outermost first.
     """
 
@@ -54,7 +54,7 @@ class GuardText:
 
     @property
     def line(self) -> PrintedEntry | None:
-        """The user's line, with its whole path where torch prints a stack."""
+        """The user's line, with its whole path if torch printed a stack."""
         if not self.stack:
             return self.place
         last = self.stack[-1]
@@ -63,7 +63,7 @@ class GuardText:
 
 
 def take_apart(text: str) -> GuardText:
-    """Split a printed guard or recompile reason into its pieces."""
+    """Split a printed guard or recompile reason into its parts."""
     body, _, stack = text.strip().partition(_PRINTED_STACK)
     compile_id = _COMPILE_ID.match(body)
     start = compile_id.end() if compile_id else 0
@@ -82,7 +82,7 @@ def take_apart(text: str) -> GuardText:
 
 
 def _split(body: str) -> tuple[str, str, str | None]:
-    """Expression, comment and hint; ``#`` and ``(HINT: `` in a string of the expression are part of it."""
+    """Expression, comment and hint; ``#`` and ``(HINT: `` in a string belong to the expression."""
     end = len(body)
     for token in tokenize(body):
         if token.kind == "comment" or (token.text == "(" and body.startswith(_HINT, token.start)):
@@ -100,7 +100,7 @@ def _without_hint(rest: str) -> tuple[str, str | None]:
 
 
 def _place(comment: str) -> tuple[PrintedEntry | None, str | None]:
-    """The place at the end of a comment, and what else the comment says."""
+    """The place at the end of a comment, and the rest of the comment if it is a note."""
     code, separator, last = comment.rpartition(_SEPARATOR)
     is_closed = last.endswith(")")
     for match in _PLACE.finditer(last):

@@ -1,7 +1,7 @@
-"""The tokenizer for torch's guard texts, and the few questions that every reader of them asks.
+"""Tokenizes torch's guard texts, and finds calls, lists and comparisons in them.
 
-Comes in: a guard as torch prints it. It looks like Python, but isn't always: a value's own ``repr`` can be anything.
-Goes out: tokens that together are the text, in time linear in its length; nothing raises.
+Comes in: a guard as torch prints it, which looks like Python but doesn't have to be, since a value's ``repr`` can be
+anything. Goes out: tokens that add up to the text. Takes linear time and never raises.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _TOKEN = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-"""A backslash takes the next character along everywhere: which quotes can close a string then doesn't depend on where
-the search begins, so at most one search for each kind of quote and line is in vain."""
+"""A backslash takes the next character along everywhere. So which quotes can close a string doesn't depend on where the
+search begins, and at most one search per line and kind of quote is in vain."""
 
 _SOURCE_START = re.compile(r"[A-Za-z_]\w*(?:[.\[(]|$)")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(")
@@ -37,11 +37,11 @@ class Token(NamedTuple):
     """One token.
 
     Args:
-        kind: A ``word`` is a run of characters that mean nothing here, such as ``.size``; a ``comment`` is all from the
-            first ``# `` on that isn't in a string.
-        text: As it stands there.
+        kind: A ``word`` is a run of characters without a meaning here, such as ``.size``; a ``comment`` goes from the
+            first ``# `` outside strings to the end.
+        text: Its characters.
         start: Where it begins.
-        depth: Brackets open around it; an opening bracket and its closing one have the same.
+        depth: How many brackets are open around it; a closing bracket has the same depth as its opening one.
     """
 
     kind: TokenKind
@@ -51,7 +51,7 @@ class Token(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """Where the next token begins."""
         return self.start + len(self.text)
 
 
@@ -61,7 +61,7 @@ class Call(NamedTuple):
     Args:
         name: What is called, with its dots.
         arguments: As printed.
-        rest: What follows the closing bracket.
+        rest: What comes after the closing bracket.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two sides and the operator between them, the text's first outside brackets."""
+    """The two sides of a text's first operator outside brackets."""
 
     left: str
     operator: str
@@ -78,10 +78,10 @@ class Comparison(NamedTuple):
 
 
 def tokenize(text: str, start: int = 0) -> Iterator[Token]:
-    """Cut a text into tokens; an unclosed quote is a sign, an unopened bracket closes nothing.
+    """Split a text into tokens; an unclosed quote is a sign, and an unmatched closing bracket closes nothing.
 
     Args:
-        text: A guard's.
+        text: A guard's text.
         start: Where to begin.
     """
     depth = 0
@@ -96,7 +96,7 @@ def tokenize(text: str, start: int = 0) -> Iterator[Token]:
 
 
 def split_items(text: str) -> list[str]:
-    """The items of a comma-separated text, commas in brackets and strings left alone; an empty last one left out."""
+    """The items of a comma-separated text, except for an empty last one."""
     items, start = [], 0
     for token in tokenize(text):
         if token.text == "," and token.depth == 0:
@@ -107,12 +107,12 @@ def split_items(text: str) -> list[str]:
 
 
 def split_list(text: str) -> list[str] | None:
-    """The items of ``[4, None]``, or None for another text."""
+    """The items of a text such as ``[4, None]``; None for another text."""
     return split_items(text[1:-1]) if text.startswith("[") and text.endswith("]") else None
 
 
 def read_call(text: str) -> Call | None:
-    """The call that a text begins with, or None."""
+    """The call at the beginning of a text, or None."""
     match = _CALL.match(text)
     if match is None:
         return None
@@ -128,7 +128,7 @@ def read_call(text: str) -> Call | None:
 
 
 def read_comparison(text: str) -> Comparison | None:
-    """The first comparison outside brackets and strings, or None; its right side can hold further ones."""
+    """The first comparison outside brackets and strings, or None; its right side can contain more."""
     tokens = list(tokenize(text))
     for index, token in enumerate(tokens):
         if token.kind == "space" and token.depth == 0 and (last := _operator_end(tokens, index)) is not None:
@@ -138,7 +138,7 @@ def read_comparison(text: str) -> Comparison | None:
 
 
 def _operator_end(tokens: Sequence[Token], space: int) -> int | None:
-    """Index of the space after the operator that follows a space; None where no operator does."""
+    """The index of the space after the operator that follows a space, or None if no operator does."""
     after = [*tokens[space + 1 : space + 5], *[None] * 4][:4]
     first, gap, second, last = after
     if first is None or gap is None or gap.kind != "space":
@@ -149,7 +149,7 @@ def _operator_end(tokens: Sequence[Token], space: int) -> int | None:
 
 
 def is_source(text: str) -> bool:
-    """One value's source, such as ``L['x'].size()[0]``: no operator outside its brackets."""
+    """Whether a text is one value's source, such as ``L['x'].size()[0]``, without an operator outside brackets."""
     if _SOURCE_START.match(text) is None:
         return False
     return not any(

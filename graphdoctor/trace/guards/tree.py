@@ -1,9 +1,9 @@
-"""torch's printed guard tree to its guards.
+"""Parses torch's printed guard tree.
 
-Comes in: the payload of a ``dynamo_cpp_guards_str`` record, a text tree of guard managers (one a guarded value) with
-the guards on each, and the measured latency in its last line (``GuardManagerWrapper.__str__``,
-``torch/_dynamo/guards.py``, 2.13). Goes out: a ``GuardTree``. Pure; lines of another layout are kept as such, nothing
-raises.
+Comes in: the payload of a ``dynamo_cpp_guards_str`` record. It is a text tree of guard managers, one for each guarded
+value, with the guards on each, and has the measured latency in its last line (``GuardManagerWrapper.__str__``,
+``torch/_dynamo/guards.py``, 2.13). Goes out: a ``GuardTree``. Pure; lines with an unknown layout are kept as they
+are, and nothing raises.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TreeGuard:
     """One guard of the tree.
 
     Args:
-        depth: Its depth; the root's own guards are at 1.
+        depth: Its depth in the tree; the root's own guards have 1.
         manager_source: torch's source of the value that its manager guards; None at the root.
         text: Its pieces.
         meaning: What it expects.
@@ -44,13 +44,13 @@ class TreeGuard:
 
 @dataclass(frozen=True)
 class GuardTree:
-    """What a printed tree holds.
+    """A parsed tree.
 
     Args:
         guards: In torch's order.
-        manager_count: Guarded values, with those that are only passed through; the root left out.
-        latency_us: One check as torch measured it right after the compile; None when not printed.
-        unread: Lines of another layout.
+        manager_count: How many values it guards or passes through, without the root.
+        latency_us: One check as torch measured it right after the compile; None if not printed.
+        unread: Lines with an unknown layout.
     """
 
     guards: tuple[TreeGuard, ...]
@@ -60,7 +60,7 @@ class GuardTree:
 
 
 class GuardTrees:
-    """Takes the guard trees of a log, the last one of each compile."""
+    """Collects the guard trees of a log, the last one of each compile."""
 
     KINDS: frozenset[str] = frozenset({"dynamo_cpp_guards_str"})
 
@@ -78,7 +78,7 @@ class GuardTrees:
 
 
 def parse_tree(payload: str) -> GuardTree:
-    """Read a printed tree.
+    """Parse a printed tree.
 
     Args:
         payload: The record's payload.
@@ -113,7 +113,7 @@ def parse_tree(payload: str) -> GuardTree:
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
-    """The lines, each with those that go on with it: a guard's own text may hold line ends."""
+    """The lines of the tree, each joined with its continuation lines: a guard's text can contain line breaks."""
     held: str | None = None
     for line in lines:
         if line.startswith(("| ", "+-", _HEADING)) or _LATENCY.match(line):
