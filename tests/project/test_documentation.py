@@ -14,11 +14,14 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
 from graphdoctor.config.settings import Settings
+from graphdoctor.inprocess.explainer import Explainer
 from graphdoctor.model import links
+from graphdoctor.model.fixes import Verdict
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import clean_environment
 from tests.project.documentation import (
@@ -174,6 +177,20 @@ def test_installing_without_torch_names_every_other_dependency() -> None:
     shown = re.search(r"pip install --no-deps graphdoctor\npip install (.+)", page)
     assert shown is not None
     assert {"torch", *shown[1].split()} == names
+
+
+def test_the_guide_to_fix_explains_every_verdict() -> None:
+    page = NAMES["docs/guide/fix.md"].read_text(encoding="utf-8")
+    assert re.findall(r"^\| (\w[\w ]+) \| (?=[a-z])", page.partition("| verdict |")[2], re.MULTILINE) == list(
+        get_args(Verdict)
+    )
+
+
+def test_the_page_on_scripts_and_notebooks_has_every_option_of_explainer() -> None:
+    page = NAMES["docs/api.md"].read_text(encoding="utf-8")
+    table = page.partition("| option of `Explainer` |")[2].partition("\n\n")[0]
+    first_column = "".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", first_column)) == {found.name for found in fields(Explainer) if found.init}
 
 
 def test_the_readme_is_short() -> None:
