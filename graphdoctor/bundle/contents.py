@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from graphdoctor.bundle.attempt import SCRIPT, Attempt, attempt, not_tried
 from graphdoctor.bundle.environment import environment_text
@@ -31,6 +29,7 @@ from graphdoctor.render import words
 from graphdoctor.render.html.page import render_page
 from graphdoctor.render.json import render_json
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.processes import find_logs
 from graphdoctor.trace.reader import read_recording
 
@@ -112,7 +111,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
     if wanted.is_redacted:
         script, tried = Script(None, reason="--redact leaves out source"), None
     else:
-        script = write_script(recording, _read_json(place / REQUEST_FILE))
+        script = write_script(recording, read_object(place / REQUEST_FILE))
         tried = _try(script, recording, wanted, on_phase)
     on_phase("writing the report")
     if wanted.is_redacted:
@@ -193,11 +192,3 @@ def _log_name(log: Path) -> str:
     """A name that the reader accepts for a log."""
     is_known = log.name.startswith(_LOG) and log.suffix == ".log"
     return log.name if is_known else f"{_LOG}{log.stem}.log"
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.gate.parsing import BOM, check_schema, first_problem, parsed_json
 from graphdoctor.model.check import BaselineEntry
 from graphdoctor.model.diagnosis import Finding
 
@@ -162,37 +162,26 @@ def read_baseline(content: bytes, name: str) -> Baseline:
     Raises:
         GraphDoctorError: It has merge conflict markers, isn't JSON, isn't a baseline, or has a newer schema.
     """
-    content = content.removeprefix(b"\xef\xbb\xbf")
+    content = content.removeprefix(BOM)
     if marker := _CONFLICT.search(content.decode("utf-8", errors="replace")):
         line = content[: marker.start()].count(b"\n") + 1
         raise GraphDoctorError(
             f"{name} has merge conflict markers, the first on line {line}.",
             hint="Keep either side of each, then run graphdoctor baseline --update to write the current findings.",
         )
-    try:
-        document = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise GraphDoctorError(f"{name} isn't valid JSON: {error}.", hint=_REWRITE) from error
+    document = parsed_json(content, name, hint=_REWRITE)
     if not isinstance(document, dict) or not isinstance(document.get(_KEY), str):
         raise GraphDoctorError(f"{name} isn't a baseline written by graphdoctor.", hint=_REWRITE)
     version = document[_KEY]
-    if version.partition(".")[0] != VERSION.partition(".")[0]:
-        raise GraphDoctorError(
-            f"{name} has schema version {version}; this graphdoctor reads {VERSION.partition('.')[0]}.x.",
-            hint="Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline.",
-        )
+    hint = "Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline."
+    check_schema(version, name, reads=VERSION, hint=hint)
     try:
         return _targets(document["targets"])
     except (ValidationError, LookupError, TypeError, AttributeError) as error:
-        what = f": {_first(error)}" if isinstance(error, ValidationError) else ""
+        what = f": {first_problem(error)}" if isinstance(error, ValidationError) else ""
         raise GraphDoctorError(
             f"{name} isn't a valid baseline (schema version {version}){what}.", hint=_REWRITE
         ) from error
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Baseline:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.gate.parsing import check_schema, first_problem, parsed_json
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 
-_MAJOR = SCHEMA_VERSION.partition(".")[0]
 _HOW = "graphdoctor report --format json writes a diagnosis."
 
 
@@ -26,35 +25,27 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
     Raises:
         GraphDoctorError: It isn't JSON, isn't a diagnosis, or has another major schema version.
     """
-    try:
-        document = orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
-    except orjson.JSONDecodeError as error:
-        raise GraphDoctorError(f"{name} isn't valid JSON: {error}.", hint=_HOW) from error
-    _check_kind(document, name)
+    document = _checked(parsed_json(content, name, hint=_HOW), name)
     try:
         return _validated(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        version = document["schema_version"]
         raise GraphDoctorError(
-            f"{name} isn't a valid diagnosis (schema version {document['schema_version']}): {place}: {first['msg']}.",
+            f"{name} isn't a valid diagnosis (schema version {version}): {first_problem(error)}.",
             hint="It was edited, or a newer graphdoctor wrote it. Write it again.",
         ) from error
 
 
-def _check_kind(document: object, name: str) -> None:
+def _checked(document: object, name: str) -> dict[str, Any]:
     if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
         raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
-    version = document["schema_version"]
-    if version.partition(".")[0] != _MAJOR:
-        raise GraphDoctorError(
-            f"{name} has schema version {version}; this graphdoctor reads {_MAJOR}.x.",
-            hint="Write it again with this graphdoctor, or read it with the version that wrote it.",
-        )
+    hint = "Write it again with this graphdoctor, or read it with the version that wrote it."
+    check_schema(document["schema_version"], name, reads=SCHEMA_VERSION, hint=hint)
     if "new" in document and "gone" in document:
         raise GraphDoctorError(f"{name} is a comparison, not a diagnosis.", hint=_HOW)
     if not {"findings", "summary"} <= document.keys():
         raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
+    return document
 
 
 def _validated(document: dict[str, Any]) -> Diagnosis:

@@ -59,7 +59,7 @@ def open_folder(path: Path) -> RecordingFolder:
     if path.is_file():
         _check_log(path)
         return RecordingFolder((path,))
-    meta = _read_json(path / wire.META_FILE)
+    meta = read_object(path / wire.META_FILE)
     if meta.get("format", wire.FORMAT) != wire.FORMAT:
         raise GraphDoctorError(
             f"{path} was written by another version of graphdoctor: its format is {meta['format']}, not {wire.FORMAT}.",
@@ -75,8 +75,8 @@ def open_folder(path: Path) -> RecordingFolder:
         tuple(logs),
         meta,
         read_events(path / wire.EVENTS_FILE),
-        _read_json(path / wire.WHAT_IF_FILE),
-        _read_json(path / wire.FIXES_FILE),
+        read_object(path / wire.WHAT_IF_FILE),
+        read_object(path / wire.FIXES_FILE),
     )
 
 
@@ -93,7 +93,8 @@ def _check_log(path: Path) -> None:
         )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if the file can't be read or has something else."""
     try:
         value = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):

@@ -6,9 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from graphdoctor.bundle.redact.events import redacted_events, redacted_meta
 from graphdoctor.bundle.redact.facts import Facts
@@ -20,6 +17,8 @@ from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Environment
 from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
+from graphdoctor.trace.events import read_events
+from graphdoctor.trace.folder import read_object
 
 _LOGS = f"recording/{TRACE_FOLDER}/"
 
@@ -61,9 +60,9 @@ class Redaction:
                     content = b"".join(redacted_log(lines, Records(self._shown), left_out))
                 yield f"{_LOGS}dedicated_log_torch_trace_{rank}{logs}.log", content
             elif name.endswith(f"/{META_FILE}"):
-                yield name, json.dumps(redacted_meta(_json(path), self._shown)).encode()
+                yield name, json.dumps(redacted_meta(read_object(path), self._shown)).encode()
             elif name.endswith(f"/{EVENTS_FILE}"):
-                events = redacted_events(_events(path), self._shown)
+                events = redacted_events(read_events(path).all, self._shown)
                 yield name, b"".join(json.dumps(event).encode() + b"\n" for event in events)
         if left_out.records:
             notes.append(f"{counted(left_out.records, 'record')} of the trace logs that can't be redacted.")
@@ -74,21 +73,3 @@ class Redaction:
 def _rank(name: str) -> str:
     match = re.search(r"_rank_(\d+)_", name)
     return f"rank_{match[1]}_" if match else ""
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_bytes().splitlines():
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(event, dict):
-            yield event
