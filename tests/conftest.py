@@ -59,6 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
     _options.cold = config.getoption("--cold")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_sessionfinish() -> None:
     _servers.close()
 
@@ -82,6 +87,10 @@ def clean_environment(**changes: str | None) -> dict[str, str]:
 def command_line(*args: object) -> list[str]:
     """The command, started anew."""
     return [sys.executable, *COMMAND, *map(str, args)]
+
+
+def is_forking() -> bool:
+    return sys.platform.startswith("linux") and not _options.cold
 
 
 @functools.cache
@@ -112,7 +121,7 @@ def run_command(
         is_forked: False where the start of a process is what a test is about.
     """
     command = command_line(*args)
-    if is_forked and sys.platform.startswith("linux") and not _options.cold:
+    if is_forked and is_forking():
         command[0] = str(_commands().python)
         if args[:1] and args[0] in PROBING:
             _probes().start()
@@ -127,6 +136,16 @@ def run_command(
         timeout=timeout,
         check=False,
     )
+
+
+def run_script(script: Path, *args: object, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a script that uses torch and nothing of graphdoctor's; it must not fail."""
+    python = sys.executable
+    if is_forking():
+        _probes().start()
+        python = str(_probes().python)
+    command = [python, str(script), *map(str, args)]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True, timeout=600)
 
 
 @pytest.fixture

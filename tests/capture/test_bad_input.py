@@ -387,9 +387,9 @@ STUBBORN = ENDLESS + "import signal\nfor n in (signal.SIGINT, signal.SIGTERM): s
 def test_a_timeout_reports_what_was_recorded(tmp_path, run_cli, program):
     (tmp_path / "file.py").write_text(program)
     # Long enough for the first call on a slow machine; it never ends by itself.
-    process = run_cli("explain", "file.py", "--timeout", "20", "--format", "json")
+    process = run_cli("explain", "file.py", "--timeout", "10", "--format", "json")
     assert process.returncode == 2
-    assert "Stopped after 20 s while making the inputs of call 2" in process.stderr
+    assert "Stopped after 10 s while making the inputs of call 2" in process.stderr
     assert "Raise --timeout" in process.stderr
     document = json.loads(process.stdout)
     assert document["is_partial"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import RunCli
+from tests.conftest import RunCli, clean_environment, run_script
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +106,7 @@ def test_the_cause_is_told_and_the_program_prints_the_same(run_cli: RunCli, tmp_
     # The same program in eager mode says what must be printed.
     eager = "compile_ = lambda f, **_: f\n" + code.replace("torch.compile", "compile_")
     (tmp_path / "program.py").write_text(HEAD + eager)
-    expected = run_cli("run", "-q", "program.py").stdout
+    expected = run_script(tmp_path / "program.py", cwd=tmp_path, env=clean_environment()).stdout
     (tmp_path / "program.py").write_text(HEAD + code)
     process = run_cli("run", "-q", "--report", "out.json", "program.py", timeout=300)
     assert process.returncode == 0, process.stderr

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from tests.conftest import RunCli, clean_environment, run_command
+from tests.conftest import RunCli, clean_environment, run_command, run_script
 
 NET = """\
 import torch
@@ -142,7 +140,7 @@ def test_explain_has_no_guards_and_says_how_to_get_costs(guarded, run_cli: RunCl
 def test_a_log_of_others_has_the_same_guards(guarded, tmp_path: Path, run_cli: RunCli) -> None:
     folder, document, _ = guarded
     environment = clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
-    subprocess.run([sys.executable, "script.py"], cwd=folder, env=environment, check=True, capture_output=True)
+    run_script(folder / "script.py", cwd=folder, env=environment)
     other = json.loads(run_cli("guards", tmp_path / "trace", "--format", "json").stdout)
 
     def checked(of: dict[str, Any]) -> list[tuple[str, str]]:

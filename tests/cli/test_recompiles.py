@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import RunCli, clean_environment
+from tests.conftest import RunCli, clean_environment, run_script
 
 BATCHES = """\
 import torch
@@ -77,7 +75,7 @@ def test_one_changed_batch_size_is_one_recompile_with_all_its_compiles(run_cli: 
 @pytest.mark.slow
 def test_a_log_of_others_names_the_same_cause_from_torchs_text(run_cli: RunCli, batches: Path, tmp_path: Path) -> None:
     environment = clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
-    subprocess.run([sys.executable, "train.py"], cwd=batches, env=environment, check=True)
+    run_script(batches / "train.py", cwd=batches, env=environment)
     document = json.loads(run_cli("recompiles", tmp_path / "trace", "--format", "json").stdout)
     (report,) = document["recompiles"]
     assert len(report["compile_ids"]) == 4

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 
 from graphdoctor.model.variations import TriedValue
 from graphdoctor.trace.variations import read_variations, verdict_of
-from tests.conftest import RunCli, clean_environment
+from tests.conftest import RunCli, clean_environment, run_script
 
 Vary = Callable[..., dict[str, Any]]
 
@@ -65,10 +63,7 @@ def bare(tmp_path: Path, script: str) -> Any:
     """What a script counts that knows nothing of graphdoctor."""
     path = tmp_path / "bare.py"
     path.write_text(BARE + textwrap.dedent(script))
-    process = subprocess.run(
-        [sys.executable, path], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False
-    )
-    assert process.returncode == 0, process.stderr
+    process = run_script(path, cwd=tmp_path, env=clean_environment())
     return json.loads(process.stdout.splitlines()[-1])
 
 
@@ -272,6 +267,7 @@ GPT2 = """
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_gpt2_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     document = vary(GPT2)

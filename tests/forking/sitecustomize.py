@@ -14,11 +14,13 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
 import sys
-from typing import Any
+import traceback
+from typing import Any, NoReturn
 
 _HERE = os.path.dirname(__file__)
 _SOCKET = "_TESTS_FORKING_SOCKET"
@@ -87,7 +89,9 @@ def _serve(path: str, ours: dict[str, str]) -> None:
             continue
         connection, _ = listener.accept()
         request, descriptors = _receive(connection)
-        fits = request["arguments"][: len(command)] == command and _read_at_start(request["environment"]) == ours
+        arguments = request["arguments"]
+        is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
+        fits = (is_script or arguments[: len(command)] == command) and _read_at_start(request["environment"]) == ours
         pid = os.fork() if fits else None
         if pid == 0:
             try:
@@ -95,7 +99,9 @@ def _serve(path: str, ours: dict[str, str]) -> None:
                     one.close()
                 for end in ends:
                     os.close(end)
-                _become(request, descriptors, request["arguments"][len(command) :])
+                _become(request, descriptors, arguments[len(command) :])
+                if is_script:
+                    _run(arguments)
             except BaseException:  # noqa: BLE001 - the main script must not run as somebody else
                 os._exit(70)
             return
@@ -145,10 +151,30 @@ def _become(request: dict[str, Any], descriptors: list[int], arguments: list[str
     sys.executable = _executable or sys.executable
 
 
+def _run(arguments: list[str]) -> NoReturn:
+    """Run a script that does not look at its own stack, which has us at its bottom, nor at how Python ends."""
+    script, *_ = sys.argv[:] = arguments
+    sys.path.insert(0, os.path.dirname(script))
+    status = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else end.code is not None
+        if status is True:
+            print(end.code, file=sys.stderr)
+    except BaseException:  # noqa: BLE001 - as Python does
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].removeprefix(_HERE + os.pathsep)
 _executable = os.environ.pop(_EXECUTABLE, None)
 _load = os.environ.pop(_LOAD, None)
+_takes_scripts = _load == "torch"
 if (_socket := os.environ.pop(_SOCKET, None)) is not None:
     _ours = _read_at_start(dict(os.environ))
     {"torch": _load_torch, "graphdoctor": _load_graphdoctor}[_load]()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import COMMAND, REPOSITORY, clean_environment, run_command
+from tests.conftest import COMMAND, REPOSITORY, clean_environment, run_command, run_script
 from tests.forking.server import Forking
 
 VARYING = re.compile(r"(_s|_us|_bytes|^share)$")
@@ -98,3 +98,13 @@ def test_without_a_server_it_is_the_interpreter() -> None:
     done = subprocess.run([forking.python, "-c", "print(1)"], capture_output=True, text=True, check=True)
     forking.close()
     assert done.stdout == "1\n"
+
+
+@pytest.mark.slow
+def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("WORD = 'of a neighbour'\n")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, torch, other\nprint(sys.argv[1:], __name__, other.WORD)\nsys.exit('over')\n")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run_script(script, "a", cwd=tmp_path.parent, env=clean_environment())
+    assert (failed.value.stdout, failed.value.stderr) == ("['a'] __main__ of a neighbour\n", "over\n")

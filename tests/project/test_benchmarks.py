@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_quick_benchmarks_measure_every_part(tmp_path):
     result = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--quick", "--markdown", "--json", str(tmp_path / "rows.json")],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 
 from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.rules.catalog import ALL_RULES
-from tests.conftest import clean_environment, run_command
+from tests.conftest import clean_environment, run_command, run_script
 from tests.rules.test_documentation import NEEDS_RANKS, first_block
 
 NO_COMMON_RESULT = {
@@ -61,7 +59,7 @@ def diagnosed_bare(code: str, folder: Path) -> dict[str, Any]:
     calls = '\ncompiled = torch.compile(forward, backend="eager")\nfor args in inputs():\n    compiled(*args)\n'
     (folder / "snippet.py").write_text(code + calls)
     environment = clean_environment(TORCH_TRACE=str(folder / "trace"))
-    subprocess.run([sys.executable, "snippet.py"], cwd=folder, env=environment, check=True)
+    run_script(folder / "snippet.py", cwd=folder, env=environment)
     return json.loads(run_command("report", "trace", "--format", "json", cwd=folder).stdout)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from graphdoctor.trace.guards.meaning import meaning_of
 from graphdoctor.trace.guards.text import take_apart
 from graphdoctor.trace.reader import read_recording
-from tests.conftest import clean_environment
+from tests.conftest import clean_environment, run_script
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = [
@@ -36,13 +34,8 @@ MODELS = [HERE / "models" / f"{name}.py" for name in ("gpt2", "bert")]
 def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: Path) -> None:
     if program in MODELS:
         pytest.importorskip("transformers")
-    done = subprocess.run(
-        [sys.executable, str(HERE / "live_guards.py"), str(program)],
-        env=clean_environment(TORCH_TRACE=str(tmp_path / "trace")),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
+    done = run_script(
+        HERE / "live_guards.py", program, cwd=tmp_path, env=clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
     )
     live = json.loads(done.stdout.splitlines()[-1])
     recording = read_recording(tmp_path / "trace", guards=True)
@@ -67,13 +60,8 @@ def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: P
 @pytest.mark.slow
 def test_nearly_every_guard_of_a_real_model_is_put_into_words(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    subprocess.run(
-        [sys.executable, str(HERE / "live_guards.py"), str(HERE / "models" / "gpt2.py")],
-        env=clean_environment(TORCH_TRACE=str(tmp_path / "trace")),
-        capture_output=True,
-        check=True,
-        timeout=300,
-    )
+    environment = clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
+    run_script(HERE / "live_guards.py", HERE / "models" / "gpt2.py", cwd=tmp_path, env=environment)
     guards = read_recording(tmp_path / "trace", guards=True).guards
     assert guards is not None
     nodes = [node for found in guards.sets for node in found.nodes]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import clean_environment, run_command
+from tests.conftest import clean_environment, run_command, run_script
 
 pytestmark = pytest.mark.slow
 
@@ -130,9 +128,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]
     """The same program without graphdoctor: what TORCH_LOGS prints, and its TORCH_TRACE log read afterwards."""
     folder = tmp_path_factory.mktemp("bare")
     environment = clean_environment(TORCH_TRACE=str(folder / "trace"), TORCH_LOGS="recompiles")
-    process = subprocess.run(
-        [sys.executable, ONE_VALUE], cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
+    process = run_script(ONE_VALUE, cwd=folder, env=environment)
     document = json.loads(run_command("recompiles", "trace", "--format", "json", cwd=folder).stdout)
     return process.stderr, document
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import clean_environment, run_command
+from tests.conftest import clean_environment, run_command, run_script
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +24,7 @@ def recorded(program: str, folder: Path) -> dict[str, Any]:
 def said_by_torch(program: str, folder: Path) -> int:
     """Recompiles that TORCH_LOGS tells of in a run of its own."""
     environment = clean_environment(TORCH_LOGS="recompiles")
-    process = subprocess.run(
-        [sys.executable, CHANGES / program], cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
+    process = run_script(CHANGES / program, cwd=folder, env=environment)
     return process.stderr.count("Recompiling function")
 
 
@@ -58,6 +54,7 @@ def test_a_training_loop(tmp_path: Path) -> None:
     assert {"GD204", "GD212"} <= {finding["code"] for finding in document["findings"]}
 
 
+@pytest.mark.long
 def test_gpt2_with_growing_sequences_batches_and_caches(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     document = check("gpt2.py", tmp_path)

@@ -87,6 +87,7 @@ def any_place(draw: st.DrawFn, source: SourceFile) -> tuple[int, Columns]:
     return line, draw(st.none() | st.tuples(st.integers(1, 30), st.none() | st.integers(1, 40)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 @quick
 @given(content=programs(), data=st.data())
