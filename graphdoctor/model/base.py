@@ -1,4 +1,4 @@
-"""What every model of the vocabulary shares. Imports pydantic only."""
+"""The base class of all models. Imports only pydantic."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Fact(BaseModel):
-    """An immutable record; an unknown key is an error, so that a typo never passes as a fact."""
+    """An immutable record. An unknown key is an error, so a typo never passes as a fact."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,6 @@
-"""The gate's answer: what each configured target has that its baseline and its budgets do not allow.
+"""The result of ``graphdoctor check``: what each target has that its baseline and its budgets don't allow.
 
-``CheckReport`` is the JSON document of ``graphdoctor check``; it has the diagnosis' ``SCHEMA_VERSION``.
+``CheckReport`` is the JSON document. It has the ``SCHEMA_VERSION`` of a diagnosis.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis, Finding, Severity
 
 FailOn = Literal["error", "warning", "info", "never"]
-"""The least severity of a new finding that fails the gate; ``never``: budgets alone do."""
+"""The lowest severity of a new finding that fails the check; ``never``: only budgets fail it."""
 
 BudgetName = Literal["max-breaks", "max-recompiles", "max-graphs", "min-coverage"]
 """``max-breaks`` counts break sites, ``max-recompiles`` recompiles, ``min-coverage`` is a share."""
@@ -23,17 +23,17 @@ class Budget(Fact):
     """One limit and what was measured."""
 
     name: BudgetName
-    """Which."""
+    """Its name."""
     limit: float
-    """What is allowed."""
+    """The limit."""
     value: float | None
-    """What was measured; None when it is not known, which keeps no budget."""
+    """The measured value; None if unknown, which counts as over the limit."""
     is_kept: bool
-    """The value is known and within the limit."""
+    """Whether the value is known and within the limit."""
 
 
 class Ignored(Fact):
-    """A finding that does not count, and why."""
+    """A finding that doesn't count, and why."""
 
     finding: Finding
     """The finding."""
@@ -41,24 +41,24 @@ class Ignored(Fact):
     """``comment``: ``# graphdoctor: ignore[GD101] why`` on its line; ``path``: ``per-path-ignores``; ``setting``:
     ``ignore``, ``select`` or ``own-code``."""
     reason: str | None = None
-    """The words behind the comment's brackets."""
+    """The reason given in the comment."""
 
 
 class UnusedIgnore(Fact):
     """An ignore comment, or an entry of ``per-path-ignores``, that matches no finding."""
 
     file: str
-    """Path, relative to ``CheckReport.root`` where it lies below it; the pyproject.toml for a setting."""
+    """Path, relative to ``CheckReport.root`` if it is below it; for a setting, the pyproject.toml."""
     line: int | None = None
-    """1-based; None for a setting."""
+    """1-based line; None for a setting."""
     codes: tuple[str, ...] = ()
-    """Of its codes those that match nothing; empty for a comment without codes."""
+    """The codes that match no finding; empty for a comment without codes."""
     why: str | None = None
-    """Why it can match nothing at all, such as a bracket that is not closed; None where it could."""
+    """Why it can never match, such as a missing bracket; None if it could."""
 
 
 class BaselineEntry(Fact):
-    """One known finding, as the baseline file has it."""
+    """One known finding in the baseline file."""
 
     fingerprint: str
     """``Finding.fingerprint``."""
@@ -75,42 +75,42 @@ class BaselineEntry(Fact):
     count: int = 1
     """How often it happened."""
     message: str
-    """The finding's sentence, for whoever reviews the file."""
+    """The finding's message, for people who review the file."""
 
 
 class TargetCheck(Fact):
-    """One target of the gate."""
+    """One target of the check."""
 
     name: str
-    """Its name in the configuration, or the target's text."""
+    """Its name in the configuration, or the target as given."""
     target: str
-    """The target's text."""
+    """The target as given."""
     state: Literal["passed", "failed", "crashed"]
-    """``crashed``: it could not be run to its end, so nothing is known: never a pass."""
+    """``crashed``: it couldn't be run to its end, so the result is unknown and never a pass."""
     error: str | None = None
-    """Why it crashed, one or two sentences; for a failed one why it fails whatever the baseline allows."""
+    """Why it crashed, or why it fails whatever the baseline allows; one or two sentences."""
     hint: str | None = None
     """What to do about ``error``."""
     diagnosis: Diagnosis | None = None
-    """All of its findings, the ignored ones included; None when there is not even a partial recording."""
+    """The diagnosis with all findings, including ignored ones; None if there is no recording."""
     new: tuple[Finding, ...] = ()
-    """Findings that neither the baseline nor an ignore allows, worst first, below ``fail_on`` too."""
+    """Findings that neither the baseline nor an ignore allows, worst first, including those below ``fail_on``."""
     known: tuple[Finding, ...] = ()
-    """Findings that the baseline has."""
+    """Findings that are in the baseline."""
     grown: tuple[Finding, ...] = ()
-    """Of these the ones that happened more often than the baseline says; told, never failing."""
+    """Of these, the ones that happened more often than in the baseline; reported, but never a failure."""
     fixed: tuple[BaselineEntry, ...] = ()
     """Entries of the baseline that are gone; ``graphdoctor baseline --update`` drops them."""
     ignored: tuple[Ignored, ...] = ()
-    """Findings that do not count."""
+    """Findings that don't count."""
     budgets: tuple[Budget, ...] = ()
     """The limits that are set."""
     baseline_torch: str | None = None
-    """The torch version of the baseline's entries that were compared; None without a baseline for the target."""
+    """The torch version of the baseline entries that were compared; None if the target has no baseline."""
     is_other_torch: bool = False
-    """The baseline has nothing of the torch that ran: new and fixed findings can come from the upgrade."""
+    """Whether the baseline lacks entries of this torch version, so that new and fixed findings can come from torch."""
     fail_on: FailOn = "warning"
-    """What fails it."""
+    """The lowest severity of a new finding that fails it."""
 
     @property
     def failing(self) -> tuple[Finding, ...]:
@@ -126,24 +126,24 @@ class CheckReport(Fact):
     """The JSON document of ``graphdoctor check``."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape; the same as a diagnosis'."""
+    """Version of this document's shape; the same as a diagnosis's."""
     graphdoctor_version: str
-    """The program that wrote it."""
+    """The version of graphdoctor that wrote it."""
     targets: tuple[TargetCheck, ...]
-    """In the order of the configuration; empty only where all were skipped."""
+    """Targets in the order of the configuration; empty only if all were skipped."""
     skipped: tuple[str, ...] = ()
-    """Names of targets that were not run, because no given file is reached by them."""
+    """Names of targets that weren't run, because they import none of the given files."""
     unused_ignores: tuple[UnusedIgnore, ...] = ()
-    """Told, never failing."""
+    """Ignores that match no finding; reported, but never a failure."""
     baseline: str | None = None
-    """The baseline file that was compared; None when there is none."""
+    """The baseline file that was compared; None if there is none."""
     root: str | None = None
-    """Absolute path of the project's folder, which all files of findings, entries and ignores are relative to."""
+    """Absolute path of the project folder; the paths of findings, entries and ignores are relative to it."""
     notes: tuple[str, ...] = Field(default=())
-    """What limits the answer, sentences."""
+    """What limits the result, in sentences."""
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
-        """2 when a target crashed, else 1 when one failed, else 0."""
+        """2 if a target crashed, otherwise 1 if one failed, otherwise 0."""
         states = {target.state for target in self.targets}
         return 2 if "crashed" in states else 1 if "failed" in states else 0

@@ -1,6 +1,6 @@
-"""Two diagnoses side by side: what is new, gone or the same, and where the two were made differently.
+"""Two diagnoses side by side: what is new, gone or the same, and how the two runs differ.
 
-``DiagnosisComparison`` is the JSON document of ``graphdoctor diff``; it has the diagnosis' ``SCHEMA_VERSION``.
+``DiagnosisComparison`` is the JSON document of ``graphdoctor diff``. It has the ``SCHEMA_VERSION`` of a diagnosis.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Side(Fact):
     """Where one of the two diagnoses comes from."""
 
     name: str | None = None
-    """What it was called when the comparison was asked for, such as a path; None where nobody named it."""
+    """What the user named it, such as a path; None if it has no name."""
     graphdoctor_version: str
     """The program that made the diagnosis."""
     environment: Environment
@@ -24,9 +24,9 @@ class Side(Fact):
     target: TargetInfo
     """What was compiled."""
     is_partial: bool
-    """Calls are missing: the run ended early."""
+    """Whether calls are missing because the run ended early."""
     hidden_findings: int = 0
-    """Findings that the selection of this comparison left out."""
+    """How many findings the selection of this comparison left out."""
 
 
 Aspect = Literal[
@@ -46,20 +46,20 @@ Aspect = Literal[
     "files",
     "gap",
 ]
-"""``recording``: a log that graphdoctor did not record; ``selection``: findings left out when a document was written;
-``guards``: findings on guards are sought on one side only; ``files``: no finding of one side is in a file of the
-other; ``gap``: something that is known on one side only."""
+"""``recording``: a log that graphdoctor didn't record; ``selection``: findings left out when a document was written;
+``guards``: guards were only read on one side; ``files``: the findings are in different files; ``gap``: only one side
+lacks something."""
 
 
 class Mismatch(Fact):
-    """One way in which the two were not made alike, so that a difference between them can come from it."""
+    """One way in which the two runs differ, which can explain other differences."""
 
     aspect: Aspect
-    """What is not alike."""
+    """What differs."""
     before: str | None = None
-    """What it was before, in short; None where that is not known or there is nothing to say."""
+    """The value before; None if there is none."""
     after: str | None = None
-    """What it is after."""
+    """The value after."""
     message: str
     """One or two sentences: the difference and what it means for the comparison."""
 
@@ -68,36 +68,36 @@ class CountPair(Fact):
     """A count of both sides."""
 
     before: int | None
-    """None when not known."""
+    """None if unknown."""
     after: int | None
-    """None when not known."""
+    """None if unknown."""
 
 
 class SharePair(Fact):
     """A share of both sides."""
 
     before: float | None
-    """0 to 1; None when not known."""
+    """0 to 1; None if unknown."""
     after: float | None
-    """0 to 1; None when not known."""
+    """0 to 1; None if unknown."""
 
 
 class TimePair(Fact):
-    """A time of both sides, measured in different processes: a single measurement of each, not a verdict."""
+    """A time of both sides, each measured once and in different processes, so the ratio is no verdict."""
 
     before: float | None
-    """None when not known."""
+    """None if unknown."""
     after: float | None
-    """None when not known."""
+    """None if unknown."""
     ratio: float | None
-    """After over before; None when one of them is not known or before is 0."""
+    """After divided by before; None if one of them is unknown or before is 0."""
 
 
 class Numbers(Fact):
     """The counts and times of both sides, each as in ``Summary``."""
 
     calls: CountPair
-    """Calls of the target that were started; None for a script and for a log of others."""
+    """Calls of the target that were started; None for a script and for a log that graphdoctor didn't record."""
     compiles: CountPair
     """Compiles that got guarded code."""
     graphs: CountPair
@@ -105,15 +105,15 @@ class Numbers(Fact):
     break_sites: CountPair
     """Distinct lines that graph-break records point to."""
     skipped_frames: CountPair
-    """Distinct frames that torch gave up."""
+    """Distinct frames that torch skipped."""
     recompiles: CountPair
-    """Compiles of code that had a cache entry already."""
+    """Compiles of a function that already had a cache entry."""
     recompile_causes: CountPair
-    """Distinct sets of changed values behind the recompiles."""
+    """Distinct sets of changed values among the recompiles."""
     frames_over_limit: CountPair
     """Distinct frames that hit the recompile limit."""
     coverage: SharePair
-    """Share of the tensor operations of a steady call that ran in a compiled graph."""
+    """Share of the tensor operations of a steady call that ran in compiled graphs."""
     compile_time_s: TimePair
     """Seconds spent compiling."""
     steady_call_us: TimePair
@@ -123,36 +123,36 @@ class Numbers(Fact):
 Change = Literal["line", "severity", "count"]
 
 Match = Literal["fingerprint", "place"]
-"""How two findings were recognised as one. ``place``: by rule, file, function without its class, line text and torch's
-id, as one side is a log that has no classes."""
+"""How two findings were matched. ``place``: by rule, file, function without its class, line text and torch's id,
+because one side is a log without classes."""
 
 
 class SameFinding(Fact):
     """A finding that both sides have."""
 
     before: Finding
-    """As it was."""
+    """The finding before."""
     after: Finding
-    """As it is."""
+    """The finding after."""
     changes: tuple[Change, ...] = ()
-    """What differs: the line that it moved to, how bad it is, how often it happened."""
+    """What differs: the line, the severity, the count."""
     matched_by: Match = "fingerprint"
-    """How it was recognised."""
+    """How the two were matched."""
 
 
 class DiagnosisComparison(Fact):
     """The JSON document of ``graphdoctor diff``."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape; the same as a diagnosis'."""
+    """Version of this document's shape; the same as a diagnosis's."""
     before: Side
     """The first diagnosis."""
     after: Side
     """The second."""
     mismatches: tuple[Mismatch, ...]
-    """Ways in which the two were not made alike; empty when none is known."""
+    """Ways in which the two runs differ; empty if none is known."""
     numbers: Numbers
-    """Counts and times of both."""
+    """The counts and times of both."""
     new: tuple[Finding, ...]
     """Findings that only the second has, worst first."""
     gone: tuple[Finding, ...]

@@ -1,6 +1,6 @@
-"""The opinions: what the facts of a recording mean. ``Diagnosis`` is the JSON document.
+"""Opinions: what the facts of a recording mean. ``Diagnosis`` is the JSON document.
 
-Only additive changes keep ``SCHEMA_VERSION``'s major number; ``graphdoctor schema`` prints the JSON Schema.
+``SCHEMA_VERSION`` keeps its major number as long as changes only add keys. ``graphdoctor schema`` prints the schema.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from graphdoctor.model.variations import Variation
 SCHEMA_VERSION = "1.0"
 
 Severity = Literal["error", "warning", "info"]
-"""``error``: code runs eagerly or fails; ``warning``: code is split or compiled again; ``info``: worth knowing."""
+"""``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth knowing."""
 
 
 class Location(Fact):
     """Where a finding is."""
 
     file: str
-    """Path; relative to the working directory where it lies below it."""
+    """Path, relative to the working directory if it is below it."""
     line: int
     """1-based."""
     column: int | None = None
-    """1-based start of the expression, where Python knows it."""
+    """1-based column where the expression starts; None if unknown."""
     end_column: int | None = None
-    """1-based, exclusive."""
+    """1-based column after the end of the expression; None if unknown."""
     function: str
-    """Qualified name where the source could be read, else the function's name."""
+    """Qualified name of the function, or only its name if the source couldn't be read."""
     package: str | None = None
-    """Owning package, or None for the user's own code."""
+    """Package that owns the file; None for the user's own code."""
     origin: Origin = "user"
     """Who owns the file."""
     text: str | None = None
-    """The source line, with its indentation removed."""
+    """The source line, without its indentation."""
     indent: int | None = None
-    """How many characters of indentation ``text`` lost."""
+    """Width of the indentation that was removed from ``text``."""
     note: str | None = None
-    """For a related location: what it is."""
+    """What the location has to do with the finding, for a related one."""
 
     @property
     def shown_file(self) -> str:
-        """The path as people read it: a package's file from the package on."""
+        """The path to show: for a file of a package, from the package on."""
         if self.package is not None:
             _, found, rest = self.file.replace("\\", "/").rpartition(f"/{self.package}/")
             if found:
@@ -75,54 +75,55 @@ class Fix(Fact):
     """A suggestion."""
 
     title: str
-    """One imperative sentence fitted to the line."""
+    """One imperative sentence about this line."""
     kind: Literal["code", "config", "call"]
-    """An edit of source, of a torch config value, or of how the target is compiled and called."""
+    """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
     """Code or configuration to write."""
     is_safe: bool = False
-    """Keeps results as they are for every input, by the rule's documentation."""
+    """Whether results stay the same for every input, according to the rule's page."""
     verdict: Verdict = "not tried"
     """What a trial showed."""
     reason: str | None = None
-    """Why, in a clause; for a fix that was not tried why not, where that is known."""
+    """Why, or why it was not tried; a clause."""
     setting: Setting | None = None
-    """The torch setting that ``snippet`` writes, as data; None where it is something else."""
+    """The torch setting that ``snippet`` applies; None if it is anything else."""
     diff: str | None = None
-    """The edit as a unified diff; None where there is none to try."""
+    """The edit as a unified diff; None if there is none."""
     source: str | None = None
-    """Where the remedy is recommended."""
+    """Where the fix is recommended."""
 
 
 class Effects(Fact):
     """What one break site, or one recompiled function, caused."""
 
     graphs: tuple[str, ...] = ()
-    """Compile ids of the graphs that end at the site or start behind it."""
+    """Compile ids of the graphs that end at the site or start after it."""
     resume_functions: tuple[str, ...] = ()
     """Compile ids of the resume functions that exist because of it."""
     skipped_frames: tuple[str, ...] = ()
-    """Functions that run eagerly as a whole because of it."""
+    """Functions that torch skipped because of it, so that they run eagerly."""
     rest_eager_frames: tuple[str, ...] = ()
-    """Functions of which everything behind the site runs eagerly."""
+    """Functions that run eagerly after the site."""
 
 
 class Cost(Fact):
     """What a finding costs, measured."""
 
     call_us: float | None = None
-    """Microseconds of a steady call; below 0 where the call is slower without the finding. None when not known."""
+    """Microseconds of a steady call; below 0 if the call is slower without the finding. None if unknown."""
     call_from: Literal["fix", "gap"] | None = None
-    """``fix``: the call with a verified fix against the call without, in turns; ``gap``: from the end of the graph that
-    the break ends to the start of the next in a steady call, or the whole call where it runs no graph."""
+    """How it was measured. ``fix``: the call without a verified fix minus the call with it, timed in turns; ``gap``:
+    from the end of the graph that the break ends to the start of the next one, or the whole call if it runs no
+    graph."""
     share: float | None = None
-    """``call_us`` over the steady call's time."""
+    """``call_us`` divided by the time of the steady call."""
     compile_s: float | None = None
-    """Seconds of the compiles that a recompile cause made, as torch measured them."""
+    """Seconds of the recompiles that it caused, as torch measured them."""
 
 
 class Finding(Fact):
-    """One thing worth a person's attention."""
+    """One problem, or one thing worth knowing."""
 
     code: str
     """Rule code, such as ``GD101``."""
@@ -133,111 +134,111 @@ class Finding(Fact):
     message: str
     """One sentence."""
     location: Location
-    """The primary location."""
+    """The line that it is about."""
     related: tuple[Location, ...] = ()
-    """Other places that belong to it."""
+    """Other lines that belong to it."""
     count: int
-    """How often it happened: records of torch for a break, compiles for a recompile; 0 where source told it."""
+    """How often it happened: graph-break records for a break, compiles for a recompile; 0 for a finding of lint."""
     changes: tuple[GuardChange, ...] = ()
     """All values that changed, for a finding about recompiles: the first change of each; empty for other findings."""
     hidden_change_count: int = 0
     """How many more values changed in one recompile than were recorded."""
     torch_id: str | None = None
-    """The cause's registry id, where torch gives one."""
+    """torch's registry id of the cause; None if it has none."""
     torch_reason: str | None = None
     """The cause in torch's words."""
     hints: tuple[str, ...] = ()
-    """torch's hints for the cause."""
+    """torch's hints on the cause."""
     reasons: tuple[BreakReason, ...] = ()
-    """The whole chain of torch's messages, cause first."""
+    """torch's chained messages, cause first."""
     break_effects: tuple[BreakEffect, ...] = ()
     """What torch did at the break, each kind once."""
     effects: Effects = Effects()
     """What it caused."""
     compile_ids: tuple[str, ...] = ()
-    """The evidence: compiles in which it happened."""
+    """The compiles in which it happened."""
     user_stack: tuple[StackEntry, ...] = ()
     """The longest call path to it, outermost first."""
     fixes: tuple[Fix, ...] = ()
     """Suggestions, best first."""
     cost: Cost | None = None
-    """What it costs; None where nothing measured tells."""
+    """What it costs; None if not measured."""
     fingerprint: str
-    """Survives lines moving; 16 hexadecimal digits."""
+    """Identifies the finding even if its line moves; 16 hexadecimal digits."""
     is_mended: bool = False
-    """It is gone once all verified fixes are applied, those of other findings included."""
+    """Whether it is gone with all verified fixes applied, including those of other findings."""
 
 
 FrameState = Literal["compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"]
-"""``partly_eager``: compiled up to a break, the rest of the function runs eagerly."""
+"""``partly_eager``: compiled up to a graph break; the rest of the function runs eagerly."""
 
 
 class FrameReport(Frame):
-    """A frame and what became of it."""
+    """A frame and its state."""
 
     state: FrameState
-    """What became of it."""
+    """How it ended up."""
     compile_ids: tuple[str, ...]
     """Its compiles."""
     call_path: tuple[StackEntry, ...] = ()
-    """How the first compile was reached, outermost first."""
+    """The call path of the first compile, outermost first."""
 
 
 class GraphReport(Graph):
-    """A graph and why it ends where it does."""
+    """A graph and what ended it."""
 
     function: str
-    """The function it was captured from, as people call it."""
+    """The function it was captured from, by the name to show for it."""
     resumes_at: int | None = None
-    """For the graph of a resume function: the line after whose break it goes on."""
+    """For the graph of a resume function, the line that it continues from."""
     ended_by: str
     """``return``, or the break site as ``file:line (GB0059)``."""
     ended_by_fingerprint: str | None = None
-    """Fingerprint of the finding that ended it."""
+    """Fingerprint of the finding about that break; None if it ends with a return."""
 
 
 class RecompileReport(Fact):
-    """The compiles that one change caused in one call."""
+    """The recompiles that one change caused in one call."""
 
     compile_ids: tuple[str, ...]
-    """Every compile that the change caused: the function's own first, then those that followed from it."""
+    """All compiles that the change caused: first that of the function, then those that followed."""
     function: str
-    """The function that was compiled again first."""
+    """The function that recompiled first."""
     cause: tuple[GuardChange, ...]
     """The guarded values that differ from the nearest cache entry."""
     hidden_change_count: int = 0
-    """Differing values beyond those listed."""
+    """How many more values differ than are listed."""
     followed_in: tuple[str, ...] = ()
-    """Functions and resume functions that were compiled again only because of the same change."""
+    """Functions and resume functions that recompiled only because of the same change."""
     call_index: int | None = None
-    """The user's call; None where calls have no number."""
+    """Number of the call; None if calls have no numbers."""
     call_site: Location | None = None
-    """The user's line that made the call; None where it lies in no file of the user's."""
+    """The line that made the call; None if it isn't in user or package code."""
     loop_values: dict[str, str] = Field(default_factory=dict)
-    """Numbers that count the loops around that line."""
+    """Loop counters around that line and their values."""
     nearest: str | None = None
-    """Compile id of the cache entry that the values are compared with."""
+    """Compile id of the cache entry that was compared; None if unknown."""
     cost_s: float | None = None
     """Seconds of all its compiles, as torch measured them."""
     backend_s: float | None = None
-    """Seconds of these in the backend; the rest is Dynamo's."""
+    """Seconds of these in the backend; the rest is spent in Dynamo."""
     is_over_limit: bool = False
-    """Nothing was compiled: the function was over its recompile limit and ran eagerly."""
+    """Whether nothing compiled, because the function was over its recompile limit and ran eagerly."""
     is_exact: bool = True
-    """False when the cause was read from torch's text: then only the first failed guard is known."""
+    """False if the cause was read from torch's log: then only the first failed guard is known."""
     fingerprint: str | None = None
-    """Fingerprint of the finding that sums it up."""
+    """Fingerprint of the finding about it."""
 
 
 class Summary(Fact):
-    """The counts. Each is derivable from the recording; None where the recording cannot tell."""
+    """The counts, derived from the recording; None if unknown."""
 
     calls: int
     """Calls of the target that were started."""
     calls_failed: int
-    """Of these, those that raised or never ended."""
+    """Of these, the ones that raised an exception or didn't finish."""
     compiles: int
-    """Compiles that got guarded code; those dropped for having no operation are not counted."""
+    """Compiles that got guarded code, without those dropped because they have no operations."""
     graphs: int
     """Graphs handed to the backend."""
     break_sites: int
@@ -245,21 +246,21 @@ class Summary(Fact):
     break_records: int
     """torch's own graph-break records."""
     skipped_frames: int
-    """Distinct frames that torch gave up."""
+    """Distinct frames that torch skipped."""
     recompiles: int
-    """Compiles of code that had a cache entry already and got guarded code."""
+    """Compiles that got guarded code for a function that already had a cache entry."""
     recompile_causes: int
-    """Distinct sets of changed values behind the recompiles, however often each struck."""
+    """Distinct functions with distinct sets of changed values among the recompiles."""
     frames_over_limit: int
     """Distinct frames that hit the recompile limit."""
     coverage: float | None
-    """Share, 0 to 1, of the tensor operations of a steady call that ran in a compiled graph."""
+    """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
     coverage_detail: Coverage | None = None
-    """The counts behind coverage."""
+    """The counts that coverage is computed from."""
     compile_time_s: float | None = None
     """Seconds spent compiling during the user's calls, as torch measured it."""
     steady_call_us: float | None = None
-    """Microseconds of a steady call, the median of at most 15; None when not measured."""
+    """Microseconds of a steady call, the median of up to 15; None if not measured."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``."""
 
@@ -270,9 +271,9 @@ class Diagnosis(Fact):
     schema_version: str = SCHEMA_VERSION
     """Version of this document's shape."""
     graphdoctor_version: str
-    """The program that wrote it."""
+    """The version of graphdoctor that wrote it."""
     is_partial: bool
-    """Calls are missing: the run ended early."""
+    """Whether calls are missing because the run ended early."""
     environment: Environment
     """Where the target ran."""
     target: TargetInfo
@@ -286,7 +287,7 @@ class Diagnosis(Fact):
     calls: tuple[Call, ...]
     """The user's calls."""
     compile_calls: tuple[CompileCall, ...] = ()
-    """Where a script called torch.compile, in order; files as in locations."""
+    """Where a script called torch.compile, in order, with files as in locations."""
     frames: tuple[FrameReport, ...]
     """In the order of their first compile."""
     compiles: tuple[Compile, ...]
@@ -296,13 +297,13 @@ class Diagnosis(Fact):
     recompiles: tuple[RecompileReport, ...] = ()
     """In order, those that follow from one change in one call taken together."""
     what_if: WhatIf | None = None
-    """What the same calls do under each remedy; None when not tried."""
+    """What the same calls do with each remedy; None if not tried."""
     guards: Guards | None = None
-    """What each compile's guards check and cost; None when they were not asked for."""
+    """What the guards check and cost; None if not requested."""
     sensitivity: tuple[Variation, ...] | None = None
-    """What changing one property of the first call at a time does, arguments first; None when that was not asked for,
-    or the first call could not be repeated."""
+    """What changing one property of the first call at a time does, arguments first; None if not requested, or if the
+    first call can't be repeated."""
     treatment: Treatment | None = None
-    """Fixes that were tried, and what the verified ones do together; None when none were."""
+    """Fixes that were tried, and what the verified ones do together; None if there were none."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

@@ -22,16 +22,16 @@ _MODULE_TENSOR = re.compile(r"\._(?:parameters|buffers)\[")
 
 
 def expression(source: str, resumes_at: int | None = None, carried: Callable[[str], str] | None = None) -> str:
-    """What a person would write for a source.
+    """A source as a person would write it.
 
     Args:
         source: torch's text, such as ``L['x']``.
-        resumes_at: For a resume function, the line it goes on after: a value that Dynamo carried over on its stack
-            has no name but was computed there.
-        carried: Says what such a value is by torch's name for it, such as ``___stack1``.
+        resumes_at: For a resume function, the line that it continues from: a value that Dynamo carried over on its
+            stack has no name but was computed there.
+        carried: Returns what such a value is, given torch's name for it, such as ``___stack1``.
 
     Returns:
-        The expression; the source itself where nothing better is known.
+        The expression, or the source itself if there is no better one.
     """
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     text = _ROOT.sub(r"\1", text)

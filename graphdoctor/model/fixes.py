@@ -1,4 +1,4 @@
-"""Fixes that were tried: what each did to the same calls, which are verified, and what these do together."""
+"""The facts of fixes that were tried: what each did to the same calls, and what the verified ones do together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.trials import Comparison
 
 FixKind = Literal["code", "config", "call"]
-"""An edit of source, of a torch config value, or of how the target is compiled and called."""
+"""What a fix changes: the source, a torch setting, or how the target is compiled and called."""
 
 Verdict = Literal["verified", "no effect", "changes results", "failed", "unproven", "not tried"]
-"""``verified``: the finding is gone (or better contained, where ``reason`` says so) and all results are those of the
-untouched program; ``unproven``: gone, but the program's results differ from run to run or between eager and compiled
-mode before any fix, so nothing can be said about them."""
+"""``verified``: the finding is gone (or better contained, if ``reason`` says so) and all results equal those of the
+unmodified program; ``unproven``: it is gone, but results already differ from run to run, or between eager and compiled
+mode, without any fix, so they can't be compared."""
 
 UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
-"""Why a fix wasn't tried: it may change results for other inputs and nobody asked for such fixes; the recorded run
+"""Why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't requested; the recorded run
 didn't finish; trials are off; the run couldn't be repeated."""
 
 
@@ -26,38 +26,38 @@ class Measures(Fact):
     break_sites: int
     """Distinct lines that graph-break records point to."""
     skipped_frames: int
-    """Distinct frames that torch gave up."""
+    """Distinct frames that torch skipped."""
     graphs: int
     """Graphs handed to the backend."""
     compiles: int
     """Compiles that got guarded code."""
     recompiles: int
-    """Compiles of code that had a cache entry already."""
+    """Compiles of a function that already had a cache entry."""
     frames_over_limit: int
     """Distinct frames that hit the recompile limit."""
     coverage: float | None = None
-    """Share, 0 to 1, of the tensor operations of a steady call that ran in a compiled graph."""
+    """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
     compile_time_s: float | None = None
     """Seconds spent compiling."""
 
 
 class PairedTime(Fact):
-    """The steady call of two programs, timed in turns by two processes side by side."""
+    """The steady call of two programs, timed in turns by two processes."""
 
     backend: str
-    """The backend of both."""
+    """The backend of both programs."""
     before_us: float
-    """Median of the program without the fix, microseconds."""
+    """Median time without the fix, in microseconds."""
     after_us: float
-    """Median of the program with it, microseconds."""
+    """Median time with the fix, in microseconds."""
     ratio: float
-    """Median of after over before, each turn by itself; below 1 is quicker."""
+    """Median over all turns of the time after divided by the time before; below 1 is faster."""
     ratio_low: float
-    """Lower quartile of the turns' ratios."""
+    """First quartile of the ratios."""
     ratio_high: float
-    """Upper quartile."""
+    """Third quartile of the ratios."""
     turns: int
-    """How many turns were taken."""
+    """Number of turns."""
 
 
 class TriedFix(Fact):
@@ -68,21 +68,21 @@ class TriedFix(Fact):
     kind: FixKind
     """What it changes."""
     snippet: str | None = None
-    """Lines to write, for a config value or a call."""
+    """Lines to write, for a setting or a call."""
     diff: str | None = None
-    """Unified diff, for an edit of source."""
+    """Unified diff of an edit of source."""
     is_safe: bool
-    """Keeps results as they are for every input."""
+    """Whether results stay the same for every input."""
     code: str
-    """Rule code of the finding that it is meant for."""
+    """Rule code of the finding that it is for."""
     fingerprint: str
-    """That finding, in the program that the fix was tried on."""
+    """Fingerprint of that finding, in the program that the fix was tried on."""
     place: str
-    """``file:line`` of it, in the lines of that program."""
+    """``file:line`` of that finding, in the program that the fix was tried on."""
     round: int
-    """From 1: each round builds on the verified fixes of those before."""
+    """Round of trials, from 1: each round builds on the verified fixes of earlier rounds."""
     is_on_untouched: bool
-    """It was tried on the untouched program, no other fix applied."""
+    """Whether it was tried on the unmodified program, without other fixes."""
     verdict: Verdict
     """What the trial showed."""
     reason: str | None = None
@@ -90,60 +90,60 @@ class TriedFix(Fact):
     untried_cause: UntriedCause | None = None
     """Why it wasn't tried; None if it was."""
     before: Measures | None = None
-    """The program that it was tried on; None when not tried."""
+    """Counts of the program that it was tried on; None if not tried."""
     after: Measures | None = None
-    """The same with the fix; None when not tried or failed."""
+    """Counts of the program with the fix; None if not tried or failed."""
     sites_gone: tuple[str, ...] = ()
-    """Break sites that it took away, ``file:line (GB0059)`` in lines of the program before."""
+    """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
     sites_new: tuple[str, ...] = ()
-    """Break sites that showed with it, in lines of the program after: those behind a break are seen once it is gone."""
+    """Break sites that appeared with it, in the program after: fixing a break can show later ones."""
     compared: Comparison | None = None
-    """Its results against those of the untouched program without torch.compile."""
+    """Its results compared with those of the unmodified program without torch.compile."""
     times: tuple[PairedTime, ...] = ()
-    """Steady calls with and without it; empty when not timed."""
+    """Steady calls with and without it; empty if not timed."""
     is_applied: bool = False
-    """One of the set that was tried together at last."""
+    """Whether it is one of the fixes that were tried together at the end."""
     recording: str | None = None
-    """The trial's recording, a folder below ``fixes/`` in the first one's."""
+    """The trial's recording, a folder in ``fixes/`` of the first recording."""
 
 
 class LeftFinding(Fact):
-    """What is still there with all verified fixes."""
+    """A finding that is still there with all verified fixes."""
 
     code: str
     """Rule code."""
     place: str
     """``file:line``."""
     message: str
-    """The finding's sentence."""
+    """The finding's message."""
     reason: str
-    """Why no fix took it away."""
+    """Why no fix removed it."""
 
 
 class Treatment(Fact):
-    """All that was tried on one target, and what the verified fixes do together."""
+    """All fixes that were tried on one target, and what the verified ones do together."""
 
     tried: tuple[TriedFix, ...]
-    """In order."""
+    """The fixes, in the order in which they were tried."""
     before: Measures
-    """The untouched program."""
+    """Counts of the unmodified program."""
     after: Measures | None = None
-    """With all verified fixes; None when there is none."""
+    """Counts with all verified fixes; None if there are none."""
     diff: str = ""
-    """All edits of source together, a unified diff."""
+    """All edits of source, as one unified diff."""
     settings: tuple[str, ...] = ()
-    """Config lines of the set."""
+    """Lines of the settings."""
     calls: tuple[str, ...] = ()
-    """Changes of the call of the set."""
+    """Lines of the changed calls."""
     compared: Comparison | None = None
-    """Results with all of them against the untouched program without torch.compile."""
+    """Results with all verified fixes compared with those of the unmodified program without torch.compile."""
     times: tuple[PairedTime, ...] = ()
-    """Steady calls with all of them and with none."""
+    """Steady calls with all verified fixes and without any."""
     gone: tuple[str, ...] = ()
-    """Fingerprints of findings of the untouched program that are gone with all verified fixes."""
+    """Fingerprints of findings of the unmodified program that are gone with all verified fixes."""
     left: tuple[LeftFinding, ...] = ()
     """Findings that are still there."""
     trial_count: int = 0
-    """Replays that were made, those of the untouched program included."""
+    """Number of replays, including those of the unmodified program."""
     notes: tuple[str, ...] = ()
-    """What limits the verdicts: results that differ from run to run, trials left out, times that are missing."""
+    """What limits the verdicts: results that differ from run to run, omitted trials, missing times."""

@@ -1,6 +1,6 @@
-"""The facts of guards: what torch checks before it runs a compiled function, and what a check costs.
+"""The facts of guards: what torch checks before it runs compiled code, and what the checks cost.
 
-Costs are measured on the steady last call, after the user's own calls; ``None`` always means "not known".
+Costs are measured in the steady call, after the user's own calls. ``None`` always means "unknown".
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from graphdoctor.model.stack import StackEntry
 
 
 class GuardNode(Fact):
-    """One guard: one line of torch's tree."""
+    """One guard: one line of torch's guard tree."""
 
     kind: str | None
-    """torch's name, such as ``TENSOR_MATCH``; None where the line has another layout."""
+    """torch's name, such as ``TENSOR_MATCH``; None if the line has an unknown layout."""
     source: str | None
     """torch's source, such as ``L['self'].scale``; None for process-wide state."""
     expression: str
     """The value in the user's words, such as ``self.scale`` or ``process-wide state``."""
     expected: str | None
-    """What it must be, in words, such as ``f32[4, 4]`` or ``1.5``; None when not known."""
+    """The value that it must have, such as ``f32[4, 4]`` or ``1.5``; None if unknown."""
     path: str | None
     """The argument or module that the value belongs to, such as ``x`` or ``self.layers[0]``; None for process-wide
     state."""
     is_module_internal: bool = False
-    """On how a module is built (its type, hooks, parameters, buffers, submodules), not on a value of the user's."""
+    """Whether it is about the structure of a module (type, hooks, parameters, buffers, submodules), not about a
+    value."""
     depth: int
-    """Depth in torch's tree, the root's own guards at 1."""
+    """Depth in torch's tree; the root's own guards are at 1."""
     location: StackEntry | None = None
-    """The line that made torch guard on it; None when torch names none."""
+    """The line that made torch guard on it; None if torch names none."""
     hint: str | None = None
     """torch's hint or note."""
     guard: str
@@ -38,14 +39,14 @@ class GuardNode(Fact):
 
 
 class SubtreeCost(Fact):
-    """What one part of the tree adds to a guard check."""
+    """What one part of the guard tree costs."""
 
     path: str
     """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its submodules."""
     guard_count: int
     """Guards in it."""
     check_us: float | None
-    """Microseconds that a check is quicker without it; None when the difference drowns in the noise."""
+    """Microseconds that a check is faster without it; None if the difference is within the noise."""
 
 
 class GuardSet(Fact):
@@ -54,39 +55,39 @@ class GuardSet(Fact):
     compile_id: str
     """Such as ``0/1``."""
     guard_count: int
-    """Lines of torch's tree that are guards. torch's own count (``Compile.guard_count``) counts what Dynamo asked for,
-    of which one can become several checks or none."""
+    """Guards in torch's tree. torch's own number, ``Compile.guard_count``, counts the guards that Dynamo asked for,
+    each of which can become several checks or none."""
     kinds: dict[str, int]
     """Guards by kind, most frequent first."""
     nodes: tuple[GuardNode, ...]
     """All guards in torch's order."""
     unread_lines: tuple[str, ...] = ()
-    """Lines of the tree that have another layout, at most 20."""
+    """Lines of the tree with an unknown layout, at most 20."""
     latency_us: float | None = None
-    """The check as torch measured it once, when it had just been compiled, caches cold."""
+    """Microseconds of one check as torch measured it right after the compile, with cold caches."""
     runs_per_call: int | None = None
-    """How often the steady call checks it with success; 0 when the call does not reach it; None when not measured."""
+    """How many checks of the steady call succeed; 0 if it doesn't reach them; None if not measured."""
     check_us: float | None = None
-    """Median of one check, in microseconds, repeated and so with warm caches: a lower bound; None when not measured."""
+    """Microseconds of one check, the median of repetitions with warm caches: a lower bound; None if not measured."""
     check_low_us: float | None = None
     """First quartile."""
     check_high_us: float | None = None
     """Third quartile."""
     share: float | None = None
-    """All its checks of a steady call over the call's time, 0 to 1; None unless both were measured."""
+    """Time of its checks in a steady call divided by the call's time, 0 to 1; None unless both were measured."""
     bill: tuple[SubtreeCost, ...] = ()
-    """By argument and module, outermost first; a part that contains another includes it."""
+    """Cost by argument and module, outermost first; a part includes the parts inside it."""
     unbilled_count: int = 0
-    """Parts that were not measured on their own, to stay within bounds."""
+    """How many more parts were not measured separately."""
 
 
 class Guards(Fact):
     """The guards of a whole recording, and the steady call that they were measured in."""
 
     sets: tuple[GuardSet, ...] = Field(default=())
-    """One for each compile, in order; those of extra calls left out."""
+    """Guards of each compile, in order, without those of extra calls."""
     call_us: float | None = None
-    """Median time of the steady call (forward only), in microseconds; None when not measured."""
+    """Median time of the steady call (only the forward pass), in microseconds; None if not measured."""
     call_low_us: float | None = None
     """First quartile."""
     call_high_us: float | None = None
@@ -94,6 +95,6 @@ class Guards(Fact):
     call_count: int | None = None
     """How often the steady call was timed."""
     checks_us: float | None = None
-    """All successful guard checks of one steady call together; None unless each was measured."""
+    """Microseconds of all successful guard checks of one steady call; None unless each was measured."""
     share: float | None = None
-    """That over the call's time, 0 to 1."""
+    """``checks_us`` divided by ``call_us``, 0 to 1."""

@@ -1,4 +1,4 @@
-"""What ``graphdoctor lint`` says of files that were read and never run."""
+"""What ``graphdoctor lint`` finds in source files, without running them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding
 
 
 class UnreadableFile(Fact):
-    """A file that could not be linted."""
+    """A file that couldn't be checked."""
 
     file: str
-    """Path, relative to the working directory where it lies below it."""
+    """Path, relative to the working directory if it is below it."""
     line: int | None = None
-    """1-based line where Python's parser gave up; None when there is none."""
+    """1-based line of the syntax error; None if there is none."""
     message: str
     """Why, one sentence."""
 
@@ -23,23 +23,23 @@ class LintReport(Fact):
     """The JSON document of ``graphdoctor lint``."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape; the same as a diagnosis'."""
+    """Version of this document's shape; the same as a diagnosis's."""
     graphdoctor_version: str
-    """The program that wrote it."""
+    """The version of graphdoctor that wrote it."""
     file_count: int
-    """Files that were given."""
+    """How many files were checked."""
     function_count: int
-    """Functions in them that torch compiles."""
+    """How many functions in them torch compiles."""
     findings: tuple[Finding, ...]
-    """By file and line. Their ``count`` is 0: they were seen in no run."""
+    """Findings by file and line. Their ``count`` is 0, because nothing was run."""
     ignored_count: int = 0
-    """Findings that an ignore comment, ``select`` or ``ignore`` left out."""
+    """How many findings an ignore comment, ``select`` or ``ignore`` left out."""
     unreadable: tuple[UnreadableFile, ...] = ()
-    """Files that could not be read or parsed."""
+    """Files that couldn't be read or parsed."""
     notes: tuple[str, ...] = ()
-    """What was left out and why, sentences."""
+    """What was left out and why, in sentences."""
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
-        """2 when a file could not be read, else 1 when there are findings, else 0."""
+        """2 if a file couldn't be read, otherwise 1 if there are findings, otherwise 0."""
         return 2 if self.unreadable else 1 if self.findings else 0

@@ -1,4 +1,4 @@
-"""The facts of recompiles: which guarded values differed from the nearest cache entry, who made the call."""
+"""The facts of recompiles: which guarded values differed from the nearest cache entry, and who made the call."""
 
 from __future__ import annotations
 
@@ -46,54 +46,54 @@ ChangeKind = Literal[
     "entry_gone",
     "unknown",
 ]
-"""What about a value changed. ``number``: a Python int or float; ``module_number``: one that is an attribute of a
-module; ``flag``: a bool; ``none``: None against something; ``value``: another constant; ``identity``: another object
-of the same type; ``relation``: a condition on dynamic sizes no longer held; ``entry_gone``: torch dropped the cache
-entry; ``unknown``: torch's words alone."""
+"""What changed about a value. ``number``: a Python int or float; ``module_number``: one that is an attribute of a
+module; ``flag``: a bool; ``none``: to or from None; ``value``: another constant; ``identity``: a different object of
+the same type; ``relation``: a condition on dynamic sizes that no longer holds; ``entry_gone``: torch dropped the cache
+entry; ``unknown``: only torch's words are known."""
 
 
 class GuardChange(Fact):
-    """One guarded value that differed from what a cache entry was compiled for."""
+    """One guarded value that differs from the one that a cache entry was compiled for."""
 
     kind: ChangeKind
-    """What about the value changed."""
+    """What changed about the value."""
     source: str | None = None
     """torch's source, such as ``L['self'].scale``; None for process-wide state."""
     expression: str
     """The value in the user's words, such as ``x.shape[0]``, ``self.scale`` or ``grad mode``."""
     old: str | None = None
-    """What the cache entry was compiled for; None when not known."""
+    """The value that the cache entry was compiled for; None if unknown."""
     new: str | None = None
-    """What the call brought; None when not known."""
+    """The value in the call; None if unknown."""
     old_place: str | None = None
-    """``file:line`` where the old object's code is, for functions and classes."""
+    """``file:line`` of the old object's code, for functions and classes."""
     new_place: str | None = None
-    """``file:line`` where the new object's code is."""
+    """``file:line`` of the new object's code."""
     is_parameter: bool = False
-    """The tensor is a ``torch.nn.Parameter``, whose sizes torch takes to be fixed."""
+    """Whether the tensor is a ``torch.nn.Parameter``, whose sizes torch treats as static."""
     guard: str | None = None
-    """torch's guard, as printed."""
+    """torch's guard as printed."""
     guard_location: StackEntry | None = None
-    """The user's line that made torch guard on the value; None when torch names none."""
+    """The line that made torch guard on the value; None if torch names none."""
     hint: str | None = None
     """torch's hint for this guard."""
 
 
 class RecompileCause(Fact):
-    """Why a frame that had compiled code was compiled again."""
+    """Why a frame with compiled code recompiled."""
 
     nearest: str | None
-    """Compile id of the cache entry with the fewest differing values; None when not known."""
+    """Compile id of the cache entry with the fewest differing values; None if unknown."""
     entry_count: int | None
-    """How many cache entries the frame had; None when not known."""
+    """Number of cache entries that the frame had; None if unknown."""
     changes: tuple[GuardChange, ...]
-    """All guarded values that differ from the nearest entry; from a log of others the first failed one of each
-    entry's guards alone."""
+    """All guarded values that differ from the nearest entry; from a log that graphdoctor didn't record, only the first
+    failed guard of each entry."""
     hidden_change_count: int = 0
-    """Differing values beyond those listed."""
+    """How many more values differ than are listed."""
     caller: tuple[StackEntry, ...] = ()
-    """The Python stack that led to the frame, outermost first, where the compile's own ``stack`` is empty."""
+    """The Python stack that led to the frame, outermost first, if the compile's own ``stack`` is empty."""
     loop_values: dict[str, str] = Field(default_factory=dict)
-    """Numbers that count the loops around the user's calling line, such as ``{"step": "17"}``."""
+    """Loop counters around the calling line and their values, such as ``{"step": "17"}``."""
     is_exact: bool
-    """Compared while running; False when read from the text that torch printed."""
+    """True if compared while running; False if read from torch's log."""

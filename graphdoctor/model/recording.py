@@ -1,8 +1,7 @@
-"""The facts of one recorded run: what torch said, what the calls did, what could not be told.
+"""The facts of one recorded run: what torch logged, what the calls did, what is unknown.
 
-Nothing here is an opinion; opinions are in ``diagnosis``. ``None`` always means "not known", and each unknown
-that matters has a ``CaptureGap``. Lines and columns: lines are 1-based; columns are 1-based and count
-characters, ``end_column`` is exclusive.
+Opinions are in ``diagnosis``. ``None`` always means "unknown", and each unknown that matters has a ``CaptureGap``.
+Lines and columns are 1-based; columns count characters, and ``end_column`` is exclusive.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from graphdoctor.probe.wire import GapKind
 
 
 class CaptureGap(Fact):
-    """Something that a complete recording would hold and this one does not."""
+    """Something that this recording lacks."""
 
     code: str
-    """A GD9xx rule code, such as ``GD900``."""
+    """A GD9 code, such as ``GD900``."""
     kind: GapKind | None = None
-    """What is missing, for whoever decides by it; None in a document of graphdoctor 0.1."""
+    """What is missing, for programs; None in a document of graphdoctor 0.1."""
     message: str
     """What is missing and what it means for the numbers, one or two sentences."""
 
 
 class Environment(Fact):
-    """The interpreter and the torch that the probe ran in."""
+    """The interpreter and the torch that the program ran with."""
 
     python: str | None = None
     """Python's version, such as ``3.11.7``."""
@@ -48,46 +47,46 @@ class Environment(Fact):
     executable: str | None = None
     """Path of the interpreter."""
     device_name: str | None = None
-    """Name of the first CUDA device, or None without one."""
+    """Name of the first CUDA device; None if there is none."""
     torch_root: str | None = None
-    """The folder that torch's own files lie in."""
+    """The folder with torch's own files."""
     stdlib_root: str | None = None
     """The folder of Python's standard library."""
     site_roots: tuple[str, ...] = ()
-    """Folders that packages are installed into."""
+    """Folders with installed packages."""
     packages: dict[str, str] | None = None
-    """Versions of installed packages that matter to torch.compile, by the name that they are installed under; packages
-    that are not named were not there. None when not known."""
+    """Versions of installed packages that matter to torch.compile, by name; a package without a version isn't
+    installed. None if unknown."""
 
 
 class TargetInfo(Fact):
     """What was compiled, and with which arguments."""
 
     text: str | None = None
-    """The target as it was asked for, such as ``model.py:Net``."""
+    """The target as given, such as ``model.py:Net``."""
     name: str | None = None
-    """The name that it resolved to in its module."""
+    """Its name in its module."""
     kind: Literal["module", "module class", "function", "factory", "script", "block"] | None = None
-    """What the name turned out to be; ``script``: a whole program, run as it is; ``block``: a part of one, recorded
-    in its own process."""
+    """What the target is. ``script``: a whole program, run unchanged; ``block``: a part of a program, recorded in its
+    own process."""
     class_name: str | None = None
     """Qualified name of the compiled object's class, or of the function."""
     file: str | None = None
-    """Absolute path of the file that holds it."""
+    """Absolute path of its file."""
     parameters: tuple[str, ...] | None = None
-    """Names of the parameters of what is called; None when Python cannot tell."""
+    """Names of the parameters of the function that is called; None if Python doesn't know them."""
     inputs_from: str | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     compile_arguments: dict[str, object] = Field(default_factory=dict)
-    """What ``torch.compile`` was given: backend, mode, dynamic, fullgraph, options."""
+    """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
     config: dict[str, object] = Field(default_factory=dict)
-    """The values set with ``--config``."""
+    """torch config values that were set for the run, by dotted name."""
     call_options: dict[str, object] = Field(default_factory=dict)
-    """How calls were made: calls, backward, train, no_grad, seed, device."""
+    """How the calls were made: calls, backward, train, no_grad, seed, device."""
 
     @property
     def runs_itself(self) -> bool:
-        """The program makes its own calls, which have no numbers and are not repeated."""
+        """Whether the program makes its own calls, which have no numbers and aren't repeated."""
         return self.kind in ("script", "block")
 
 
@@ -97,30 +96,30 @@ class CallError(Fact):
     type: str
     """Qualified type name, such as ``torch._dynamo.exc.Unsupported``."""
     message: str
-    """``str()`` of it, cut at 20,000 characters."""
+    """The exception's text, cut at 20,000 characters."""
     traceback: str
     """As Python prints it, without graphdoctor's own lines."""
     eager: str | None = None
-    """What the same call did without torch.compile: ``ok``, or the type name it raised, or None when not tried."""
+    """What the same call did without torch.compile: ``ok`` or the type of the exception; None if not tried."""
     eager_message: str | None = None
-    """What that exception says."""
+    """The text of that exception."""
     from_compiler: bool = False
-    """torch.compile itself raised it, by ``fullgraph`` or a backend: the program is not to blame."""
+    """torch.compile itself raised it, because of ``fullgraph`` or a backend; it isn't an error of the program."""
 
 
 class CompileCall(Fact):
-    """One call of ``torch.compile`` or ``Module.compile`` in a program that was run as it is."""
+    """One call of ``torch.compile`` or ``Module.compile`` in a script."""
 
     file: str
-    """The innermost line that is not torch's."""
+    """Path of the innermost file that isn't torch's."""
     line: int
     """1-based."""
     function: str
     """Name of the code object that the line is in."""
     compiled: str
-    """What was handed to torch.compile: a class's or a function's qualified name."""
+    """What was compiled: the qualified name of a class or function."""
     arguments: dict[str, str] = Field(default_factory=dict)
-    """The arguments that differ from torch.compile's defaults, each value in short."""
+    """The arguments that differ from torch.compile's defaults, with shortened values."""
     process: str | None = None
     """The process that made the call, such as ``p2``; None for the main one."""
 
@@ -131,22 +130,22 @@ class Call(Fact):
     index: int
     """1-based, in the order of the calls."""
     inputs: str | None = None
-    """The arguments in short, such as ``f32[8, 128], flag=True``."""
+    """A summary of the arguments, such as ``f32[8, 128], flag=True``."""
     outcome: Literal["ok", "error", "unfinished"] = "unfinished"
     """``unfinished``: the process ended during the call."""
     duration_s: float | None = None
     """Wall time in seconds, compilation included."""
     error: CallError | None = None
-    """Set when outcome is ``error``."""
+    """The exception; None unless outcome is ``error``."""
 
 
 class BreakReason(Fact):
-    """One of the messages that torch chains in a graph-break record."""
+    """One of the chained messages of a graph-break record."""
 
     gb_type: str
-    """torch's context-free name of the break, such as ``Data-dependent branching``."""
+    """torch's general name for the break, such as ``Data-dependent branching``."""
     torch_id: str | None = None
-    """Its registry id, such as ``GB0170``, when torch printed the link."""
+    """Its registry id, such as ``GB0170``; None if torch printed no link."""
     explanation: str | None = None
     """torch's explanation, with newlines as printed."""
     hints: tuple[str, ...] = ()
@@ -156,116 +155,115 @@ class BreakReason(Fact):
 
 
 BreakEffect = Literal["resumed", "rest_eager", "frame_skipped", "raised"]
-"""What torch did at the break: went on in a resume function, left the rest of the function to eager,
-gave up the whole frame, or raised (``fullgraph``)."""
+"""What torch did at the break: continued in a resume function, ran the rest of the function eagerly, skipped the whole
+frame, or raised an exception (``fullgraph``)."""
 
 
 class BreakRecord(Fact):
     """One graph-break record of torch's log."""
 
     compile_id: str | None
-    """Such as ``0/1``; None for a record outside any compile."""
+    """The compile, such as ``0/1``; None for a record outside any compile."""
     attempt: int | None = None
-    """Which analysis attempt of that compile, from 0."""
+    """The attempt of that compile, from 0."""
     call_index: int | None = None
     """The call during which it was logged; None outside the user's calls."""
     effect: BreakEffect
-    """What torch did about it."""
+    """What torch did at the break."""
     instruction: str | None = None
-    """The bytecode instruction that torch could not go past, such as ``CALL``."""
+    """The bytecode instruction that torch couldn't trace, such as ``CALL``."""
     chain: tuple[BreakReason, ...]
-    """torch's messages, the cause first; at least one."""
+    """torch's messages, cause first; at least one."""
     stack: tuple[StackEntry, ...]
-    """Outermost first. From the exception itself when recorded live, else as printed."""
+    """Outermost first. From the exception if it was recorded live, otherwise as printed."""
     is_stack_exact: bool = False
-    """False when the stack is the printed one, which merges neighbouring lines of one function name."""
+    """False if the stack is the printed one, which merges adjacent entries with the same function name."""
     higher_order_operator: str | None = None
-    """The higher-order operator in whose body it happened, if any."""
+    """The higher-order operator in whose body it happened; None outside any."""
     words: str
     """Everything torch printed as the reason, up to the user's stack."""
 
 
 class FailedCompile(Fact):
-    """Why a compile ended without code, from ``dynamo_error`` and the compile's metrics."""
+    """Why a compile ended without code."""
 
     type: str
     """Exception type, such as ``Unsupported`` or ``BackendCompilerFailed``."""
     message: str
-    """torch's words without Python's traceback, cut at 20,000 characters."""
+    """torch's message without Python's traceback, cut at 20,000 characters."""
     chain: tuple[BreakReason, ...] = ()
-    """The same as torch's chained messages, the cause first."""
+    """torch's chained messages, cause first."""
     stack: tuple[StackEntry, ...] = ()
     """The user's code being traced, outermost first."""
 
 
 CompileOutcome = Literal["compiled", "empty", "skipped", "failed", "limit", "unfinished"]
-"""``compiled``: got guarded code. ``empty``: dropped for having no operation. ``skipped``: torch gave the frame up.
-``failed``: raised to the caller. ``limit``: not tried, the recompile limit was hit. ``unfinished``: the process
-ended meanwhile."""
+"""``compiled``: torch made guarded code. ``empty``: dropped, because it has no operations. ``skipped``: torch skipped
+the frame. ``failed``: an exception reached the caller. ``limit``: not tried, because of the recompile limit.
+``unfinished``: the process ended during the compile."""
 
 
 class Compile(Fact):
     """One compile of one frame."""
 
     compile_id: str
-    """Frame id / frame compile id, such as ``0/1``. One that another process compiled begins with that process, as in
-    ``p2:0/1`` or ``rank1:0/1``, one behind a ``torch._dynamo.reset()``, which counts from 0 again, with its number, as
-    in ``reset1:0/1``."""
+    """Frame id and frame compile id, such as ``0/1``. A compile of another process has a prefix, as in ``p2:0/1`` or
+    ``rank1:0/1``. So does one after ``torch._dynamo.reset()``, which counts from 0 again, as in ``reset1:0/1``."""
     frame_id: int
-    """torch's id of the frame (of its code object); a number of ours where the compile id begins with a prefix."""
+    """torch's id of the frame; graphdoctor's own number if the compile id has a prefix."""
     process: str | None = None
-    """The process that compiled it, such as ``p2`` or ``rank1``; None for the main one."""
+    """The process that compiled it, such as ``p2`` or ``rank1``; None for the main process."""
     call_index: int | None = None
-    """The user's call that caused it."""
+    """The call that caused it; None outside the user's calls."""
     outcome: CompileOutcome
     """How it ended."""
     is_recompile: bool = False
-    """The code had a cache entry already."""
+    """The function already had a cache entry."""
     recompile_reasons: tuple[str, ...] = ()
-    """torch's words: the first failing guard of each cache entry, newest entry first."""
+    """The first failed guard of each cache entry in torch's words, newest entry first."""
     attempts: int = 1
-    """How often the analysis was started."""
+    """How often torch started the analysis."""
     restart_reasons: tuple[str, ...] = ()
-    """Why torch restarted it, from the metrics."""
+    """Why torch restarted the analysis."""
     op_count: int | None = None
-    """Calls in its graph, as torch counts them; None when it got no graph."""
+    """Operations in its graph, as torch counts them; None if there is no graph."""
     guard_count: int | None = None
     """Guards, as torch counts them."""
     duration_s: float | None = None
-    """Wall time of the whole compile in seconds, from the metrics."""
+    """Seconds of the whole compile, as torch measured them."""
     backend_s: float | None = None
-    """Seconds of it spent in the backend."""
+    """Seconds of these in the backend."""
     failure: FailedCompile | None = None
-    """Set when outcome is skipped, failed or limit and torch gave a reason."""
+    """Set if outcome is skipped, failed or limit and torch gave a reason."""
     stack: tuple[StackEntry, ...] = ()
-    """The call path that led to the frame, outermost first, the frame itself last."""
+    """The call path to the frame, outermost first, including the frame itself."""
     cause: RecompileCause | None = None
-    """Set for a recompile and for a frame over its limit."""
+    """Why it recompiled; None for the first compile."""
 
 
 class Frame(Fact):
     """One code object that torch tried to compile."""
 
     frame_id: int
-    """torch's id; a number of ours for a frame of another process, or behind a ``torch._dynamo.reset()``."""
+    """torch's id; graphdoctor's own number for a frame of another process or after ``torch._dynamo.reset()``."""
     process: str | None = None
-    """The process that it ran in, such as ``p2`` or ``rank1``; None for the main one."""
+    """The process that it ran in, such as ``p2`` or ``rank1``; None for the main process."""
     function: str
     """Name of the user's function, also for a resume function."""
     qualname: str | None = None
-    """Qualified name, where the source could be read."""
+    """Qualified name; None if the source couldn't be read."""
     file: str
-    """Where the function is defined."""
+    """Path of the file that defines the function."""
     line: int
     """1-based first line of the function."""
     text: str | None = None
-    """That line without indentation, where the source could be read."""
+    """That line without indentation; None if the source couldn't be read."""
     origin: Origin
     """Who owns the file."""
     package: str | None = None
-    """Top-level package of a file that is not the user's."""
+    """Top-level package of the file; None for the user's own code."""
     resumes_at: int | None = None
-    """For a resume function: the line after whose break it goes on; None for a function of its own."""
+    """For a resume function, the line that it continues from; None for other functions."""
     code_name: str
     """The code object's name, such as ``torch_dynamo_resume_in_forward_at_12``."""
 
@@ -274,19 +272,19 @@ class GraphInput(Fact):
     """One input of a graph."""
 
     name: str
-    """Placeholder's name in the graph."""
+    """The placeholder's name."""
     source: str | None = None
-    """Where Dynamo takes it from, such as ``L['x']``."""
+    """Dynamo's source for it, such as ``L['x']``."""
     kind: Literal["tensor", "symbol", "other"]
     """``symbol``: a dynamic size or number."""
     dtype: str | None = None
-    """Short dtype in torch's notation, such as ``f32``."""
+    """torch's short name of the dtype, such as ``f32``."""
     shape: tuple[int | str, ...] | None = None
     """Sizes; a dynamic dim is its symbol, such as ``s0``."""
     device: str | None = None
     """Such as ``cpu`` or ``cuda:0``."""
     is_parameter: bool | None = None
-    """A parameter or buffer of a module rather than an argument."""
+    """Whether it is a parameter or buffer of a module; None if unknown."""
 
 
 class GraphNode(Fact):
@@ -303,60 +301,61 @@ class GraphNode(Fact):
     kwargs: str
     """Keyword arguments, cut at 500 characters."""
     value: str | None = None
-    """What it yields, such as ``f32[2, 4]``."""
+    """Its value, such as ``f32[2, 4]``."""
     inputs: tuple[str, ...] | None = None
-    """Names of the nodes that it takes, in order, each once; None when not known."""
+    """Names of its input nodes, in order, each once; None if unknown."""
     file: str | None = None
-    """The innermost line of the user's or a package's code that made it; None when there is none."""
+    """Path of the innermost line of user or package code that it comes from; None if there is none."""
     line: int | None = None
     """1-based."""
     module: str | None = None
-    """torch's path of the innermost module that it was traced in, such as ``L['self'].blocks.0.lin``; None outside any
-    and when not known."""
+    """torch's path of the innermost module it was traced in, such as ``L['self'].blocks.0.lin``; None outside any
+    module or if unknown."""
 
 
 class Graph(Fact):
     """One graph that was handed to the backend."""
 
     compile_id: str
-    """The compile that made it."""
+    """The compile that captured it."""
     index: int
-    """From 0 in the order in which graphs reached the backend."""
+    """Position in the order in which graphs reached the backend, from 0."""
     op_count: int | None
     """``call_*`` nodes, as torch counts them."""
     tensor_op_count: int | None = None
-    """Of these (and of the bodies of higher-order operators) those that compute a tensor; None without our record."""
+    """Of these, and of those in the bodies of higher-order operators, the ones that compute a tensor; None if
+    graphdoctor didn't record it."""
     inputs: tuple[GraphInput, ...] | None = None
-    """None without our record."""
+    """None if graphdoctor didn't record it."""
     nodes: tuple[GraphNode, ...] | None = None
-    """None without our record."""
+    """None if graphdoctor didn't record it."""
     code: str | None = None
-    """The graph as torch printed it."""
+    """The graph as torch prints it."""
     backend: str | None = None
     """The backend's name."""
     backend_s: float | None = None
     """Seconds the backend took."""
     backend_error: str | None = None
-    """Type and message of what the backend raised."""
+    """Type and text of the backend's exception; None if it raised none."""
 
 
 class Coverage(Fact):
     """How much of one steady call ran in compiled graphs, measured under torch.profiler."""
 
     graph_ops: int
-    """Tensor operations of the graphs that ran, each as often as it ran."""
+    """Tensor operations of the graphs that ran, counted for each run."""
     eager_ops: int
-    """Outermost ``aten::`` operations outside any graph; those of autograd's backward pass are not counted."""
+    """Outermost ``aten::`` operations outside any graph, without those of the backward pass."""
     extra_calls: int
-    """Calls made after the user's own until no compile happened, the measured one included."""
+    """Calls that were added until nothing compiled, including the measured one."""
     extra_compiles: int
-    """Compiles that these extra calls caused: above 0, the last call's arguments alone recompile."""
+    """Compiles in these calls. If above 0, the last call recompiles even with the same arguments."""
     eager_op_names: dict[str, int] = Field(default_factory=dict)
     """The eager operations by name, most frequent first, at most 20."""
 
     @property
     def share(self) -> float | None:
-        """Graph operations over all operations, 0 to 1; None when the call has no tensor operation."""
+        """Graph operations divided by all operations, 0 to 1; None if the call has no tensor operation."""
         total = self.graph_ops + self.eager_ops
         return self.graph_ops / total if total else None
 
@@ -369,23 +368,23 @@ class GraphRun(Fact):
     start_us: float
     """Microseconds since the call began."""
     end_us: float
-    """Microseconds since the call began; on a GPU the work may still be under way."""
+    """Microseconds since the call began; a GPU may still be running the kernels."""
 
 
 class SteadyCall(Fact):
-    """The steady call of median length, in the profiling pass."""
+    """The steady call of median duration."""
 
     call_us: float
-    """Its length in microseconds."""
+    """Its duration in microseconds."""
     runs: tuple[GraphRun, ...]
-    """In order. What lies between them ran outside the graphs: guards, Python, eager operations."""
+    """Runs of graphs, in order. The time between them is spent on guards, Python and eager operations."""
 
 
 class Enclosing(Fact):
     """A compound statement around a line, within the same function."""
 
     kind: Literal["for", "while", "try", "with", "if", "comprehension"]
-    """Which statement."""
+    """The kind of statement."""
     line: int
     """1-based line where it starts."""
     text: str
@@ -393,7 +392,7 @@ class Enclosing(Fact):
 
 
 class SourceContext(Fact):
-    """What surrounds a line that torch pointed to, read while the program was running."""
+    """The source around a line that torch pointed to, read while the program was running."""
 
     file: str
     """Path as in the stack entries."""
@@ -410,46 +409,46 @@ class SourceContext(Fact):
 
 
 class Recording(Fact):
-    """All that is known of one run."""
+    """Everything known about one run."""
 
     environment: Environment
-    """Where it ran."""
+    """Where the target ran."""
     target: TargetInfo
     """What was compiled."""
     exit: ProbeExit
     """How the run ended."""
     is_partial: bool
-    """The run ended before all calls were made, or the log is cut."""
+    """The run ended before all calls were made, or the log is cut off."""
     calls: tuple[Call, ...]
-    """The user's calls; empty for a script and for a log without our records."""
+    """The user's calls; empty for a script and for a log that graphdoctor didn't record."""
     compile_calls: tuple[CompileCall, ...] = ()
     """Where a script called torch.compile, in order."""
     frames: tuple[Frame, ...]
-    """In the order of their first compile."""
+    """Frames in the order of their first compiles."""
     compiles: tuple[Compile, ...]
-    """In order; those of the extra calls for coverage are left out."""
+    """Compiles in order, without those of the extra calls for coverage."""
     graphs: tuple[Graph, ...]
-    """In order; those of the extra calls left out."""
+    """Graphs in order, without those of the extra calls."""
     breaks: tuple[BreakRecord, ...]
-    """torch's own records in order; those of the extra calls left out."""
+    """torch's graph-break records in order, without those of the extra calls."""
     sources: tuple[SourceContext, ...] = ()
-    """Around the lines that breaks point to; empty for a log without our records."""
+    """The source around the lines of breaks; empty for a log that graphdoctor didn't record."""
     coverage: Coverage | None
-    """None when not measured; a gap says why."""
+    """None if not measured; a gap says why."""
     replay: Replay | None = None
-    """What a replay under a remedy gave; None for a plain run."""
+    """What a replay gave; None for a plain run."""
     what_if: WhatIf | None = None
-    """What replays under remedies gave; None when none were made."""
+    """What replays under remedies gave; None if there were none."""
     treatment: Treatment | None = None
-    """Fixes that were tried; None when none were."""
+    """The fixes that were tried; None if there were none."""
     steady_call: SteadyCall | None = None
-    """When each graph ran in a steady call; None when not measured."""
+    """When each graph ran in a steady call; None if not measured."""
     guards: Guards | None = None
-    """None when they were not asked for."""
+    """What the guards check and cost; None if not requested."""
     picture: Picture | None = None
-    """None when it was not asked for."""
+    """What the picture of the run needs; None if not requested."""
     variations: tuple[Variation, ...] | None = None
-    """What changing one property of the first call at a time does; None when that was not asked for, or the first call
-    could not be repeated."""
+    """What changing one property of the first call at a time does; None if not requested, or if the first call can't be
+    repeated."""
     gaps: tuple[CaptureGap, ...]
     """What is missing."""

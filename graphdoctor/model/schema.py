@@ -1,7 +1,7 @@
-"""The JSON Schema of a model, each field described by the docstring below it.
+"""The JSON Schema of a model, with the docstring below each field as its description.
 
-pydantic can take these docstrings along (``use_attribute_docstrings``), but parses every class's source for them at
-import, which every command would pay for; only the schema needs them.
+pydantic can read these docstrings (``use_attribute_docstrings``), but then it parses the source of every class at
+import, which slows down every command, and only the schema needs them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphdoctor.model.base import Fact
 
 
 def described_schema(model: type[Fact]) -> dict[str, Any]:
-    """JSON Schema of what a model serialises to, its fields and those of every model in it described."""
+    """The JSON Schema of a serialized model, with a description of each field."""
     schema = model.model_json_schema(mode="serialization")
     definitions: dict[str, Any] = schema.get("$defs", {})
     for fact in _subclasses(Fact):
@@ -36,7 +36,7 @@ def _subclasses(model: type[Fact]) -> list[type[Fact]]:
 
 
 def _field_docstrings(model: type[Fact]) -> dict[str, str]:
-    """The string below each annotated field, those of its base classes included."""
+    """The string below each annotated field, including fields of base classes."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         if not issubclass(kind, Fact):

@@ -1,4 +1,4 @@
-"""A line of a traceback, and who owns its file."""
+"""A line of a traceback and who owns its file."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class StackEntry(Fact):
     """One line of a traceback."""
 
     file: str
-    """Path as torch printed it; ``<frozen os>`` and the like stay as they are."""
+    """Path as torch printed it, which can also be ``<frozen os>`` and the like."""
     line: int
     """1-based line."""
     function: str
     """The code object's name."""
     qualname: str | None = None
-    """Qualified name of the enclosing class and function, where the source could be read."""
+    """Qualified name of the enclosing class and function; None if the source couldn't be read."""
     text: str | None = None
     """The source line as it was when the run was recorded, without its indentation."""
     column: int | None = None
-    """1-based column within the file's line where the expression starts."""
+    """1-based column where the expression starts; None if unknown."""
     end_column: int | None = None
-    """1-based column just behind the expression, when it ends on the same line."""
+    """1-based column after the end of the expression; None if it ends on another line or is unknown."""
     indent: int | None = None
-    """How many characters of indentation ``text`` lost."""
+    """Width of the indentation that was removed from ``text``."""
     origin: Origin
     """Who owns the file."""
     package: str | None = None
@@ -39,6 +39,6 @@ class StackEntry(Fact):
 
 @lru_cache(maxsize=4096)  # asked for every node of every graph
 def relative(file: str, root: Path) -> str:
-    """A path as people read it: relative to ``root`` where it lies below it."""
+    """The path to show: relative to ``root`` if it is below it."""
     path = Path(file)
     return str(path.relative_to(root)) if path.is_relative_to(root) else file

@@ -1,4 +1,4 @@
-"""Trials: the same calls replayed under a remedy, and what came of it."""
+"""The facts of trials: the same calls replayed with a change, and what happened."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ OutputsVerdict = Literal["equal", "different", "not_compared"]
 
 
 ResultKind = Literal["outputs", "gradients", "state", "stdout"]
-"""``state``: parameters, buffers and numbers of modules after the calls, and arguments that a call mutated."""
+"""``state``: parameters, buffers and numbers of modules after the calls, and arguments that a call changed."""
 
 
 class Difference(Fact):
-    """The worst difference of one kind."""
+    """The largest difference of one kind."""
 
     kind: ResultKind
     """What differs."""
     where: str
     """Which value, such as ``call 2, output['logits']``."""
     largest: float | None = None
-    """The largest absolute difference; None where shapes, dtypes or kinds differ, or something is NaN or missing."""
+    """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or missing."""
     detail: str | None = None
-    """What is there in place of what, where there is no number."""
+    """What differs, if it isn't a number."""
 
 
 class Comparison(Fact):
-    """What two replays of the same calls gave, compared."""
+    """The results of two replays of the same calls, compared."""
 
     kinds: tuple[ResultKind, ...]
-    """Kinds with something to compare."""
+    """Kinds of results that were compared."""
     differences: tuple[Difference, ...]
-    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for its dtype."""
+    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the dtype."""
     note: str | None = None
-    """What could not be compared, and why."""
+    """What couldn't be compared, and why."""
 
     @property
     def results(self) -> tuple[Difference, ...]:
-        """The differences in what the program computes, leaving out what it prints."""
+        """The differences in what the program computes, without what it prints."""
         return tuple(difference for difference in self.differences if difference.kind != "stdout")
 
 
 class Replay(Fact):
-    """What one replay gave, beside its compiles."""
+    """What one replay gave, besides its compiles."""
 
     compared: dict[Literal["eager", "untouched"], Comparison] = Field(default_factory=dict)
-    """With the same calls of the untouched program without torch.compile, and under it."""
+    """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it."""
     steady_us: float | None = None
-    """Median time of the last call once it compiles nothing, in microseconds; None when it went on compiling."""
+    """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""
     warm_up_frames_over_limit: int = 0
-    """Functions that went over their limit in calls that are not counted: while warming up or repeating the last."""
+    """Functions that hit their limit in calls that don't count: during warm-up or while repeating the last call."""
 
     @property
     def outputs(self) -> OutputsVerdict:
-        """Whether the calls computed what they compute without torch.compile."""
+        """Whether the calls computed the same as without torch.compile."""
         eager = self.compared.get("eager")
         if eager is None:
             return "not_compared"
@@ -65,7 +65,7 @@ class Replay(Fact):
 
 
 class Remedy(Fact):
-    """One change of configuration or of the calls that can be tried without touching any source."""
+    """One change of configuration or of the calls that can be tried without an edit of source."""
 
     name: str
     """Stable name, such as ``mark_dynamic x 0``."""
@@ -74,57 +74,57 @@ class Remedy(Fact):
     snippet: str
     """Code or configuration to write."""
     kind: Literal["config", "call"]
-    """A torch config value, or how the target is compiled and called."""
+    """What it changes: a torch setting, or how the target is compiled and called."""
     addresses: tuple[str, ...]
-    """The changed values that it is meant for, in the user's words; empty for one that is meant for all."""
+    """The changed values that it is for, in the user's words; empty if it is for all of them."""
     keeps_results: bool
-    """It changes how torch compiles, not what the program computes."""
+    """Whether it only changes how torch compiles, not what the program computes."""
 
 
 class TrialResult(Fact):
     """One row of ``--what-if``."""
 
     remedies: tuple[Remedy, ...]
-    """What was applied together; empty for the program as it is."""
+    """The remedies that were applied together; empty for the unmodified program."""
     compiles: int | None
-    """Compiles that got code; None when the replay failed."""
+    """Compiles that got code; None if the replay failed."""
     frames_over_limit: int | None = None
     """Functions over their recompile limit."""
     compile_s: float | None = None
     """Seconds spent compiling."""
     calls_s: float | None = None
-    """Seconds of all calls, compilation included."""
+    """Seconds of all calls, including compilation."""
     steady_us: float | None = None
-    """Median time of the last call once it compiles nothing, in microseconds."""
+    """Median time of the last call, repeated until nothing compiles, in microseconds."""
     outputs: OutputsVerdict
-    """Compared with eager mode."""
+    """How the outputs compare with eager mode."""
     largest_difference: float | None = None
     """The largest absolute difference."""
     where: str | None = None
-    """Where they differ most, or why they were not compared."""
+    """Where they differ most, or why they weren't compared."""
     error: str | None = None
     """Why the replay failed."""
 
 
 class UntriedChange(Fact):
-    """A cause of recompiles that no replay can take away."""
+    """A cause of recompiles that no replay can remove."""
 
     expression: str
-    """What changed, in the user's words."""
+    """The value that changed, in the user's words."""
     reason: str
     """Why nothing was tried."""
 
 
 class WhatIf(Fact):
-    """What would happen to the same calls under each remedy."""
+    """What the same calls do with each remedy."""
 
     results: tuple[TrialResult, ...]
-    """Best first, the program as it is among them; remedies of causes before warming up, which takes none away."""
+    """Best first, including the unmodified program; remedies for causes come before a warm-up, which removes none."""
     binding: tuple[str, ...] = ()
-    """The changed values whose remedy alone saves most compiles; empty when no remedy stands out."""
+    """The changed values whose remedy alone saves the most compiles; empty if none stands out."""
     conclusion: str
-    """One or two sentences: what binds, with the counts that show it."""
+    """One or two sentences: which change to fix, with the counts that show it."""
     untried: tuple[UntriedChange, ...] = ()
-    """Causes that no replay can take away."""
+    """Causes that no replay can remove."""
     skipped_count: int = 0
-    """Combinations that were left out because there were too many."""
+    """How many combinations weren't tried because there were too many."""
