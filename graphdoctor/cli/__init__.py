@@ -28,7 +28,9 @@ def main() -> None:
         complain(error.message, error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
+        from graphdoctor.cli.terminal import say
+
+        say("Interrupted.")
         sys.exit(130)
     except BrokenPipeError:
         # Whoever read our output has gone: `graphdoctor report | head`.

@@ -73,7 +73,7 @@ def baseline(
 
 def _show(update: Update) -> None:
     """What was added and dropped, on standard output."""
-    from graphdoctor.render.printable import printable
+    from graphdoctor.cli.terminal import say_result
     from graphdoctor.render.words import counted
 
     lines = []
@@ -83,7 +83,7 @@ def _show(update: Update) -> None:
         lines += [f"  + {_entry_text(entry)}" for entry in added]
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
     lines += [f"{name}: dropped, as it is no longer configured" for name in update.dropped_targets]
-    print(printable("\n".join(lines)))
+    say_result("\n".join(lines))
 
 
 def _entry_text(entry: BaselineEntry) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphdoctor.cli.options import Given, QuietOption, TimeoutOption, with_options
+from graphdoctor.cli.terminal import say
 
 if TYPE_CHECKING:
     from graphdoctor.bundle.contents import Bundle
@@ -85,13 +85,13 @@ def bundle(
 
 
 def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:
-    print(f"Wrote {output} ({_size(size_bytes)})", file=sys.stderr)
+    say(f"Wrote {output} ({_size(size_bytes)})")
     if made.attempt is not None:
-        print(f"reproduce.py: {made.attempt.words}", file=sys.stderr)
+        say(f"reproduce.py: {made.attempt.words}")
     for note in made.notes:
-        print(f"left out: {note}", file=sys.stderr)
+        say(f"left out: {note}")
     if size_bytes > _ATTACHMENT_BYTES:
-        print(f"GitHub accepts attachments of up to {_size(_ATTACHMENT_BYTES)}.", file=sys.stderr)
+        say(f"GitHub accepts attachments of up to {_size(_ATTACHMENT_BYTES)}.")
 
 
 def _size(size_bytes: int) -> str:

@@ -20,6 +20,7 @@ from graphdoctor.cli.options import (
     TrialOptions,
     with_options,
 )
+from graphdoctor.cli.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.render.formats import FIXES
@@ -99,7 +100,7 @@ def fix(
         write(treated.changes, force=written.force)
         if not written.quiet:
             wrote = [f"Wrote {change.path}" for change in treated.changes] or ["There is nothing to write."]
-            print("\n".join(wrote), file=sys.stderr)
+            say("\n".join(wrote))
     finish(recorded, result.diagnosis)
 
 
@@ -118,8 +119,8 @@ def _write_patch(treated: Treated) -> None:
 def _print_rest(treatment: Treatment) -> None:
     """On standard error: verified fixes that aren't edits, and findings that no fix removed."""
     for snippet in (*treatment.settings, *treatment.calls):
-        print(f"Set yourself:\n{snippet}", file=sys.stderr)
+        say(f"Set yourself:\n{snippet}")
     for left in treatment.left:
-        print(f"{left.place}: {left.code} {left.message}\n    not fixed: {left.reason}", file=sys.stderr)
+        say(f"{left.place}: {left.code} {left.message}\n    not fixed: {left.reason}")
     for note in treatment.notes:
-        print(f"Note: {note}", file=sys.stderr)
+        say(f"Note: {note}")

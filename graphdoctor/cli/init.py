@@ -32,12 +32,12 @@ def init(
 
 
 def _summarize(starter: Starter) -> None:
-    from graphdoctor.render.printable import printable
+    from graphdoctor.cli.terminal import say, say_result
 
-    print(printable(f"Wrote [tool.graphdoctor] to {starter.path}"), file=sys.stderr)
+    say(f"Wrote [tool.graphdoctor] to {starter.path}")
     for candidate in starter.found.ready:
-        print(printable(f"{candidate.target}  {candidate.why}"))
+        say_result(f"{candidate.target}  {candidate.why}")
     if starter.found.ready:
-        print("Next: graphdoctor check, then graphdoctor baseline to allow what is there now.", file=sys.stderr)
+        say("Next: graphdoctor check, then graphdoctor baseline to allow what is there now.")
     else:
-        print("Found no target that can be run as it is: name one in the section.", file=sys.stderr)
+        say("Found no target that can be run as it is: name one in the section.")

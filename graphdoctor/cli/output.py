@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from graphdoctor.cli.options import Color, Given, OutputOptions
-from graphdoctor.cli.terminal import file_console, stdout_console
+from graphdoctor.cli.terminal import file_console, say, stdout_console
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.file import write_file
 from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOptions
@@ -137,7 +137,7 @@ def write_text(text: str, path: Path | None, *, is_quiet: bool) -> None:
         return
     write_file(text, path)
     if not is_quiet:
-        print(f"Wrote {path}", file=sys.stderr)
+        say(f"Wrote {path}")
 
 
 def check_writable(path: Path, *, force: bool) -> None:

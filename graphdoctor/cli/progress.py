@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from graphdoctor.capture.child import Watching
+from graphdoctor.cli.terminal import say
+from graphdoctor.render.printable import printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -48,14 +50,14 @@ class Progress:
             if self._status is not None:
                 self._status.stop()
             if self._is_line_open:
-                print(file=sys.stderr)
+                say("")
 
     def say(self, line: str) -> None:
         """Print a line of our own."""
         with self._lock:
             if self._status is not None:
                 self._status.stop()
-            print(line, file=sys.stderr, flush=True)
+            say(line)
             if self._status is not None:
                 self._status.start()
 
@@ -64,7 +66,7 @@ class Progress:
 
         with self._lock:
             if self._status is not None:
-                self._status.update(Text(phase))
+                self._status.update(Text(printable(phase)))
 
     def _pass_on(self, chunk: bytes) -> None:
         with self._lock:

@@ -12,16 +12,26 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+def say(text: str) -> None:
+    """Print on standard error, without characters that a terminal would obey."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def say_result(text: str) -> None:
+    """As ``say``, on standard output."""
+    print(printable(text))
+
+
 def complain(message: str, hint: str | None = None) -> None:
-    """Say on standard error what is wrong and what to do, without characters that a terminal would obey."""
-    for label, text in (("error", message), ("hint", hint)):
-        if text:
-            print(f"{label}: {printable(text)}", file=sys.stderr)
+    """Say on standard error what is wrong and what to do."""
+    say(f"error: {message}")
+    if hint:
+        say(f"hint: {hint}")
 
 
 def warn(message: str) -> None:
     """Say on standard error what may be a slip, and go on."""
-    print(f"warning: {printable(message)}", file=sys.stderr)
+    say(f"warning: {message}")
 
 
 def file_console(file: IO[str], color: Color, *, width: int) -> Console:
