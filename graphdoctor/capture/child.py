@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.05
 _GRACE_S = 3.0
-"""How long a probe that was told to stop may take to say so."""
+"""How long a probe may take to end after it was told to."""
 
 _QUIET_S = 1.0
-"""How long after the probe's end its output must be quiet to count as over."""
+"""How long the output must be quiet after the probe's end to count as over."""
 
 _PIPE_BYTES = 2**20
-"""More than the pipe can hold when the probe ends: what comes later is of a process that it left behind."""
+"""More than the pipe can hold when the probe ends: later output is from a process that it left behind."""
 
 RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
 """Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
@@ -53,7 +53,7 @@ class Watching:
     Args:
         on_phase: Called with each new phase, such as ``call 3``.
         on_output: Called with the program's own output, stdout and stderr in the order it came.
-        is_cancelled: Asked again and again whether to stop the probe; for a thread, which no signal reaches.
+        is_cancelled: Polled to learn whether to stop the probe; for a thread, which no signal reaches.
     """
 
     on_phase: Callable[[str], None]
@@ -79,7 +79,7 @@ def record(
         python: The interpreter to run it with; it needs torch and nothing else.
         timeout_s: Seconds until the probe is stopped, or None.
         watching: What to do meanwhile.
-        memory_bytes: Resident memory beyond which the probe is stopped, or None; watched on Linux only.
+        memory_bytes: Resident memory above which the probe is stopped, or None; Linux only.
         descriptor: An open file that the probe inherits under the same number, or None.
 
     Returns:
@@ -113,9 +113,9 @@ def record(
 
 def _start(python: str, request_path: Path, recording: Path, descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
     environment = os.environ | {"TORCH_TRACE": str(recording / TRACE_FOLDER)}
-    # We may have been started by a script that `graphdoctor run` runs: this recording is not a part of that one.
+    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
     environment.pop(RECORDING_VARIABLE, None)
-    # -u: the program's prints appear while it runs; faulthandler: a segmentation fault says where.
+    # -u: the program's prints appear while it runs; faulthandler: a segmentation fault reports where.
     command = [python, "-u", "-X", "faulthandler", str(_PROBE), str(request_path)]
     try:
         return subprocess.Popen(
@@ -124,7 +124,7 @@ def _start(python: str, request_path: Path, recording: Path, descriptors: tuple[
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            # A group of its own: Ctrl-C reaches the probe through us, and its own children can be stopped with it.
+            # A group of its own: Ctrl-C reaches the probe through us, and its children can be stopped with it.
             process_group=0,
             pass_fds=descriptors,
         )
@@ -136,7 +136,7 @@ def _start(python: str, request_path: Path, recording: Path, descriptors: tuple[
 
 
 class _Output:
-    """Passes on what the probe prints, in a thread of its own."""
+    """Passes on what the probe prints, in its own thread."""
 
     def __init__(self, stream: IO[bytes] | None, on_output: Callable[[bytes], None]) -> None:
         self._stream = stream
@@ -153,13 +153,13 @@ class _Output:
                 return
             self._byte_count += len(chunk)
             self._is_writing = True
-            # Whoever read our standard error may have gone; the probe must not block on a full pipe.
+            # The reader of our standard error may be gone; the probe must not block on a full pipe.
             with contextlib.suppress(OSError, ValueError):
                 self._on_output(chunk)
             self._is_writing = False
 
     def finish(self) -> None:
-        """Wait for the last of the output; a process that the program left behind may hold the pipe for ever."""
+        """Wait for the last of the output; a process that the program left behind may hold the pipe forever."""
         limit = self._byte_count + _PIPE_BYTES
         while self._thread.is_alive() and self._byte_count < limit:
             before = self._byte_count
@@ -205,7 +205,7 @@ def _wait(
 
 
 def _resident_bytes(pid: int) -> int:
-    """Resident memory of a process, 0 where the system does not tell."""
+    """Resident memory of a process; 0 where the system doesn't report it."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):
@@ -215,7 +215,7 @@ def _resident_bytes(pid: int) -> int:
 
 @contextlib.contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """Stop the probe too when we are told to terminate or lose the terminal.
+    """Also stop the probe when we are terminated or lose the terminal.
 
     Signals can only be handled in the main thread.
     """
@@ -235,7 +235,7 @@ def _terminate_as_interrupt() -> Iterator[None]:
 
 
 def _stop(process: subprocess.Popen[bytes], signals: tuple[signal.Signals, ...]) -> None:
-    """Send the signals one by one, each with a grace, until the probe is gone; a second Ctrl-C ends the patience."""
+    """Send the signals one by one, with a grace period each, until the probe is gone; another Ctrl-C skips the wait."""
     for number in signals:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -246,7 +246,7 @@ def _stop(process: subprocess.Popen[bytes], signals: tuple[signal.Signals, ...])
         except KeyboardInterrupt:
             continue
         break
-    # Its own children (data loader workers) may outlive it.
+    # Its children (data loader workers) may outlive it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -273,7 +273,7 @@ class _Following:
 
 
 def read_events(recording: Path) -> list[dict[str, Any]]:
-    """What the child said in ``probe.jsonl``."""
+    """What the child reported."""
     try:
         return list(_parse((recording / EVENTS_FILE).read_bytes()))
     except OSError:

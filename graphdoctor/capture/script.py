@@ -1,7 +1,7 @@
-"""Runs a program as ``python`` would, with the recorder in it, and says how it ended.
+"""Runs a program as ``python`` would, with the recorder in it, and reports how it ended.
 
-The child is ``python script.py …`` itself: its standard streams, its terminal and its process group are ours, so that
-a pipe, a prompt and Ctrl-C reach it as always. The recorder comes in through a folder on ``PYTHONPATH`` (see
+The child is ``python script.py …`` itself: its standard streams, its terminal and its process group are ours, so a
+pipe, a prompt and Ctrl-C reach it as usual. The recorder gets in through a folder on ``PYTHONPATH`` (see
 ``graphdoctor/probe/startup/sitecustomize.py``).
 """
 
@@ -25,7 +25,7 @@ from graphdoctor.probe.wire import TRACE_FOLDER
 
 _STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
 _GRACE_S = 5.0
-"""How long a script that was told to terminate may take."""
+"""How long a script may take to end after it was told to."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 """Signals that a terminal sends to every process in its foreground."""
@@ -47,20 +47,20 @@ class Script:
 
     @property
     def command(self) -> list[str]:
-        """What stands behind the interpreter."""
-        # A path that begins with a hyphen would be an option of Python's.
+        """The command line after the interpreter."""
+        # Python would take a path that begins with a hyphen for an option.
         name = f".{os.sep}{self.name}" if self.name.startswith("-") and self.name != "-" else self.name
         return [*(("-m", self.name) if self.is_module else (name,)), *self.arguments]
 
     @property
     def label(self) -> str:
-        """What the recording's folder is called after."""
+        """What the recording's folder is named after."""
         return self.name if self.is_module else Path(self.name).stem
 
     def described(self) -> dict[str, Any]:
-        """What the recording remembers: fields of ``TargetInfo``."""
+        """What the recording keeps: fields of ``TargetInfo``."""
         file = None if self.is_module else str(Path(self.name).resolve())
-        # Bytes that are no text cannot be written down.
+        # Bytes that aren't text can't be written to JSON.
         text = shlex.join(self.command).encode("utf-8", "replace").decode()
         return {"text": text, "kind": "script", "file": file}
 
@@ -69,7 +69,7 @@ def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
     """The script that a command line names.
 
     Raises:
-        GraphDoctorError: There is no such file; whether there is a module only Python can say.
+        GraphDoctorError: There is no such file. Only Python can say whether a module exists.
     """
     path = Path(name)
     if not is_module and name != "-" and not path.exists():
@@ -89,9 +89,9 @@ def run_script(
     Args:
         script: The program.
         recording: The recording's folder, empty.
-        python: The interpreter to run it with; torch need not be there.
+        python: The interpreter to run it with; it may lack torch.
         timeout_s: Seconds until it is told to terminate, or None.
-        apart: A folder to run it in, with nothing to read and what it prints dropped; None to run it as it is.
+        apart: A folder to run it in, without input and with its output dropped; None to run it as it is.
 
     Returns:
         Its exit status, 128 + n for signal n.
@@ -123,7 +123,7 @@ def _start(command: list[str], recording: Path, apart: Path | None) -> subproces
     }
     streams = None if apart is None else subprocess.DEVNULL
     try:
-        # close_fds: what a shell opened for the script (3<file) is the script's.
+        # close_fds: a file that a shell opened for the script (3<file) is the script's.
         return subprocess.Popen(
             command, env=environment, close_fds=False, cwd=apart, stdin=streams, stdout=streams, stderr=streams
         )
@@ -135,7 +135,7 @@ def _start(command: list[str], recording: Path, apart: Path | None) -> subproces
 
 
 def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
-    """Wait for the end; whether it had to be brought about."""
+    """Wait for the end; returns whether we had to bring it about."""
     try:
         process.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -150,7 +150,7 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
 
 
 class _Forwarding:
-    """Passes signals on to the script; which then decides what becomes of both of us."""
+    """Passes signals on to the script, whose end is then ours."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -160,13 +160,13 @@ class _Forwarding:
         self._process = process
 
     def on_signal(self, number: int, _frame: object) -> None:
-        """Pass one on, unless the terminal has done so."""
+        """Pass one on, unless the terminal already has."""
         if self._process is not None and not (number in _OF_TERMINAL and _is_terminals_foreground()):
             self._process.send_signal(number)
 
 
 def _is_terminals_foreground() -> bool:
-    """Our process group, which is the script's too, is the one that the terminal sends its signals to."""
+    """The terminal sends its signals to our process group, which is also the script's."""
     try:
         with open("/dev/tty", "rb") as terminal:  # noqa: PTH123 - a device
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -180,7 +180,7 @@ def _forwarding() -> Iterator[_Forwarding]:
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (*_FORWARDED, *_OF_TERMINAL):
-            # What is ignored (nohup) stays so, here and in the script, which inherits it.
+            # An ignored signal (nohup) stays ignored, here and in the script, which inherits it.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, forwarding.on_signal)
     try:

@@ -1,7 +1,7 @@
 """Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json``.
 
-It is started by path, because graphdoctor need not be installed where the probe runs. The folder of this file must
-not stay on ``sys.path``: its modules would hide the user's own ``coverage`` or ``events``.
+Started by path, because graphdoctor may not be installed where the probe runs. The folder of this file must not stay
+on ``sys.path``: its modules would hide the user's own ``events`` or ``target``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def _load_package() -> None:
     spec = importlib.util.spec_from_file_location(
         _PACKAGE, here / "__init__.py", submodule_search_locations=[str(here)]
     )
-    if spec is None or spec.loader is None:  # the file lies beside this one
-        raise ImportError(f"cannot load the probe from {here}")
+    if spec is None or spec.loader is None:  # the file is next to this one
+        raise ImportError(f"can't load the probe from {here}")
     package = importlib.util.module_from_spec(spec)
     sys.modules[_PACKAGE] = package
     spec.loader.exec_module(package)

@@ -51,11 +51,11 @@ FAILING = {
     ),
     "a class that needs arguments": Case(
         NET.replace("def forward", "def __init__(self, n): pass\n    def forward"),
-        ("Net cannot be made without arguments: Net(n)", "def build():", "return Net(...)"),
+        ("Net can't be made without arguments: Net(n)", "def build():", "return Net(...)"),
     ),
     "a missing name": Case(NET, ("has no Nett", "Did you mean Net?"), target=":Nett"),
     "a plain object": Case(NET + "thing = 3\n", ("thing is a int", "Net (class)"), target=":thing"),
-    "a plain class": Case(NET + "class P: pass\n", ("P is a class, but no torch.nn.Module",), target=":P"),
+    "a plain class": Case(NET + "class P: pass\n", ("P is a class, but not a torch.nn.Module",), target=":P"),
     "a coroutine function": Case("async def f(x): return x\n", ("f is a coroutine function",)),
     "a factory that returns nothing": Case("def build(): pass\n", ("build() returned a NoneType", "(callable, args)")),
     # No inputs, or none that can be used.
@@ -72,7 +72,7 @@ FAILING = {
     "an empty list of calls": Case(NET + "def example_inputs(): return []\n", ("gave no calls: it is empty",)),
     "calls that are numbers": Case(NET + "def example_inputs(): return [3]\n", ("call 1 is a int",)),
     "inputs that need an argument": Case(
-        NET + "def example_inputs(n): pass\n", ("example_inputs(n) cannot be called without arguments",)
+        NET + "def example_inputs(n): pass\n", ("example_inputs(n) can't be called without arguments",)
     ),
     "a generator of inputs that raises": Case(
         NET + FIRST_CALL + "    raise ValueError('half way')\n",

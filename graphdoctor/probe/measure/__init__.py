@@ -1,1 +1,1 @@
-"""What is measured about a call."""
+"""Measurements of a call."""

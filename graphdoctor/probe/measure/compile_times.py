@@ -1,4 +1,4 @@
-"""When torch compiled what, by the ``chromium_event`` records that it writes around each compile."""
+"""When torch compiled what, from the ``chromium_event`` records that it writes around each compile."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class TimedCompile:
     Args:
         compile_id: Such as ``0/1``; None when torch gave none.
         start: By ``time.perf_counter``.
-        end: By ``time.perf_counter``; None while it is not over.
-        is_frame: A frame's; False for a backward graph's, which a cache can make unnecessary.
-        is_begun: torch began to analyse the frame; False at one that is over its recompile limit.
+        end: By ``time.perf_counter``; None while it isn't over.
+        is_frame: It compiles a frame; False for a backward graph, which a cache can make unnecessary.
+        is_begun: torch began to analyze the frame; False for one over its recompile limit.
     """
 
     compile_id: str | None
@@ -51,7 +51,7 @@ class CompileTimes(logging.Handler):
         return spans
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Look at one structured record; trouble here must never reach the program that is being compiled."""
+        """Look at one structured record; an error here must never reach the program that is being compiled."""
         metadata = getattr(record, "metadata", None)
         if not isinstance(metadata, dict):
             return

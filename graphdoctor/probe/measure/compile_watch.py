@@ -1,7 +1,7 @@
-"""Counts what torch compiles in one call, by torch's own records; keeps them out of the trace log meanwhile.
+"""Counts what torch compiles in one call, from torch's own records, and keeps those out of the trace log meanwhile.
 
-What is a compile is told as in a recording: metrics that claim guarded code and count its guards. Metrics without a
-name and without a begun compile are a frame over its recompile limit.
+A compile is what it is in a recording: metrics that claim guarded code and count its guards. Metrics without a name and
+without a started compile are a frame over its recompile limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Compiled:
 
     Args:
         count: Compiles that got guarded code.
-        seconds: What all compiles took, as torch measured it; also those that got none.
+        seconds: Time of all compiles as torch measured it, including those without guarded code.
         is_over_limit: A frame hit its recompile limit and ran eagerly.
         reason: The first guard that failed, in torch's words; None when none did.
     """
@@ -50,7 +50,7 @@ class CompileWatch(logging.Handler):
         return compiled
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Look at one structured record; trouble here must never reach the program that is being compiled."""
+        """Look at one structured record; an error here must never reach the program that is being compiled."""
         metadata = getattr(record, "metadata", None)
         if not isinstance(metadata, dict):
             return

@@ -1,7 +1,7 @@
-"""Times a call that compiles nothing any more, by itself or in turns with another probe.
+"""Times a call that no longer compiles anything, by itself or in turns with another probe.
 
 In turns: a socket asks ``{"seconds": …}`` and gets ``{"median_us": …, "calls": …}``, so that two programs on one
-machine share its noise. The parent closes the socket when it has enough.
+machine share its noise. The parent closes the socket when it has enough answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from ..torch_private import torch_api
 
 MAX_WARM_UPS = 6
-"""How often a call is repeated to become steady; automatic dynamic shapes and numbers settle in two or three."""
+"""Most repetitions until a call is steady; automatic dynamic shapes and numbers settle in two or three."""
 
 _STEADY_S = 0.5
 _STEADY_RUNS = 50
@@ -29,7 +29,7 @@ def settle(call: Callable[[], Any], compile_count: Callable[[], int]) -> bool:
 
     Args:
         call: Makes it.
-        compile_count: How many compiles there were so far.
+        compile_count: Returns the number of compiles so far.
 
     Returns:
         Whether it got there.
@@ -43,11 +43,11 @@ def settle(call: Callable[[], Any], compile_count: Callable[[], int]) -> bool:
 
 
 def steady_us(call: Callable[[], Any], compile_count: Callable[[], int]) -> float | None:
-    """Median time of a call that compiles nothing, in microseconds; None when it goes on compiling.
+    """Median time of a call that compiles nothing, in microseconds; None when it keeps compiling.
 
     Args:
         call: Makes it.
-        compile_count: How many compiles there were so far.
+        compile_count: Returns the number of compiles so far.
     """
     if not settle(call, compile_count):
         return None
@@ -58,13 +58,13 @@ def steady_us(call: Callable[[], Any], compile_count: Callable[[], int]) -> floa
 def time_calls(
     call: Callable[[], Any], *, seconds: float, most: int | None = None, least: int = _MIN_RUNS
 ) -> list[float]:
-    """Seconds of single calls; what a call gives a GPU to do is part of its own time and of no other's.
+    """Seconds of single calls; work that a call launches on a GPU counts to its own time only.
 
     Args:
         call: Makes one.
-        seconds: Begin no other after so long.
-        most: How many at most, or None.
-        least: How many at least.
+        seconds: Start no other call after this time.
+        most: Most calls, or None.
+        least: Fewest calls.
     """
     times: list[float] = []
     ends = time.perf_counter() + seconds
@@ -82,7 +82,7 @@ def serve(call: Callable[[], Any], compile_count: Callable[[], int], descriptor:
 
     Args:
         call: Makes the call.
-        compile_count: How many compiles there were so far.
+        compile_count: Returns the number of compiles so far.
         descriptor: The socket's file descriptor.
     """
     with socket.socket(fileno=descriptor) as connection:
@@ -95,7 +95,7 @@ def serve(call: Callable[[], Any], compile_count: Callable[[], int], descriptor:
 
 def _questions(connection: socket.socket) -> Iterator[str]:
     """Lines until the other end is closed."""
-    # It may go away with an answer unread: that is a reset, not an end.
+    # The other end may close with an answer unread: that is a reset, not an end.
     with contextlib.suppress(ConnectionError), connection.makefile(encoding="utf-8") as lines:
         yield from lines
 

@@ -1,1 +1,1 @@
-"""What is written down while the program runs."""
+"""What is recorded while the program runs."""

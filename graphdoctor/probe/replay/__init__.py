@@ -1,1 +1,1 @@
-"""Calls made again under a change, and what came out."""
+"""Calls repeated under a change, and their results."""

@@ -1,7 +1,7 @@
-"""What a call's arguments consist of: each tensor, number and text with its expression, and the call with one changed.
+"""The values in a call's arguments: each tensor, number and text with its expression, and the call with one changed.
 
-Containers and plain objects are looked into; a changed call has copies of those on the way, so it must be made from
-fresh copies where the rest is to stay untouched.
+Looks into containers and plain objects. A changed call copies only those on the way to the value, so it must be made
+from fresh copies where the rest must stay untouched.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Leaf:
         path: How it is reached from ``[args, kwargs]``.
         expression: What a person would write for it.
         value: The value.
-        choices: Other values that the signature's annotation allows (``Literal``); empty where it says none.
-        is_default: The call leaves it out: the value is the parameter's default.
+        choices: Values that the signature's annotation allows (``Literal``); empty where there are none.
+        is_default: The call omits it: the value is the parameter's default.
     """
 
     path: tuple[Step, ...]
@@ -44,7 +44,7 @@ class Leaf:
 
 
 def leaves_of(call: Call, function: Any) -> list[Leaf]:  # noqa: ANN401
-    """Every leaf of a call's arguments in the order of the signature, defaults that the call leaves out behind them.
+    """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits.
 
     Args:
         call: The arguments.
@@ -96,7 +96,7 @@ def _walk(value: Any, path: tuple[Step, ...], expression: str, depth: int) -> It
 
 
 def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -> Call:
-    """A call with one leaf changed; a default that it leaves out is added."""
+    """A call with one leaf changed; an omitted default is added."""
     args, kwargs = _replaced([call[0], call[1]], path, change)
     return tuple(args), dict(kwargs)
 

@@ -1,7 +1,7 @@
 """What can be changed about a call, one property at a time, and the values to change it to.
 
-Comes in: a call and its target. Goes out: ``Property`` objects, most telling first, each with ways to change it; a way
-that changes a property alone comes before those that change others with it.
+Comes in: a call and its target. Goes out: ``Property`` objects, the most informative first, each with ways to change
+it; a way that changes a property alone comes before those that change others with it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Value:
 
     Args:
         text: The value in short.
-        make: Makes the changed call of an unchanged one; what surrounds the call holds inside the context.
-        is_special: torch tends to compile for it by itself.
+        make: Makes the changed call from an unchanged one; modes around the call hold inside the context.
+        is_special: torch tends to compile for it alone.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Way:
 
     Args:
         values: What it can be set to, ordinary values first.
-        tied: Expressions of what is changed with it.
+        tied: Expressions of the properties that are changed with it.
     """
 
     values: tuple[Value, ...]
@@ -66,8 +66,8 @@ class Property:
         base: Its value in the unchanged call.
         ways: Ways to change it; empty when there is none.
         reason: Why there is none.
-        tier: Where it stands when not all can be tried: the lowest come first.
-        is_joint: Several properties that calls are likely to change together, a batch size; left out when that fails.
+        tier: Its rank when not all can be tried: the lowest come first.
+        is_joint: Several properties that calls are likely to change together, like a batch size; omitted if that fails.
     """
 
     expression: str
@@ -85,12 +85,12 @@ class Property:
 
 
 def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:  # noqa: ANN401
-    """Everything about a call that can be changed, or that a person would look for and cannot.
+    """Everything about a call that can be changed, or that a person would expect here.
 
     Args:
         call: The unchanged call.
         function: What is called.
-        is_no_grad: The call is made under ``torch.no_grad()`` in any case.
+        is_no_grad: The call is always made under ``torch.no_grad()``.
     """
     leaves = leaves_of(call, function)
     found = [*_argument_properties(leaves), *_attributes(function)]
@@ -149,11 +149,11 @@ def _plain_property(leaf: Leaf) -> Property:
     if kind is str:
         values = tuple(_constant(leaf, value + more) for more in ("_", "__"))
         return Property(leaf.expression, "text", base, (Way(values),), tier=(1,))
-    return Property(leaf.expression, "value", base, reason=f"no other value of a {kind.__qualname__} is known")
+    return Property(leaf.expression, "value", base, reason=f"no other {kind.__qualname__} value is known")
 
 
 def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
-    """Other numbers of the same type, each with whether torch tends to compile for it by itself."""
+    """Other numbers of the same type, each with whether torch tends to compile for it alone."""
     if isinstance(value, bool):
         return [(not value, False)]
     if isinstance(value, int):
@@ -163,7 +163,7 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
     elif not math.isfinite(value) or value == 0:
         candidates = [(0.5, False), (0.25, False), (1.0, True)]
     else:
-        # Halves first: most floats are shares and rates, which have an upper end.
+        # Halves first: most floats are shares and rates, which have an upper bound.
         candidates = [(value * 0.5, False), (value * 0.75, False), (0.0, True), (1.0, True), (-value, True)]
     distinct: list[tuple[Any, bool]] = []
     for number, is_special in candidates:
@@ -248,7 +248,7 @@ def _size_name(leaf: Leaf, dim: int) -> str:
 
 
 def _sizes(size: int, places: Sequence[tuple[Leaf, int]]) -> tuple[Value, ...]:
-    # The doubled size first: what depends on a size being even, or a multiple of the old one, goes on working.
+    # The doubled size first: code that needs an even size, or a multiple of the old one, still works.
     ordinary = [value for value in dict.fromkeys((2 * size, size + 1, 2, 3)) if value > 1 and value != size][:3]
     values = [*((value, False) for value in ordinary), *([] if size == 1 else [(1, True)])]
     return tuple(Value(str(value), _resized(places, value), special) for value, special in values)
@@ -267,7 +267,7 @@ def _resized(places: Sequence[tuple[Leaf, int]], size: int) -> Callable[[Call], 
 
 
 def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
-    """Plain numbers and texts on the target and on the modules directly below it, where their class is no torch one."""
+    """Plain numbers on the target and on its direct submodules, unless their class is torch's."""
     if not isinstance(function, torch.nn.Module):
         return
     owners = [("self", function), *((f"self.{name}", child) for name, child in function.named_children())]
@@ -304,7 +304,7 @@ def _with_attribute(module: torch.nn.Module, name: str, value: Any) -> Callable[
     return make
 
 
-# What holds around the call.
+# Modes around the call.
 
 
 def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:  # noqa: ANN401

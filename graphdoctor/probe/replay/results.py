@@ -19,7 +19,7 @@ from ..torch_private import torch_api
 from ..wire import ComparisonRecord, DifferenceRecord
 
 _MAX_BYTES = 2**29
-"""Kept for comparing; the rest of the calls is not compared."""
+"""Most bytes kept for comparison; later calls aren't compared."""
 
 _MAX_FUNCTIONS = 200
 _MAX_COPIED = 2**26
@@ -220,7 +220,7 @@ def _state(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def modules_of(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
-    """The modules that a target works with, by the name it knows them under.
+    """The modules that a target uses, by its names for them.
 
     Itself, its object's, those in its closure and among the globals that it names, and those of the functions that it
     finds there: which function of a file holds a module is nothing that a program computes.
@@ -273,7 +273,7 @@ def tensors_in(arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def copies_of(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copies to tell later whether a call mutated them; what is too large is left out."""
+    """Copies that later show whether a call mutated them; those that are too large are left out."""
     found: dict[str, torch.Tensor] = {}
     size = 0
     for name, tensor in tensors.items():

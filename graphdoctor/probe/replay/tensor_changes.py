@@ -1,6 +1,6 @@
-"""A tensor with one property changed and all else kept: size, dtype, strides.
+"""A tensor with one property changed and everything else kept: size, dtype, strides.
 
-Content is cut or repeated, never made up, so that indices stay valid.
+Content is cut or repeated, never invented, so that indices stay valid.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def resized(tensor: torch.Tensor, dim: int, size: int) -> torch.Tensor:
 
 
 def in_memory_order(values: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """The values in a dense tensor whose dims lie in memory as those with these strides do."""
+    """The values in a dense tensor whose dims have the memory order of these strides."""
     order = sorted(range(values.ndim), key=lambda dim: (-strides[dim], dim))
     result = torch.empty_permuted(values.shape, order, dtype=values.dtype, device=values.device)
     return result.copy_(values)
 
 
 def other_dtypes(dtype: torch.dtype) -> list[torch.dtype]:
-    """The dtypes that a caller might pass in place of this one."""
+    """The dtypes that a caller might pass instead of this one."""
     for family in (_FLOATS, _INTEGERS):
         if dtype in family:
             return [other for other in family if other is not dtype][: 3 if family is _FLOATS else 1]
@@ -53,7 +53,7 @@ def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def layout_name(tensor: torch.Tensor) -> str:
-    """How a tensor lies in memory, in short."""
+    """A short name for a tensor's memory layout."""
     if tensor.is_contiguous():
         return _CONTIGUOUS
     if tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
@@ -62,7 +62,7 @@ def layout_name(tensor: torch.Tensor) -> str:
 
 
 def other_layouts(tensor: torch.Tensor) -> list[str]:
-    """Other ways in which the same values could lie in memory, those with the strides that it has left out."""
+    """Other memory layouts for the same values, without those that have the same strides."""
     if tensor.ndim == 0 or tensor.numel() < 2:
         return []
     names = [_CONTIGUOUS, _SLICE]
@@ -81,7 +81,7 @@ def other_layouts(tensor: torch.Tensor) -> list[str]:
 
 
 def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
-    """The same values, lying in memory in another way."""
+    """The same values in another memory layout."""
     source = tensor.detach()
     if layout == _CONTIGUOUS:
         result = source.clone(memory_format=torch.contiguous_format)

@@ -1,9 +1,9 @@
-"""What Python imports at its start where this folder is on ``PYTHONPATH``: the way into a program that is run as it is.
+"""What Python imports at start-up with this folder on ``PYTHONPATH``: the way into a program that is run as it is.
 
-Python's own start, ``__main__``, ``sys.argv`` and exit stay what they are, in the program and in every Python that it
-starts, since nothing of ours stands between Python and the program. Comes in: the recording's folder, in an
-environment variable; without it nothing happens. The folder leaves ``sys.path`` again, and the environment's own
-``sitecustomize`` runs as it would have. May import the standard library only, and as little of it as it can.
+Python's own start, ``__main__``, ``sys.argv`` and exit stay as they are, in the program and in every Python that it
+starts, because nothing of ours comes between Python and the program. Comes in: the recording's folder, in an
+environment variable; without it nothing happens. This folder is removed from ``sys.path`` again, and the environment's
+own ``sitecustomize`` runs as usual. May import the standard library only, and as little of it as possible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HERE = __file__.rpartition(os.sep)[0]
 def _begin(recording: str) -> None:
     probe = _HERE.rpartition(os.sep)[0]
     spec = spec_from_file_location(_PACKAGE, f"{probe}{os.sep}__init__.py", submodule_search_locations=[probe])
-    if spec is None or spec.loader is None:  # the file lies above this one
+    if spec is None or spec.loader is None:  # the file is in the folder above
         return
     package = module_from_spec(spec)
     sys.modules[_PACKAGE] = package
@@ -33,7 +33,7 @@ def _begin(recording: str) -> None:
 
 
 def _import_the_next() -> None:
-    """Import the ``sitecustomize`` that this one hides; what it raises is reported by ``site``, as always."""
+    """Import the ``sitecustomize`` that this one hides; ``site`` reports what it raises, as always."""
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
@@ -44,7 +44,7 @@ def _import_the_next() -> None:
 
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 if _RECORDING in os.environ:
-    # Whatever goes wrong in here, the program must run; the reader misses the events and says so.
+    # Whatever goes wrong here, the program must run; the reader reports the missing events.
     with contextlib.suppress(Exception):
         _begin(os.environ[_RECORDING])
 _import_the_next()

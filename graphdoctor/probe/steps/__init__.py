@@ -1,1 +1,1 @@
-"""What is done with a workload, step by step."""
+"""What is done with a workload: its calls, then measurements."""

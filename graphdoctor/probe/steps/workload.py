@@ -50,7 +50,7 @@ class Workload:
         calls: The calls to make.
 
     Raises:
-        TargetError: The request does not fit what is there.
+        TargetError: The request doesn't fit the target.
     """
 
     def __init__(self, request: dict[str, Any], events: EventFile, target: Target, calls: Calls) -> None:
@@ -80,7 +80,7 @@ class Workload:
         self.description = self._describe()
 
     def close(self) -> None:
-        """Take everything out of torch again, and let go of the program's objects.
+        """Remove everything from torch, and release the program's objects.
 
         torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too (2.13), and so us.
         """
@@ -102,16 +102,16 @@ class Workload:
 
     @property
     def is_made_anew(self) -> bool:
-        """``calls`` makes all arguments anew when it is asked again."""
+        """``calls`` makes new arguments each time."""
         return self._calls.is_anew
 
     def _attach_listener(self) -> TraceListener:
         torch_api.record_skipped_frames()
         torch_api.keep_trace_enabled()
-        # What a trial changed is in its own files; nobody reads its picture.
+        # A trial's changes are in its own files; nobody reads its picture.
         listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
         torch_trace.listen(listener)
-        # Even where no record points to it: a model of a package is made there.
+        # Even if no record points to it: the target file may only make a package's model.
         if self._target.file is not None:
             listener.want_file(self._target.file)
         return listener
@@ -161,7 +161,7 @@ class Workload:
         )
 
     def calls(self) -> Iterator[Call]:
-        """The calls in order, each made ready just before its turn: a generator may change state in between."""
+        """The calls in order, each prepared just before its turn: a generator may change state in between."""
         for _ in range(self._request["calls"]):
             for args, kwargs in self._calls.rounds():
                 self._last_call = args, kwargs
@@ -175,7 +175,7 @@ class Workload:
     def call(self, call: Call) -> None:
         """Make one call of the compiled target, and run backward when asked to."""
         if self.trial is not None:
-            # The same random numbers in every replay, whatever it does in between.
+            # The same random numbers in every replay, whatever happens in between.
             seed_everything(self._request["seed"])
             call = self.trial.changed(call)
             self._last_call = call
@@ -187,21 +187,21 @@ class Workload:
         self._output = output
 
     def repeat(self, call: Call) -> None:
-        """Make a call once more, what backward adds to it in a profiler range of its own."""
+        """Repeat a call, with the backward pass in a profiler range of its own."""
         output = self._forward(self._compiled, call)
         if self._request["backward"]:
             with torch.profiler.record_function(coverage.BACKWARD_RANGE):
                 self._backward(output)
 
     def keep_results(self) -> None:
-        """In a trial keep what the last call gave."""
+        """In a trial, keep the results of the last call."""
         if self.trial is not None and self.trial.timing is None:
             self.trial.end_call(self._output, has_backward=self._request["backward"])
             self._forget_gradients()
         self._output = None
 
     def warm_up(self) -> None:
-        """Make all calls once, as a program would before it counts; parameters and buffers are put back after it."""
+        """Make all calls once, as a warm-up; parameters and buffers are restored afterwards."""
         function = self._target.function
         module = function if isinstance(function, torch.nn.Module) else None
         state = {name: value.clone() for name, value in module.state_dict().items()} if module is not None else {}
@@ -212,7 +212,7 @@ class Workload:
             module.load_state_dict(state)
 
     def steady_us(self) -> float | None:
-        """Time of the last call once it compiles nothing, median, in microseconds; None when it goes on compiling."""
+        """Median time of the last call once it compiles nothing, in microseconds; None when it keeps compiling."""
         call = self._last_call
         if call is None:
             return None
@@ -236,7 +236,7 @@ class Workload:
         args, kwargs = call
         with torch.no_grad() if self._request["no_grad"] else contextlib.nullcontext():
             output = function(*args, **kwargs)
-            # Nothing of a generator runs until someone asks for its items.
+            # A generator runs only when its items are consumed.
             return list(output) if isinstance(output, GeneratorType) else output
 
     def unrecorded(self) -> GapEvent | None:
@@ -269,7 +269,7 @@ class Workload:
             self._target.function.zero_grad()
 
     def is_compiler_error(self, error: BaseException) -> bool:
-        """torch.compile raised it of its own accord."""
+        """torch.compile itself raised it."""
         return torch_api.is_compiler_error(error)
 
     def eager_error(self, call: Call) -> BaseException | None:
@@ -292,7 +292,7 @@ class Workload:
         return None
 
     def measure_coverage(self) -> CoverageEvent | str:
-        """Coverage of the last call once it no longer compiles anything.
+        """Coverage of the last call once it compiles nothing.
 
         Returns:
             The coverage, or the reason why there is none.
@@ -333,8 +333,8 @@ class Workload:
         """What the guard checks of the last call cost, once it no longer compiles anything.
 
         Returns:
-            The call's time with the cost of each compiled frame that it runs, and what could not be measured; or the
-            reason why there is nothing.
+            The call's time with the cost of each compiled frame that it runs, and what couldn't be measured; or the
+            reason why nothing was measured.
         """
         call, compiled = self._last_call, self._compiled_code
         if call is None or compiled is None:
@@ -408,4 +408,4 @@ def _set_up(text: str) -> None:
     try:
         exec(compile(text, "<setup>", "exec"), {"torch": torch})
     except Exception as error:
-        raise TargetError(f"`{text}` cannot be set: {type(error).__name__}: {first_line(error)}") from error
+        raise TargetError(f"`{text}` can't be set: {type(error).__name__}: {first_line(error)}") from error

@@ -1,1 +1,1 @@
-"""From what a request names to something that can be called, and its state."""
+"""From the names in a request to a callable, its calls and its state."""

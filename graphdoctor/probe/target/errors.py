@@ -1,4 +1,4 @@
-"""What a target or a request is refused with. Needs no torch, which may be what is missing."""
+"""Why a target or a request is refused. Needs no torch, which may be what is missing."""
 
 from __future__ import annotations
 

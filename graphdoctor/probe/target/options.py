@@ -1,6 +1,6 @@
 """What the request asks for by name (device, backend, mode, options, config, inputs), checked and made.
 
-Raises ``TargetError`` with the nearest names where torch gives a long list, or takes what it later ignores.
+Raises ``TargetError`` with the nearest names where torch would print a long list, or accept what it later ignores.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def first_line(error: BaseException) -> str:
 
 
 def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
-    """Say the nearest names where torch gives a long list, or takes what it later ignores."""
+    """Refuse unknown names with the nearest ones: torch would print a long list, or accept what it later ignores."""
     if backend not in (names := torch_api.backend_names()):
-        raise TargetError(f"torch has no backend {backend!r}", _near(backend, names, "There are: " + ", ".join(names)))
+        raise TargetError(f"torch has no backend {backend!r}", _near(backend, names, "Known ones: " + ", ".join(names)))
     if mode is not None and mode not in (names := torch_api.mode_names()):
-        raise TargetError(f"torch.compile has no mode {mode!r}", _near(mode, names, "There are: " + ", ".join(names)))
+        raise TargetError(f"torch.compile has no mode {mode!r}", _near(mode, names, "Known ones: " + ", ".join(names)))
     if mode is not None and options:
         raise RequestError("mode_and_options")
     if backend == "inductor":
@@ -67,7 +67,7 @@ def check_compile_arguments(backend: str, mode: str | None, options: dict[str, A
             if name.replace("-", "_") not in names:
                 raise TargetError(
                     f"inductor has no option {name!r}",
-                    _near(name, names, "torch._inductor.list_options() names them all."),
+                    _near(name, names, "torch._inductor.list_options() lists them all."),
                 )
 
 
@@ -104,7 +104,7 @@ def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JS
 def _no_config(name: str) -> RequestError:
     names = torch_config.config_names()
     setting = name.rpartition(".")[2]
-    # The last part alone too: people leave the module out.
+    # Also by the last part alone: people leave the module out.
     near = [known for known in names if setting and known.rpartition(".")[2] == setting]
     near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
     return RequestError("unknown_config", name=name, near=near)

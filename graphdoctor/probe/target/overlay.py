@@ -1,6 +1,6 @@
-"""Lays edited source over the import of files, so that a program runs as it would be written; nothing on disk changes.
+"""Lays edited source over the import of files, so that a program runs with its edits; nothing on disk changes.
 
-Modules that this process imports get it, whoever imports them; a child that the program spawns reads the disk.
+It applies to all modules that this process imports; a child process of the program reads the disk.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 
 def lay_over(patches: Mapping[str, str]) -> None:
-    """Make Python import edited text in the place of files.
+    """Make Python import edited text instead of files.
 
     Args:
-        patches: By a source file's path the path of a file with the bytes to take for it.
+        patches: For the path of each source file, the path of a file with the bytes to use instead.
     """
     texts = {os.path.realpath(path): Path(edited).read_bytes() for path, edited in patches.items()}
     for path, content in texts.items():
@@ -41,9 +41,9 @@ def lay_over(patches: Mapping[str, str]) -> None:
 
 
 def _show(name: str, content: bytes) -> None:
-    """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never checked again."""
+    """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never rechecked."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    # As linecache reads a file: a form feed ends no line, and the last line ends like the others.
+    # As linecache reads a file: a form feed doesn't end a line, and the last line ends like the others.
     lines = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).readlines()
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"

@@ -1,7 +1,7 @@
-"""Makes a call repeatable: fresh copies of its arguments, and the state that it changes put back.
+"""Makes a call repeatable: fresh copies of its arguments, and the state that it changes restored.
 
-Nothing is deep-copied: objects stay who they are, because torch guards on that; what is kept is the content of the
-containers and tensors that can be reached from the target, put back where it changed.
+Nothing is deep-copied: objects keep their identity, because torch guards on it. The content of the containers and
+tensors that can be reached from the target is kept, and restored where it changed.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from .targets import Call, plain_function
 
 _MAX_OBJECTS = 200_000
 _MAX_BYTES = 2**30
-"""Tensors that are kept; parameters beyond it are not put back."""
+"""Most bytes of tensors that are kept; parameters beyond it aren't restored."""
 
 _LEFT_ALONE = ("torch._dynamo", "torch._inductor", "torch.fx", "torch._C", "torch._functorch", "threading", "_thread")
-"""Modules of classes whose objects are torch's own affair, or no state."""
+"""Modules of classes whose objects are torch's own, or hold no state."""
 
 
 class FreshCopies:
-    """Copies arguments: tensors with strides and sharing, containers and plain objects; everything else stays."""
+    """Copies arguments: tensors with strides and sharing, containers and plain objects; other objects are reused."""
 
     def __init__(self) -> None:
         self._copies: dict[int, Any] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
 
     def call(self, call: Call) -> Call:
-        """A call's arguments anew."""
+        """A fresh copy of a call's arguments."""
         args, kwargs = call
         return tuple(self.of(value) for value in args), {name: self.of(value) for name, value in kwargs.items()}
 
     def of(self, value: Any) -> Any:  # noqa: ANN401
-        """A fresh copy; what is in two places stays one object."""
+        """A fresh copy; an object in two places stays one object."""
         if id(value) not in self._copies:
             self._copies[id(value)] = self._copied(value)
         return self._copies[id(value)]
@@ -69,7 +69,7 @@ class FreshCopies:
                 copied[key] = self.of(value[key])
             for name in names:
                 object.__setattr__(copied, name, self.of(getattr(value, name)))
-        except Exception:  # noqa: BLE001 - a class of the program's that refuses; it is used as it is
+        except Exception:  # noqa: BLE001 - a class of the program's that refuses; its object is reused
             return value
         return copied
 
@@ -86,7 +86,7 @@ class FreshCopies:
 
 
 class RandomState:
-    """Where Python's, torch's and NumPy's random numbers were when this was made."""
+    """The state of Python's, torch's and NumPy's random numbers when this was made."""
 
     def __init__(self) -> None:
         numpy = sys.modules.get("numpy.random")
@@ -105,7 +105,7 @@ class RandomState:
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python's, torch's and, when the program has loaded it, NumPy's random numbers."""
+    """Seed Python's and torch's random numbers, and NumPy's if the program has loaded it."""
     random.seed(seed)
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
@@ -114,7 +114,7 @@ def seed_everything(seed: int) -> None:
 
 
 def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
-    """A tensor with the class, ``requires_grad`` and marks of another (``mark_dynamic`` leaves attributes)."""
+    """A tensor with the class, ``requires_grad`` and marks of another (``mark_dynamic`` sets attributes)."""
     tensor = tensor.detach()
     wants_grad = original.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
     if isinstance(original, torch.nn.Parameter):
@@ -126,9 +126,9 @@ def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
 
 
 def attribute_names(value: object) -> list[str]:
-    """Attributes to look into: those of dataclasses and of plain objects; none for everything else."""
+    """Attributes to look into: those of dataclasses and of plain objects; otherwise none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        # A dict that is a dataclass too (transformers' outputs) has the same values as items.
+        # A dict that is also a dataclass (transformers' outputs) has the same values as items.
         return [] if isinstance(value, dict) else [field.name for field in dataclasses.fields(value)]
     kind = type(value)
     if isinstance(value, (type, enum.Enum, torch.nn.Module, BaseException, FunctionType, ModuleType, dict)):
@@ -151,8 +151,8 @@ class State:
     """What a call may change, as it was when this was made.
 
     Args:
-        function: The target; what it can reach is kept.
-        arguments: What else is kept.
+        function: The target; everything it can reach is kept.
+        arguments: What else to keep.
     """
 
     def __init__(self, function: Any, arguments: object = None) -> None:  # noqa: ANN401
@@ -166,18 +166,18 @@ class State:
         self.is_complete = True
         """False when there was too much to keep."""
         self.used_up: list[str] = []
-        """Iterators, which cannot be put back, by type name."""
+        """Iterators, which can't be restored, by type name."""
         self.refusals = 0
-        """Tensors that changed and could not be put back."""
+        """Tensors that changed and couldn't be restored."""
         self.is_cut = False
-        """False unless there were too many objects to look at."""
+        """There were too many objects to look at."""
         called = plain_function(function)
         if called is not None:
             self._keep_globals(called)
         self._walk(function, arguments)
 
     def _walk(self, function: Any, arguments: object) -> None:  # noqa: ANN401
-        # Of a module the function too: a class may lie in a function, whose variables its forward uses.
+        # For a module also its function: a class may be defined in a function, whose variables its forward uses.
         waiting = [function, plain_function(function), arguments, *_used_by(function)]
         while waiting:
             value = waiting.pop()
@@ -187,12 +187,12 @@ class State:
                 self.is_complete, self.is_cut = False, True
                 return
             self._seen[id(value)] = value
-            # A class of the program's may refuse even a look at it.
+            # A class of the program's may refuse any access.
             with contextlib.suppress(Exception):
                 waiting += self._keep(value)
 
     def _keep(self, value: Any) -> list[Any]:  # noqa: ANN401
-        """Keep one object's own content; returns what it leads to."""
+        """Keep one object's own content; returns the objects in it."""
         if isinstance(value, torch.Tensor):
             self._keep_tensor(value)
             return [value.grad] if value.is_leaf else []
@@ -252,7 +252,7 @@ class State:
         )
 
     def restore(self) -> None:
-        """Put everything back that changed."""
+        """Restore everything that changed."""
         for container, kept in self._containers:
             with contextlib.suppress(Exception):  # a class of the program's that refuses
                 _put_back(container, kept)
@@ -266,20 +266,20 @@ class State:
             for kept in self._tensors:
                 try:
                     kept.restore()
-                except RuntimeError:  # made in inference mode, of another shape now: nobody can write it
+                except RuntimeError:  # made in inference mode, with another shape now: nothing can write it
                     self.refusals += 1
 
 
 @dataclasses.dataclass
 class _KeptTensor:
-    """A tensor and what it was.
+    """A tensor and its state.
 
     Args:
-        tensor: It.
-        content: A copy.
-        version: Its version where that tells whether the content changed, else None.
-        requires_grad: Whether it did.
-        grad: Its gradient, whose content is kept apart.
+        tensor: The tensor.
+        content: A copy of its content.
+        version: Its version, where that shows whether the content changed; otherwise None.
+        requires_grad: Its ``requires_grad``.
+        grad: Its gradient, whose content is kept separately.
     """
 
     tensor: torch.Tensor
@@ -289,7 +289,7 @@ class _KeptTensor:
     grad: torch.Tensor | None
 
     def restore(self) -> None:
-        """Write what changed; a tensor that did not keeps its version, which a backward pass may wait for."""
+        """Write what changed; an unchanged tensor keeps its version, which a backward pass may check."""
         tensor = self.tensor
         if (self.version is None or tensor._version != self.version) and not _is_same(tensor, self.content):
             tensor.copy_(self.content)
@@ -303,12 +303,12 @@ class _KeptTensor:
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """The same values, NaN where the other is NaN."""
+    """The same values, with NaN in the same places."""
     try:
         if one.shape != other.shape or torch.equal(one, other):
             return one.shape == other.shape
         return bool(((one == other) | (one.isnan() & other.isnan())).all())
-    except RuntimeError:  # a kind of tensor that cannot be compared
+    except RuntimeError:  # a kind of tensor that can't be compared
         return False
 
 
@@ -327,7 +327,7 @@ def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
 
 
 def _used_by(function: Any) -> list[Any]:  # noqa: ANN401
-    """The containers, modules, tensors and optimizers among the globals that a function names."""
+    """The containers, modules, tensors and optimizers among the globals that a function uses."""
     called = plain_function(function)
     if called is None:
         return []

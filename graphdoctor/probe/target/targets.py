@@ -1,6 +1,6 @@
 """Finds what to compile: from the request's file or module and name to a callable and the calls to make.
 
-Raises ``TargetError`` with a message for people; everything that the user's own code raises passes through.
+Raises ``TargetError`` with a message for people; exceptions of the user's own code pass through.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Target:
         function: The module or function, not compiled yet.
         name: The name it was found under.
         kind: ``module``, ``module class``, ``function`` or ``factory``.
-        module: The Python module it was found in; None when there is none.
+        module: The Python module it was found in, or None.
         call: The arguments that a factory returned with it, if any.
     """
 
@@ -53,7 +53,7 @@ class Target:
 
     @property
     def file(self) -> str | None:
-        """The file that holds it: its module's, or where it has none, as in a notebook, that of its code."""
+        """The file that defines it: its module's file, or that of its code where there is none, as in a notebook."""
         file = getattr(self.module, "__file__", None)
         called = plain_function(self.function)
         return file if file is not None or called is None else called.__code__.co_filename
@@ -64,9 +64,9 @@ class Calls:
     """The calls to make.
 
     Args:
-        rounds: Yields one round of calls each time it is called.
+        rounds: Yields one round of calls each time.
         origin: Where they come from, for people.
-        is_anew: Each round makes its arguments anew; False where every round hands out the same objects.
+        is_anew: Each round makes new arguments; False where every round yields the same objects.
     """
 
     rounds: Callable[[], Iterator[Call]]
@@ -75,7 +75,7 @@ class Calls:
 
 
 def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
-    """The Python function that runs when a target is called: a module's ``forward``; None when there is none."""
+    """The Python function that runs when a target is called, such as a module's ``forward``, or None."""
     called = type(function).forward if isinstance(function, torch.nn.Module) else function
     while isinstance(called, (MethodType, partial)):
         called = called.__func__ if isinstance(called, MethodType) else called.func
@@ -90,7 +90,7 @@ def import_target(file: str | None, module: str | None) -> ModuleType:
         module: Dotted name, used when ``file`` is None.
 
     Returns:
-        The module; its folder, or the folder its outermost package lies in, is first on ``sys.path``.
+        The module; its folder, or the folder of its outermost package, is first on ``sys.path``.
     """
     if file is None:
         sys.path.insert(0, str(Path.cwd()))
@@ -108,11 +108,11 @@ def import_target(file: str | None, module: str | None) -> ModuleType:
         return importlib.import_module(".".join(parts))
     if path.parent != root:
         sys.path.insert(0, str(path.parent))
-    # A file called like a module that is loaded already (types.py) must not replace it.
+    # A file with the name of a module that is loaded already (types.py) must not replace it.
     name = parts[0] if parts[0] not in sys.modules else f"{parts[0]}__target"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{file} is no Python file", "Name a file that ends in .py.")
+        raise TargetError(f"{file} isn't a Python file", "Name a file that ends in .py.")
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[name] = loaded
     spec.loader.exec_module(loaded)
@@ -123,7 +123,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A module that the target imports may be missing too: that is the program's own error.
+        # A missing module that the target imports is the program's own error.
         missing = error.name or ""
         if missing != name and not name.startswith(f"{missing}."):
             raise
@@ -166,7 +166,7 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
     if isinstance(value, torch.nn.Module):
         return Target(_module_or_function(value), name, "module", module, None)
     if isinstance(value, type):
-        raise TargetError(f"{name} is a class, but no torch.nn.Module", _what_is_there(module))
+        raise TargetError(f"{name} is a class, but not a torch.nn.Module", _what_is_there(module))
     if callable(value):
         refuse_unfinished(name, value)
         return Target(_module_or_function(value), name, "function", module, None)
@@ -187,7 +187,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
         asked: The arguments that the request has, or None.
 
     Raises:
-        TargetError: There are none, or they have no form that can be used.
+        TargetError: There are none, or they have an unusable form.
     """
     if asked is not None:
         return Calls(lambda: iter((asked,)), INPUTS_FROM_OPTIONS)
@@ -202,8 +202,8 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
             return Calls(partial(_calls_of, function, target, name), name)
         if not _can_be_called_without_arguments(function):
             raise TargetError(
-                f"{name}{_signature_text(function)} cannot be called without arguments",
-                "It takes none and returns the arguments of the calls.",
+                f"{name}{_signature_text(function)} can't be called without arguments",
+                "It must take none, and return the arguments of the calls.",
             )
         return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_anew=True)
     for name in _INPUT_ATTRIBUTES:
@@ -246,7 +246,7 @@ def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
         if isinstance(value, type):
             if issubclass(value, torch.nn.Module) and value.__module__ == module.__name__:
                 classes.append(name)
-        # A function under @torch.compile belongs to the module it was written in, as functools.wraps says.
+        # A function under @torch.compile belongs to the module it was written in, as functools.wraps keeps it.
         elif (
             inspect.isfunction(value)
             and value.__module__ == module.__name__
@@ -274,13 +274,13 @@ def _no_such_name(module: ModuleType, name: str) -> TargetError:
 
 def _needs_arguments(name: str, module_class: type) -> TargetError:
     return TargetError(
-        f"{name} cannot be made without arguments: {name}{_signature_text(module_class)}",
+        f"{name} can't be made without arguments: {name}{_signature_text(module_class)}",
         f"Add a function that makes one:\n    def {_FACTORY}():\n        return {name}(...)",
     )
 
 
 def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
-    """A call of these runs none of their lines, so there would be nothing to diagnose."""
+    """Refuse a coroutine or generator function: calling it runs none of its lines."""
     kinds = {"a coroutine": inspect.iscoroutinefunction, "a generator": inspect.isgeneratorfunction}
     for kind, is_kind in kinds.items():
         if is_kind(function):
@@ -291,7 +291,7 @@ def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
 
 def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noqa: ANN401
     if not callable(factory):
-        raise TargetError(f"{name} is a {type(factory).__name__}, so {name}() cannot be called")
+        raise TargetError(f"{name} is a {type(factory).__name__}, so {name}() can't be called")
     made = factory()
     call: Call | None = None
     if isinstance(made, tuple):
@@ -306,7 +306,7 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
                 call = ((tensor,), {})
             case _:
                 raise TargetError(
-                    f"{name}() returned a tuple of {len(made)} that is none of (callable, args) and "
+                    f"{name}() returned a tuple of {len(made)} that is neither (callable, args) nor "
                     "(callable, args, kwargs)",
                     "args is a tuple, kwargs a dict.",
                 )
@@ -314,14 +314,14 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
         function = made
     if not callable(function):
         raise TargetError(
-            f"{name}() returned a {type(function).__name__}, which cannot be called",
+            f"{name}() returned a {type(function).__name__}, which can't be called",
             "A factory returns a callable, (callable, args) or (callable, args, kwargs).",
         )
     return Target(_module_or_function(function), name, "factory", module, call)
 
 
 def _module_or_function(value: Any) -> Any:  # noqa: ANN401
-    """What is compiled already is compiled anew, with the arguments asked for here."""
+    """The original of what is compiled already: it is compiled again with the arguments asked for here."""
     return torch_api.original_callable(value)
 
 
@@ -348,7 +348,7 @@ def _calls_from(function: Callable[[], Any], target: Target, origin: str) -> Ite
 
 
 def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noqa: ANN401
-    """The calls that a value of ``example_inputs()`` and the like stands for.
+    """The calls that a value of ``example_inputs()`` or the like stands for.
 
     A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both, a tensor the only argument; a
     list or an iterator of these is several calls.
@@ -359,7 +359,7 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
         return
     if not isinstance(value, Iterable) or isinstance(value, str):
         raise TargetError(
-            f"{origin} gave a {type(value).__name__}, which is no form of arguments",
+            f"{origin} gave a {type(value).__name__}, which can't be arguments",
             "A tuple is positional arguments, a dict keyword arguments, a list or generator of these several calls.",
         )
     if isinstance(value, list) and _is_one_argument_list(value, target):
@@ -370,7 +370,7 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
         call = _one_call(item)
         if call is None:
             raise TargetError(
-                f"{origin}: call {count + 1} is a {type(item).__name__}, which is no form of arguments",
+                f"{origin}: call {count + 1} is a {type(item).__name__}, which can't be arguments",
                 "A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both.",
             )
         yield call
@@ -394,7 +394,7 @@ def _one_call(value: Any) -> Call | None:  # noqa: ANN401
 
 
 def _is_one_argument_list(value: list[Any], target: Target) -> bool:
-    """A list of bare tensors is the arguments of one call where the signature takes just as many and not one."""
+    """A list of bare tensors is the arguments of one call if the signature takes exactly as many, and not one."""
     if len(value) < 2 or not all(isinstance(item, torch.Tensor) for item in value):
         return False
     function = target.function.forward if isinstance(target.function, torch.nn.Module) else target.function

@@ -1,1 +1,1 @@
-"""torch's private names, each version difference, hooks on torch that are taken out again."""
+"""torch's private names, every version difference, and hooks on torch that can be removed."""

@@ -1,6 +1,6 @@
 """Calls back when a module has been imported, whoever imports it and whenever; standard library only.
 
-The import is Python's own: the module's spec and loader are those it would have, and a traceback through a failing
+The import is Python's own: the module has the spec and loader it would have anyway, and a traceback through a failing
 import has no line of ours.
 """
 
@@ -20,7 +20,7 @@ class AfterImport:
     """A finder for the front of ``sys.meta_path``.
 
     Args:
-        callbacks: By a module's full name what to call with the module, once it has run; called once each.
+        callbacks: For each module's full name, what to call with the module once it has run; called once.
     """
 
     def __init__(self, callbacks: dict[str, Callable[[ModuleType], None]]) -> None:
@@ -40,7 +40,7 @@ class AfterImport:
 
     def _follow(self, loader: Any, name: str) -> None:  # noqa: ANN401
         execute = getattr(loader, "exec_module", None)
-        # A loader without attributes of its own (an extension's, a zip file's) holds no module that is asked for.
+        # A loader without attributes of its own (an extension's, a zip file's) never holds a watched module.
         if execute is None or not hasattr(loader, "__dict__"):
             return
 
@@ -51,7 +51,7 @@ class AfterImport:
                 hide_caller(error)
                 raise
             vars(loader).pop("exec_module", None)
-            # Asked for without being imported (importlib.util.find_spec), a module is found twice.
+            # importlib.util.find_spec finds a module without importing it, so it may be found twice.
             callback = self._callbacks.pop(name, None)
             if callback is not None:
                 callback(module)
@@ -60,9 +60,9 @@ class AfterImport:
 
 
 def hide_caller(error: BaseException) -> None:
-    """Take the line of the function that handles an exception out of its traceback, before a bare ``raise``.
+    """Remove the line of the function that handles an exception from its traceback, before a bare ``raise``.
 
-    Python adds a line for a function where an exception enters it, not where a bare ``raise`` sends it on.
+    Python adds a line for a function when an exception enters it, not when a bare ``raise`` passes it on.
     """
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next

@@ -1,4 +1,4 @@
-"""Puts something else in place of an attribute, until it is put back."""
+"""Replaces an attribute until the replacement is undone."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 Undo = Callable[[], None]
-"""Takes back what was done; harmless when called twice."""
+"""Undoes what was done; harmless when called twice."""
 
 
 def put_in_place(owner: Any, name: str, value: object) -> Undo:  # noqa: ANN401
-    """Set an attribute that its owner has itself.
+    """Replace an attribute that its owner itself has.
 
     Args:
         owner: A module, class or object.
         name: The attribute.
-        value: What it becomes.
+        value: Its new value.
 
     Returns:
-        Puts the former value back, unless somebody has put a third one there since.
+        Restores the old value, unless somebody has replaced the new one since.
     """
     before = vars(owner)[name]
     setattr(owner, name, value)

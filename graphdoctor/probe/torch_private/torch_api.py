@@ -1,9 +1,9 @@
-"""Every private name of torch that graphdoctor touches, and every difference between versions.
+"""Every private name of torch that graphdoctor uses, and every difference between versions.
 
-Nothing else may, but ``torch_hooks``, which has the hooks for a program that is run as it is, ``torch_guards``,
-``torch_trace``, ``torch_loan`` and ``torch_config``.
+Only the other modules of this folder use private names too: ``torch_hooks`` for a program that is run as it is,
+``torch_guards``, ``torch_trace``, ``torch_loan`` and ``torch_config``.
 
-Each access survives its own absence: ``missing()`` lists what this torch lacks, and the session reports each as a
+Each access survives a missing name: ``missing()`` lists what this torch lacks, and the session reports each as a
 gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
 """
 
@@ -38,7 +38,7 @@ while this artifact logger is enabled for DEBUG."""
 _REQUIRED = {
     "torch._logging.trace_structured": "our own records in the trace log",
     "torch._dynamo.list_backends": "the list of backends",
-    "torch._dynamo.exc.TorchDynamoException": "telling compiler errors from the program's own",
+    "torch._dynamo.exc.TorchDynamoException": "telling torch.compile's errors from the program's own",
     "torch._TorchCompileInductorWrapper": "inductor with its mode and options",
     "torch._TorchCompileWrapper": "a backend with its mode and options",
     "torch._dynamo.convert_frame.register_bytecode_hook": "the cost of guard checks",
@@ -62,7 +62,7 @@ def _lookup(dotted: str) -> Any:  # noqa: ANN401
 
 
 def missing() -> dict[str, str]:
-    """Private names that this torch lacks, each with what is lost without it."""
+    """Private names that this torch lacks, with what is lost without each."""
     absent = {}
     for dotted, purpose in _REQUIRED.items():
         try:
@@ -87,8 +87,8 @@ def switched_loggers() -> tuple[logging.Logger, ...]:
 def keep_trace_enabled() -> None:
     """Undo what a program does to all loggers: ``logging.config.dictConfig`` and ``logging.disable``.
 
-    From 2.13 on torch keeps its trace logger out of ``logging.disable`` itself (``torch/_logging/_internal.py``,
-    ``_init_logs``); 2.11 does not. The override can go when 2.13 is the oldest torch.
+    Since 2.13 torch itself keeps its trace logger out of ``logging.disable`` (``torch/_logging/_internal.py``,
+    ``_init_logs``); 2.11 doesn't. The override can go when 2.13 is the oldest torch.
     """
     for logger in switched_loggers():
         logger.disabled = False
@@ -111,7 +111,7 @@ def write_artifact(name: ArtifactName, payload: Artifact) -> None:
     trace_structured = getattr(torch._logging, "trace_structured", None)
     if trace_structured is None:
         return
-    # expect_trace_id=False: outside a compile torch would add the whole Python stack to say why there is no id.
+    # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain the missing id.
     trace_structured(
         "artifact",
         metadata_fn=lambda: {"name": name, "encoding": "json"},
@@ -121,7 +121,7 @@ def write_artifact(name: ArtifactName, payload: Artifact) -> None:
 
 
 def record_skipped_frames() -> None:
-    """Make torch write a record for frames that it gives up outside symbolic execution (see the logger's note)."""
+    """Make torch write a record for frames that it skips outside symbolic execution (see the logger's note)."""
     logger = logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
     if not logger.isEnabledFor(logging.DEBUG):
         logger.setLevel(logging.DEBUG)
@@ -151,8 +151,8 @@ def exception_being_logged(max_depth: int = 16) -> BaseException | None:
 def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameType]:
     """The Python frames that led to the frame being compiled, innermost first, seen from inside a compile.
 
-    Between us and the caller lie logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
-    its ``__call__`` methods); the frame to be compiled has not begun, so it is not on the stack.
+    Between us and the caller are logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
+    its ``__call__`` methods); the frame to be compiled hasn't begun, so it isn't on the stack.
 
     Args:
         outside: Frames to leave out.
@@ -196,8 +196,8 @@ def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | N
     """The callable that ``torch.compile(backend=name, mode=…, options=…)`` would hand graphs to.
 
     Mirrors the choice at the end of ``torch.compile`` (``torch/__init__.py``, 2.13): inductor has a wrapper of its own
-    that applies mode and options; every other backend receives them as keyword arguments. A torch without them
-    finds the backend by its name; mode and options are lost then, and ``missing()`` says so.
+    that applies mode and options; every other backend receives them as keyword arguments. In a torch without the
+    wrappers the backend is found by its name; mode and options are lost then, and ``missing()`` reports it.
 
     Raises:
         torch._dynamo.exc.InvalidBackend: No backend has that name.
@@ -232,11 +232,11 @@ def is_compile_disabled() -> bool:
 
 
 CACHE_LOOKUP = "TorchDynamo Cache Lookup"
-"""Profiler range of Dynamo's search for a cache entry whose guards hold, at the entry of every frame that it has not
-given up (``dynamo__custom_eval_frame``, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13 and 2.15)."""
+"""Profiler range of Dynamo's search for a cache entry whose guards hold, at the entry of every frame that it hasn't
+skipped for good (``dynamo__custom_eval_frame``, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13 and 2.15)."""
 
 REGION_PREFIX = "Torch-Compiled Region: "
-"""Profiler range of a run of Dynamo's code for a frame, followed by its compile id; it begins right behind the search
+"""Profiler range of a run of Dynamo's code for a frame, followed by its compile id; it begins right after the search
 that found it (``annotation_str``, ``torch/_dynamo/convert_frame.py``, 2.13 and 2.15)."""
 
 COMPILED_FORWARD, COMPILED_BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
@@ -249,14 +249,14 @@ FRAME_PHASE, BACKWARD_PHASE = "dynamo", "entire_backward_compile"
 (``_AutogradBackwardCompiler``, ``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
 
 PROFILED_OVERHEAD = ("Pregraph bytecode", CACHE_LOOKUP)
-"""Profiler ranges of torch's own round work that no program asked for: numbers and NumPy arrays made tensors before a
+"""Profiler ranges of torch's own work that no program asked for: numbers and NumPy arrays turned into tensors before a
 graph (``PyCodegen.make_call_generated_code``, ``torch/_dynamo/codegen.py``, 2.13) and the check of guards, which makes
 tensors of NumPy arrays too (``_PythonDispatcher``'s cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
 
 
 @contextlib.contextmanager
 def marked_conversions(range_name: str) -> Iterator[None]:
-    """Put what Dynamo's code converts behind a graph into a profiler range, while the context lasts.
+    """Put what Dynamo's code converts after a graph into a profiler range, while the context lasts.
 
     A graph returns tensors; where the program has a number or a NumPy array, the code that Dynamo generates calls
     ``Tensor.item`` or ``to_numpy_helper`` on them (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
@@ -297,9 +297,9 @@ def marked_conversions(range_name: str) -> Iterator[None]:
 
 
 def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
-    """The caller of our caller is an instruction that Dynamo made, none that it took over from the program.
+    """The caller of our caller is an instruction that Dynamo generated, not one that it copied from the program.
 
-    Instructions taken over keep their columns (the call at which a graph broke); those made have a line alone.
+    Copied instructions keep their columns (the call at which a graph broke); generated ones have only a line.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.endswith(_EVAL_FRAME):
@@ -311,7 +311,7 @@ def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
 
 
 def original_callable(function: Any) -> Any:  # noqa: ANN401
-    """What was handed to ``torch.compile``, when ``function`` is its result; else ``function`` itself.
+    """What ``torch.compile`` compiled, when ``function`` is its result; otherwise ``function`` itself.
 
     ``_orig_mod`` and ``_torchdynamo_orig_callable``: ``torch/_dynamo/eval_frame.py``, 2.13.
     """
@@ -320,14 +320,14 @@ def original_callable(function: Any) -> Any:  # noqa: ANN401
         return module
     if isinstance(function, torch.nn.Module):
         return function
-    # torch.compiler.disable leaves the same attribute; what was disabled must stay so.
+    # torch.compiler.disable leaves the same attribute; what was disabled must stay disabled.
     if getattr(function, "_torchdynamo_disable", False):
         return function
     return getattr(function, "_torchdynamo_orig_callable", function)
 
 
 def as_not_compiled_in_place(module: torch.nn.Module) -> None:
-    """Have a module and those in it run their own code where ``Module.compile()`` was called on them.
+    """Have a module and its submodules run their own code even where ``Module.compile()`` was called on them.
 
     ``_compiled_call_impl``: ``torch/nn/modules/module.py``, 2.13.
     """
@@ -337,7 +337,7 @@ def as_not_compiled_in_place(module: torch.nn.Module) -> None:
 
 
 def is_profiling() -> bool:
-    """A ``torch.profiler`` is on in this thread; a second one would end it."""
+    """A ``torch.profiler`` runs in this thread; a second one would end it."""
     with contextlib.suppress(AttributeError):
         return bool(torch._C._autograd._profiler_enabled())
     return False
@@ -392,10 +392,10 @@ def node_module(node: Any) -> str | None:  # noqa: ANN401
 
 
 def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
-    """The node makes a tensor of a number for Dynamo's own sake.
+    """The node turns a number into a tensor for Dynamo's own use.
 
     ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it, at the line that ends the
-    graph; a call in the program's own words is in that line's text.
+    graph; a call of the program itself is in that line's text.
     """
     if getattr(node.target, "__name__", None) != "scalar_tensor":
         return False
@@ -405,13 +405,13 @@ def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
 
 
 def synchronize() -> None:
-    """Wait for what the program has started on a GPU, when it uses one."""
+    """Wait for what the program has launched on a GPU, if it uses one."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
 def counters() -> dict[str, dict[str, int]]:
-    """What Dynamo counts over the life of the process; its own object, empty in a torch without it."""
+    """What Dynamo counts over the life of the process: its own object; empty in a torch without it."""
     with contextlib.suppress(AttributeError, ImportError):
         found: dict[str, dict[str, int]] = _lookup("torch._dynamo.utils").counters
         return found
@@ -419,12 +419,12 @@ def counters() -> dict[str, dict[str, int]]:
 
 
 def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:
-    """What torch gave up before a compile had an id: it counts these and writes no record.
+    """What torch skipped before a compile had an id: it counts these and writes no record.
 
-    A generator function is the one case (``ConvertFrameAssert.__call__``, ``torch/_dynamo/convert_frame.py``, 2.13).
+    A generator function is the only case (``ConvertFrameAssert.__call__``, ``torch/_dynamo/convert_frame.py``, 2.13).
 
     Args:
-        before: What had been counted (``unimplemented`` of ``counters``) at the beginning; nothing by default.
+        before: What had been counted (``unimplemented`` of ``counters``) at the beginning; None for nothing.
 
     Returns:
         The first two lines of torch's words for each, such as ``Attempt to trace generator: Generators cannot …``.

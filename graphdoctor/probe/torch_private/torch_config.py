@@ -49,12 +49,12 @@ def config_value(dotted: str) -> object:
     module_name, _, name = dotted.rpartition(".")
     module = importlib.import_module(module_name)
     if "." not in module_name or not hasattr(module, "_config"):
-        raise AttributeError(f"{module_name} is no config module")
+        raise AttributeError(f"{module_name} isn't a config module")
     return getattr(module, name)
 
 
 def config_type(dotted: str) -> type | None:
-    """The plain type that a torch config value is declared with; None when it is a union or not declared.
+    """The plain type that a torch config value is declared with; None for a union or no declaration.
 
     ``get_type``: ``torch/utils/_config_module.py``, 2.13.
     """
@@ -74,8 +74,8 @@ def config_names() -> list[str]:
 
 @contextlib.contextmanager
 def config_kept() -> Iterator[None]:
-    """Whatever is set meanwhile, every config value is what it was afterwards."""
-    # All four, loaded or not: the first compile loads them, and what is set then is to be put back, too.
+    """Restore every config value when the context ends."""
+    # All four, loaded or not: the first compile loads them, and what is set then must be restored too.
     before = [(module, dict(module.get_config_copy())) for module in map(importlib.import_module, _CONFIG_MODULES)]
     try:
         yield
@@ -90,11 +90,11 @@ def config_kept() -> Iterator[None]:
 def changed_config() -> dict[str, str]:
     """The config values that differ from their defaults, by dotted name, as Python prints them.
 
-    Of the modules that are loaded, as this thread sees them: values are context variables (``_ConfigEntry``, 2.13). A
-    default that torch takes from an environment variable when it is imported, as most of inductor's, is the default.
+    Covers the loaded modules, as this thread sees them: values are context variables (``_ConfigEntry``, 2.13). A value
+    that torch takes from an environment variable at import, like most of inductor's, counts as the default.
 
     Raises:
-        AttributeError: This torch keeps its config otherwise.
+        AttributeError: This torch keeps its config differently.
     """
     return {
         f"{module_name}.{name}": text
@@ -106,10 +106,10 @@ def changed_config() -> dict[str, str]:
 
 def _changed(module: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
     for name, entry in module._config.items():
-        # An alias is another name of a value that is listed itself; unittest.mock hides some for a moment.
+        # An alias is another name for a value that is listed itself; unittest.mock hides some for a moment.
         if entry.alias is not None or entry.hide:
             continue
-        # The first look at a deprecated value warns; that is the program's to get.
+        # The first access to a deprecated value warns; leave the warning to the program.
         if getattr(entry, "deprecated", False) and module._is_default(name):
             continue
         value = getattr(module, name)
@@ -120,7 +120,7 @@ def _changed(module: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
 def _is_equal(value: object, default: object) -> bool:
     try:
         return value is default or bool(value == default)
-    except Exception:  # noqa: BLE001 - any __eq__ of the program's; no default has one that fails
+    except Exception:  # noqa: BLE001 - any __eq__ of the program's; those of defaults never fail
         return False
 
 

@@ -1,7 +1,7 @@
 """The private names of torch that guards need: ``torch_api`` for Dynamo's guard managers.
 
-Seen on 2.11.0, 2.13.0 and 2.15.0. Nothing here changes a guard or asks
-one that keeps state (the relational ones, which are not callable).
+Seen on 2.11.0, 2.13.0 and 2.15.0. Nothing here changes a guard, or checks one that keeps state (the relational ones,
+which aren't callable).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATELESS = frozenset({"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DE
 
 
 def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable[[list[Any], Any], None]) -> Undo:
-    """Be told of every set of guards that torch builds, and of every recompile before it begins.
+    """Call back for every set of guards that torch builds, and for every recompile before it begins.
 
     Args:
         on_built: Called with a guard manager and the output graph that it was built from.
@@ -41,7 +41,7 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
             has written its own ``recompile_reasons``.
 
     Returns:
-        Takes both hooks out again.
+        Removes both hooks.
 
     Raises:
         ImportError, AttributeError: This torch lacks what is hooked.
@@ -79,7 +79,7 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
 
 
 def _entries(value: Any) -> list[Any]:  # noqa: ANN401
-    """Cache entries, newest first: a list from 2.12 on, the first of a chain up to 2.11."""
+    """Cache entries, newest first: a list since 2.12, the first of a chain up to 2.11."""
     if isinstance(value, (list, tuple)):
         return list(value)
     found = []
@@ -111,7 +111,7 @@ def guard_source(guard: Any) -> str:  # noqa: ANN401
 
 
 def guard_kinds(guard: Any) -> set[str]:  # noqa: ANN401
-    """What a ``Guard`` checks: the kinds that it was turned into, and the one that it was asked for as."""
+    """What a ``Guard`` checks: the kinds that it became, and the one that Dynamo asked for."""
     return {*(guard.guard_types or ()), str(guard.create_fn_name())}
 
 
@@ -139,7 +139,7 @@ def entry_compile_id(entry: Any) -> str | None:  # noqa: ANN401
 
 
 def failed_root_guards(root: Any, f_locals: Any) -> Iterator[tuple[str, list[str]]]:  # noqa: ANN401
-    """The guards on process-wide state that do not hold, as class name and text."""
+    """The guards on process-wide state that fail, as class name and text."""
     for leaf in root.get_leaf_guards():
         kind = type(leaf).__name__
         if callable(leaf) and leaf(f_locals) is False:
@@ -147,7 +147,7 @@ def failed_root_guards(root: Any, f_locals: Any) -> Iterator[tuple[str, list[str
 
 
 def relation_guards(root: Any) -> list[str]:  # noqa: ANN401
-    """Conditions on several values at once, mostly dynamic sizes, one expression each."""
+    """Conditions on several values at once, mostly dynamic sizes; one expression for each."""
     return [part for leaf in root.get_epilogue_lambda_guards() for part in leaf.verbose_code_parts()]
 
 
@@ -162,7 +162,7 @@ def guard_children(manager: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def is_dict_manager(manager: Any) -> bool:  # noqa: ANN401
-    """It compares a dict's type, length and keys by itself, without a guard that could be asked."""
+    """It compares a dict's type, length and keys itself, without a guard that could be checked."""
     return hasattr(manager, "get_key_value_managers")
 
 
@@ -177,7 +177,7 @@ def sources_in(text: str) -> list[str]:
 
 
 def global_state() -> dict[str, Any] | None:
-    """The process-wide state that torch guards on, as it is now; None when this torch does not tell.
+    """The process-wide state that torch guards on, as it is now; None when this torch doesn't expose it.
 
     ``GlobalStateGuard.__getstate__``: JSON (``torch/csrc/dynamo/guards.cpp``, 2.13).
     """
@@ -196,12 +196,12 @@ def dispatch_keys(tensor: torch.Tensor) -> str | None:
 
 
 def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
-    """Call ``take`` with each function's code that Dynamo compiles and the code that it made of it.
+    """Call ``take`` with the code of each function that Dynamo compiles and the code that it generated.
 
-    A hook that returns None leaves the made code as it is.
+    A hook that returns None leaves the generated code as it is.
 
     Returns:
-        Takes the hook out again.
+        Removes the hook.
     """
     register = getattr(importlib.import_module(_MODULE), "register_bytecode_hook", None)
     if register is None:
@@ -221,12 +221,12 @@ def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
 
 
 def empty_guard_tree() -> Any:  # noqa: ANN401
-    """A tree without guards: what asking costs by itself."""
+    """A tree without guards: what a check costs by itself."""
     return torch._C._dynamo.guards.RootGuardManager()
 
 
 def clone_guard_tree(tree: Any, keeps: Callable[[str], bool]) -> Any:  # noqa: ANN401
-    """A copy of a guard tree without the values, and all below them, whose source ``keeps`` refuses."""
+    """A copy of a guard tree without the values whose source ``keeps`` refuses, and without all below them."""
     return tree.clone_manager(lambda manager: keeps(manager.get_source()))
 
 
@@ -247,7 +247,7 @@ def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:  # noqa: ANN401
     """The parts of a guard tree: arguments, global modules, all other globals as one (``G``), and modules inside these.
 
     Returns:
-        Each part's source with the sources to leave out for a tree without it; outer parts first.
+        Each part's source, with the sources to leave out for a tree without it; outer parts first.
     """
     found = {match[0]: match for source in guarded_sources(tree) if (match := _MODULE_SOURCE.fullmatch(source))}
     modules = {match["root"] for match in found.values() if match["modules"]}

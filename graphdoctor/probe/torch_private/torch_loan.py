@@ -1,8 +1,8 @@
-"""torch in a process that is not ours: borrowed for a while, and given back as it was found.
+"""torch in a process that isn't ours: borrowed for a while, and returned as it was.
 
-What is set for the time of the loan, and put back after it: the handlers, levels and switches of two loggers, a trace
-file of our own, the strings that the trace has defined, and Dynamo's marks and counts. A trace that the process writes
-anyway (``TORCH_TRACE``) goes on and gets every record of torch's own, and none of ours. Private names of torch, as in
+What is changed meanwhile and restored afterwards: the handlers, levels and switches of two loggers, a trace file of our
+own, the strings that the trace has defined, and Dynamo's marks and counts. A trace that the process writes anyway
+(``TORCH_TRACE``) continues and gets all of torch's own records, and none of ours. Private names of torch, as in
 ``torch_api``; seen on 2.13.0 and 2.15.0.
 """
 
@@ -26,7 +26,7 @@ from . import torch_api, torch_hooks, torch_trace
 
 
 class BusyError(Exception):
-    """torch is being recorded in this process already."""
+    """torch is already being recorded in this process."""
 
 
 class TraceFile(logging.FileHandler):
@@ -46,7 +46,7 @@ class TraceFile(logging.FileHandler):
         self._pid = os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, unless a forked process makes it: the file is not that one's."""
+        """Write a record, unless a forked process makes it: the file isn't its own."""
         if os.getpid() == self._pid:
             super().emit(record)
 
@@ -59,36 +59,36 @@ def borrowed(folder: Path) -> Iterator[None]:
         folder: Where the trace file is made.
 
     Raises:
-        BusyError: A recorder of ours is at work in this process, such as that of ``graphdoctor run``.
+        BusyError: A recorder of ours already works in this process, such as that of ``graphdoctor run``.
     """
     logger = torch_api.trace_logger()
     # By name: a recorder that came with the program's start has classes of its own.
     if any(type(handler).__name__ in ("TraceFile", "TraceListener") for handler in logger.handlers):
         raise BusyError
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as given_back:
+    with contextlib.ExitStack() as restoring:
         loggers = _Loggers()
-        given_back.callback(loggers.give_back)
+        restoring.callback(loggers.restore)
         others = [handler for handler in logger.handlers if getattr(handler, "root_dir", "") is not None]
         if not others:
-            given_back.enter_context(torch_trace.interned_forgotten())
+            restoring.enter_context(torch_trace.interned_forgotten())
         for handler in logger.handlers:
             handler.addFilter(_is_torchs_own)
-            given_back.callback(handler.removeFilter, _is_torchs_own)
+            restoring.callback(handler.removeFilter, _is_torchs_own)
         file = TraceFile(folder)
-        given_back.callback(file.close)
-        given_back.callback(logger.removeHandler, file)
+        restoring.callback(file.close)
+        restoring.callback(logger.removeHandler, file)
         torch_trace.define_strings(file, torch_trace.interned())
-        # First of all: torch's own handler takes itself off the list while it handles a first record that nobody
-        # wants (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.13), and the next one misses that record.
+        # Before all others: torch's own handler removes itself from the list while it handles a first record that
+        # nobody wants (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.13), and the next one misses it.
         logger.handlers.insert(0, file)
         loggers.borrow()
-        given_back.callback(torch_hooks.after_log_setup(loggers.borrow_again))
+        restoring.callback(torch_hooks.after_log_setup(loggers.borrow_again))
         yield
 
 
 def _is_torchs_own(record: logging.LogRecord) -> bool:
-    """A filter: what is no artifact of ours."""
+    """A filter for records that aren't artifacts of ours."""
     metadata = getattr(record, "metadata", None)
     artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
     return not (isinstance(artifact, dict) and str(artifact.get("name")).startswith(ARTIFACT_PREFIX))
@@ -106,12 +106,12 @@ class _Loggers:
         torch_api.keep_trace_enabled()
 
     def borrow_again(self) -> None:
-        """Torch has set up all its loggers anew (``torch._logging.set_logs``): that is how they are given back."""
+        """Torch has set up all its loggers again (``torch._logging.set_logs``): return them in that state."""
         self._before = self._look()
         self.borrow()
 
-    def give_back(self) -> None:
-        """Make them what they were; the trace logger's handlers are others' affair."""
+    def restore(self) -> None:
+        """Restore them, except for the trace logger's handlers, which others restore."""
         for logger, state in self._before:
             vars(logger).pop("isEnabledFor", None)
             handlers = state.pop("handlers", None)
@@ -133,11 +133,12 @@ class _Loggers:
 
 @contextlib.contextmanager
 def fresh_dynamo() -> Iterator[None]:
-    """A Dynamo that has compiled nothing, while the context lasts and after it; its statistics stay as they were.
+    """A Dynamo that has compiled nothing, while the context lasts and after it; its statistics are restored.
 
-    ``torch.compiler.reset`` leaves behind the counts, which functions are compiled whatever file they are in
-    (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13), and, where a graph broke, what Dynamo has
-    put into the globals of the functions that it compiled (``CleanupManager``, ``torch/_dynamo/utils.py``, 2.13).
+    ``torch.compiler.reset`` leaves three things behind: the counts, the marks of functions that are compiled whatever
+    file they are in (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13), and, where a graph
+    broke, what Dynamo put into the globals of the functions that it compiled (``CleanupManager``,
+    ``torch/_dynamo/utils.py``, 2.13).
     """
     torch.compiler.reset()
     counters = torch_api.counters()
@@ -170,17 +171,17 @@ def _added(table: Any, before: dict[int, Any]) -> list[int]:  # noqa: ANN401
 
 
 def _run_all(hooks: list[Callable[[], None]]) -> None:
-    """Run the ``CleanupHook`` s that wait for a compiled code to go, which a resume function keeps."""
+    """Run the ``CleanupHook`` objects that wait for compiled code to go, which a resume function keeps alive."""
     for hook in hooks:
         with contextlib.suppress(KeyError):
             hook()
 
 
 def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
-    """What Dynamo has put into the globals of modules and never takes out, by the globals' identity and name.
+    """What Dynamo put into the globals of modules and never removes, by the globals' identity and name.
 
-    Of a compile that was begun again (``OutputGraph.install_global``, ``torch/_dynamo/output_graph.py``, 2.13), and its
-    own modules (``import_source``, ``torch/_dynamo/symbolic_convert.py``, 2.13).
+    Left by restarted compiles (``OutputGraph.install_global``, ``torch/_dynamo/output_graph.py``, 2.13) and by imports
+    of its own modules (``import_source``, ``torch/_dynamo/symbolic_convert.py``, 2.13).
     """
     scopes = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     return {

@@ -1,4 +1,4 @@
-"""Handlers of torch's structured trace, and the strings that it defines once a process: names as in ``torch_api``.
+"""Handlers of torch's structured trace, and the strings that it defines once per process: names as in ``torch_api``.
 
 A handler that writes the trace to a file, torch's ``LazyTraceHandler`` or ours, is known by its ``root_dir``
 (``torch/_logging/_internal.py``, 2.11 to 2.15).
@@ -16,10 +16,10 @@ from . import torch_api
 
 
 def listen(handler: logging.Handler) -> None:
-    """Put a handler behind those that write the trace, and before one that will take itself off the list.
+    """Insert a handler after those that write the trace, and before one that will remove itself.
 
-    ``LazyTraceHandler.emit`` does so at the first record when there is no folder (``torch/_logging/_internal.py``,
-    2.13); ``logging`` then leaves out the handler behind it for that record.
+    ``LazyTraceHandler.emit`` removes itself at the first record when there is no folder
+    (``torch/_logging/_internal.py``, 2.13); ``logging`` then skips the handler after it for that record.
     """
     handlers = torch_api.trace_logger().handlers
     place = next((n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None), len(handlers))
@@ -28,7 +28,7 @@ def listen(handler: logging.Handler) -> None:
 
 @contextlib.contextmanager
 def trace_files_paused() -> Iterator[None]:
-    """Write nothing to the trace log while the context lasts; other handlers go on."""
+    """Write nothing to the trace log while the context lasts; other handlers continue."""
     logger = torch_api.trace_logger()
     before = list(logger.handlers)
     for handler in before:
@@ -48,7 +48,7 @@ def trace_files_paused() -> Iterator[None]:
 
 
 def interned() -> dict[str, int]:
-    """The strings that ``str`` records of this process have defined, each with its number; torch's own table.
+    """The strings that ``str`` records of this process have defined, with their numbers: torch's own table.
 
     ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
     """
@@ -57,7 +57,7 @@ def interned() -> dict[str, int]:
 
 
 def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None:
-    """Have one handler write down what numbers stand for that were given while it was not there."""
+    """Have one handler write the definitions that it missed."""
     for text, number in strings.items():
         record = logging.LogRecord(torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
         record.metadata, record.payload = {"str": [text, number]}, None
@@ -66,7 +66,7 @@ def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None
 
 @contextlib.contextmanager
 def interned_forgotten() -> Iterator[None]:
-    """Forget the strings that are defined meanwhile: who writes a trace afterwards has not seen them defined."""
+    """Forget the strings that are defined meanwhile: a trace that is written later lacks their definitions."""
     known = len(interned())
     try:
         yield

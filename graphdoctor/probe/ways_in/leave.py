@@ -1,9 +1,9 @@
 """Ends the process without taking torch apart.
 
 Python's own shutdown frees each of torch's several hundred thousand objects one by one, which takes longer than
-compiling a small model. What a program can rely on at its end happens all the same, in Python's order: its threads are
-waited for, its ``atexit`` functions run, and its open files are closed, so that what they buffer is not lost and
-temporary files go. Only ``__del__`` of what is still alive, which Python promises to nobody, is left out.
+compiling a small model. What a program can rely on at its end still happens, in Python's order: its threads are joined,
+its ``atexit`` functions run, and its open files are closed, so that buffers are written and temporary files removed.
+Only ``__del__`` of objects that are still alive, which Python never guarantees, is skipped.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def leave(status: int) -> NoReturn:
     Args:
         status: Its exit status.
     """
-    # Both are what Py_FinalizeEx calls (CPython 3.11 to 3.14); where one is missing, Python does it itself.
+    # Py_FinalizeEx calls both (CPython 3.11 to 3.14); where one is missing, let Python do it.
     wait_for_threads = getattr(threading, "_shutdown", None)
     run_exit_functions = getattr(atexit, "_run_exitfuncs", None)
     if wait_for_threads is None or run_exit_functions is None:
         sys.exit(status)
     wait_for_threads()
-    with contextlib.suppress(Exception):  # each has been reported where it was raised
+    with contextlib.suppress(Exception):  # each was reported where it was raised
         run_exit_functions()
     _close_files()
     for stream in (sys.stdout, sys.stderr):
@@ -40,7 +40,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _close_files() -> None:
-    """Close what Python would close when it takes the objects apart, text before the bytes below it."""
+    """Close what Python would close when it frees the objects, text layers before the bytes below them."""
     objects = gc.get_objects()
     kinds = {kind: _rank(kind) for kind in set(map(type, objects))}
     wanted = {kind for kind, rank in kinds.items() if rank is not None}

@@ -1,4 +1,4 @@
-"""What a test needs of torch: a Dynamo of its own, with config values of its own, for as long as the test runs."""
+"""What a test needs from torch: a Dynamo and config values of its own while it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnknownConfigError(Exception):
 
     Args:
         name: As it was given.
-        names: The settings that there are.
+        names: The settings that exist.
     """
 
     def __init__(self, name: str, names: list[str]) -> None:
@@ -30,10 +30,10 @@ class UnknownConfigError(Exception):
 
 @contextlib.contextmanager
 def isolated(config: Mapping[str, object]) -> Iterator[None]:
-    """Nothing compiled before, nothing left behind: Dynamo's caches, counts and marks, and torch's config values.
+    """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks, torch's config values.
 
     Args:
-        config: Values of ``torch._dynamo.config`` to set for the time.
+        config: Values of ``torch._dynamo.config`` to set meanwhile.
 
     Raises:
         UnknownConfigError: torch has no such setting.
