@@ -192,6 +192,17 @@ def test_the_page_on_scripts_and_notebooks_has_every_option_of_explainer() -> No
     assert set(re.findall(r"`(\w+)`", first_column)) == {found.name for found in fields(Explainer) if found.init}
 
 
+@pytest.mark.parametrize("page", [page for page in NAMES if "/" not in page])
+def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", NAMES[page].read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        target = REPOSITORY / path
+        assert target.is_file(), link
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        slugs = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+        assert not anchor or anchor in slugs, link
+
+
 def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_bytes()) <= 6 * 1024
 
