@@ -185,9 +185,9 @@ def _wait(
                 process.wait(timeout=_POLL_S)
                 return None
             for event in following.new():
-                if event.get("event") == "phase":
+                if event["event"] == "phase":
                     watching.on_phase(str(event.get("phase")))
-                elif event.get("event") == "finished":
+                elif event["event"] == "finished":
                     # Threads that the program left running may keep the process alive.
                     deadline = min(deadline, time.monotonic() + _GRACE_S)
             if watching.is_cancelled():
@@ -284,7 +284,7 @@ def _parse(content: bytes) -> Iterator[dict[str, Any]]:
     for line in content.splitlines():
         with contextlib.suppress(orjson.JSONDecodeError):
             event = orjson.loads(line)
-            if isinstance(event, dict):
+            if isinstance(event, dict) and "event" in event:
                 yield event
 
 

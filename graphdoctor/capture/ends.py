@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from graphdoctor.model.hints import COMMAND_LINE, during, words
 from graphdoctor.model.run import ProbeExit
-from graphdoctor.probe.wire import HintCode, HintValue
+from graphdoctor.probe.wire import CallFailedEvent, ErrorEvent, ErrorRecord, ExitedEvent, HintCode, HintValue
 
 _MAX_LINE = 500
 """Longest line of a program's message that is repeated in ours; its traceback has the whole message."""
@@ -31,8 +31,8 @@ def end_of_probe(
         python: The interpreter that ran it.
         timeout_s: Seconds after which it would be stopped, or None.
     """
-    phase = next((event["phase"] for event in reversed(events) if event.get("event") == "phase"), None)
-    last = {event.get("event"): event for event in events}
+    phase = next((event["phase"] for event in reversed(events) if event["event"] == "phase"), None)
+    last: dict[str, Any] = {event["event"]: event for event in events}
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
         peak = last["finished"].get("peak_memory_bytes")
@@ -64,10 +64,10 @@ def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[
         stopped_after_s: Seconds after which we stopped it; None when it ended by itself.
         events: What its main process reported.
     """
-    last = {event.get("event"): event for event in events}
+    last: dict[str, Any] = {event["event"]: event for event in events}
     if stopped_after_s is not None:
         return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, None, reason="timeout")
-    error = last.get("ended", {}).get("error")
+    error: ErrorRecord | None = last.get("ended", {}).get("error")
     if status == -signal.SIGINT or (error and error["type"] == "KeyboardInterrupt"):
         return ProbeExit(status=status, reason="interrupted", message="Interrupted.")
     if status < 0:
@@ -91,7 +91,7 @@ def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExi
         events: What was reported meanwhile.
         duration_s: Seconds that it took.
     """
-    error = next((event["error"] for event in events if event.get("event") == "ended"), None)
+    error: ErrorRecord | None = next((event.get("error") for event in events if event["event"] == "ended"), None)
     if error is None:
         return ProbeExit(status=None, reason="finished", duration_s=duration_s)
     return ProbeExit(
@@ -104,7 +104,7 @@ def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExi
     )
 
 
-def end_of_failed_call(event: dict[str, Any], *, status: int | None, duration_s: float | None = None) -> ProbeExit:
+def end_of_failed_call(event: CallFailedEvent, *, status: int | None, duration_s: float | None = None) -> ProbeExit:
     """How a run ended whose call failed.
 
     Args:
@@ -112,15 +112,15 @@ def end_of_failed_call(event: dict[str, Any], *, status: int | None, duration_s:
         status: The process's exit status; None for a call in our own process.
         duration_s: Seconds that it took, or None.
     """
-    call = f"call {event.get('index')}"
-    failed = f"torch.compile refused {call}" if event.get("from_compiler") else f"The program failed in {call}"
+    call = f"call {event['index']}"
+    failed = f"torch.compile refused {call}" if event["from_compiler"] else f"The program failed in {call}"
     return ProbeExit(
         status=status,
         phase=call,
         reason="error",
-        message=f"{failed}: {event.get('type')}: {_first_line(event.get('message'))}",
-        error_type=event.get("type"),
-        traceback=event.get("traceback"),
+        message=f"{failed}: {event['type']}: {_first_line(event['message'])}",
+        error_type=event["type"],
+        traceback=event["traceback"],
         duration_s=duration_s,
     )
 
@@ -148,24 +148,24 @@ def _coded(
     )
 
 
-def _end_by_exit(event: dict[str, Any], status: int, phase: str | None) -> ProbeExit:
-    place = f" at {event['place']}" if event.get("place") else ""
+def _end_by_exit(event: ExitedEvent, status: int, phase: str | None) -> ProbeExit:
+    place = f" at {event['place']}" if event["place"] else ""
     is_import = phase == "importing the target"
     return ProbeExit(
         status=status,
         phase=phase,
         reason="exited",
-        message=f"The program called sys.exit({event.get('status')}){during(phase)}{place}.",
+        message=f"The program called sys.exit({event['status']}){during(phase)}{place}.",
         hint='Put the part that runs as a script under if __name__ == "__main__":.' if is_import else None,
-        traceback=event.get("traceback"),
+        traceback=event["traceback"],
     )
 
 
-def _end_by_error(event: dict[str, Any], status: int, phase: str | None, python: str) -> ProbeExit:
-    if event.get("code") is not None:
-        return _coded(event["code"], event.get("values") or {}, status, phase)
+def _end_by_error(event: ErrorEvent, status: int, phase: str | None, python: str) -> ProbeExit:
+    if "code" in event:
+        return _coded(event["code"], event.get("values", {}), status, phase)
     message, traceback = event.get("message"), event.get("traceback")
-    if event.get("type") is None:
+    if "type" not in event:
         text = str(message)
         text = text if text.endswith((".", "…")) else f"{text}."
         return ProbeExit(status=status, phase=phase, reason="error", message=text, hint=event.get("hint"))
@@ -201,9 +201,9 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _what_was_raised(error: dict[str, Any]) -> str:
+def _what_was_raised(error: ErrorRecord) -> str:
     message = _first_line(error["message"])
-    return f"{error['type']}: {message}" if message else str(error["type"])
+    return f"{error['type']}: {message}" if message else error["type"]
 
 
 def _first_line(message: object) -> str:

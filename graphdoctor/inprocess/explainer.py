@@ -81,7 +81,8 @@ class Explainer(CallSpec):
                 raise GraphDoctorError(f"{error}.", hint=error.hint) from None
         duration_s = time.monotonic() - started
         ended = ProbeExit(status=None, reason="finished", duration_s=duration_s)
-        failed = next((event for event in read_events(folder.path) if event.get("event") == "call_failed"), None)
+        events = read_events(folder.path)
+        failed: Any = next((event for event in events if event["event"] == "call_failed"), None)
         if failed is not None:
             ended = end_of_failed_call(failed, status=None, duration_s=duration_s)
             # Dynamo's traceback comes first, then the program's own without torch.compile, if there is one.

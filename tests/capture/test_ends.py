@@ -176,7 +176,7 @@ def test_the_ways_to_end_cover_every_reason():
 
 
 def test_the_programs_own_traceback_is_kept():
-    for event in (RAISED, {"event": "exited", "status": 1, "traceback": "Traceback…"}):
+    for event in (RAISED, {"event": "exited", "status": 1, "place": None, "traceback": "Traceback…"}):
         assert ended(CALL, event).traceback == "Traceback…"
 
 
@@ -187,7 +187,9 @@ def test_a_long_message_is_cut():
 
 
 def test_a_failed_call_of_our_own_process_has_no_status():
-    found = end_of_failed_call({"index": 1, **ERROR}, status=None, duration_s=0.5)
+    found = end_of_failed_call(
+        {"event": "call_failed", "index": 1, "from_compiler": False, **ERROR}, status=None, duration_s=0.5
+    )
     assert (found.status, found.reason, found.duration_s) == (None, "error", 0.5)
 
 

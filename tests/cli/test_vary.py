@@ -399,7 +399,7 @@ def test_what_was_not_reached_is_named() -> None:
                     return x + 1
             def example_inputs(): return (torch.randn(2),)
             """,
-            "only once; variations begin from the state before the first call",
+            "only once; variations start from the state before the first call",
         ),
         (
             """
