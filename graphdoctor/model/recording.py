@@ -159,6 +159,11 @@ BreakEffect = Literal["resumed", "rest_eager", "frame_skipped", "raised"]
 frame, or raised an exception (``fullgraph``)."""
 
 
+BreakTopic = Literal["symbolic_number", "recurrent_module"]
+"""What the cause is about, if neither its id nor its name says so. ``symbolic_number``: torch needed the value of a
+number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or LSTM."""
+
+
 class BreakRecord(Fact):
     """One graph-break record of torch's log."""
 
@@ -182,6 +187,12 @@ class BreakRecord(Fact):
     """The higher-order operator in whose body it happened; None outside any."""
     words: str
     """Everything torch printed as the reason, up to the user's stack."""
+    topic: BreakTopic | None = None
+    """What the cause is about, read from ``words``; None for all other topics."""
+
+
+RecompileLimit = Literal["recompile_limit", "accumulated_recompile_limit"]
+"""torch's two limits, by their names in ``torch._dynamo.config``."""
 
 
 class FailedCompile(Fact):
@@ -195,6 +206,8 @@ class FailedCompile(Fact):
     """torch's chained messages, cause first."""
     stack: tuple[StackEntry, ...] = ()
     """The user's code being traced, outermost first."""
+    limit: RecompileLimit | None = None
+    """The limit that the frame hit; None if the compile failed for another reason."""
 
 
 CompileOutcome = Literal["compiled", "empty", "skipped", "failed", "limit", "unfinished"]

@@ -63,8 +63,8 @@ class RecurrentModule(BreakRule):
     torch_ids: ClassVar = frozenset({"GB0014"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
-        return super().matches(site) or "RNN, GRU, or LSTM" in f"{site.cause.gb_type} {site.cause.explanation}"
+        """By id, or by the topic in other torch versions."""
+        return super().matches(site) or site.records[0].topic == "recurrent_module"
 
     def message(self, site: BreakSite) -> str:
         """Which module."""

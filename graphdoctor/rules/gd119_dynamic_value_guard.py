@@ -18,7 +18,6 @@ _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Gt: ast.LtE,
     ast.LtE: ast.Gt,
 }
-_WORDS = ("Could not guard on data-dependent expression", "Could not extract specialized integer")
 
 
 class DynamicValueGuard(BreakRule):
@@ -83,8 +82,7 @@ class DynamicValueGuard(BreakRule):
         """By a branch on a symbolic number, or by the guard that torch couldn't create."""
         is_branch = site.cause.gb_type.lower().startswith("data-dependent branch")
         is_symbolic = "SymNodeVariable" in (site.cause.context or "")
-        words = site.records[0].words
-        return (is_branch and is_symbolic) or any(text in words for text in _WORDS)
+        return (is_branch and is_symbolic) or site.records[0].topic == "symbolic_number"
 
     def message(self, site: BreakSite) -> str:
         """Which expression needs the number."""

@@ -12,7 +12,6 @@ from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hi
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Compile
 from graphdoctor.model.wording import counted
 
 _MAX_CAUSES = 4
@@ -101,7 +100,7 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
     earlier = [item for item in view.events if item.frame.frame_id == frame.frame_id and not item.is_over_limit]
     filled = _filled_by(earlier)
     by = f"; causes: {', '.join(filled)}" if filled else ""
-    name = _limit_name(limit)
+    name = limit.failure.limit if limit.failure and limit.failure.limit else "recompile_limit"
     return RuleMatch(
         entry=frame_entry(frame),
         message=f"`{described(frame)}` runs eagerly{since}{with_it}: it hit torch's {name} after "
@@ -127,12 +126,6 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
             ),
         ),
     )
-
-
-def _limit_name(limit: Compile) -> str:
-    """Which of torch's two limits it was (``exceeds_recompile_limit``, ``torch/_dynamo/cache_size.py``, 2.13)."""
-    words = limit.failure.message if limit.failure else ""
-    return "accumulated_recompile_limit" if "accumulated_recompile_limit" in words else "recompile_limit"
 
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:

@@ -28,7 +28,7 @@ from graphdoctor.model.recording import (
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import Replay
-from graphdoctor.trace.breaks import PrintedEntry, parse_chain
+from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
 from graphdoctor.trace.origin import RESUME_NAME, without_probe
@@ -104,6 +104,7 @@ class Assembler:
             is_stack_exact=is_exact,
             higher_order_operator=found.text.higher_order_operator,
             words=found.text.words[:_MAX_MESSAGE],
+            topic=found.text.topic,
         )
 
     def _effect(self, found: SeenBreak) -> BreakEffect:
@@ -147,6 +148,7 @@ class Assembler:
             message=str(message)[:_MAX_MESSAGE],
             chain=parse_chain(str(message)),
             stack=stack,
+            limit=limit_of(str(message)) if outcome == "limit" else None,
         )
 
     def _finished_compile(self, compile_: SeenCompile) -> Compile:

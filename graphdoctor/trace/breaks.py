@@ -12,7 +12,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from graphdoctor.model.recording import BreakEffect, BreakReason
+from graphdoctor.model.recording import BreakEffect, BreakReason, BreakTopic, RecompileLimit
 
 _CHAIN = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
 _ID = re.compile(r"/gb/gb(\d+)\.html")
@@ -22,6 +22,8 @@ _HIGHER_ORDER = re.compile(r"^\s*Higher Order Operator: (.+)$", re.MULTILINE)
 _HEADER_AT = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILINE)
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$", re.MULTILINE)
 _STACK_ENTRY = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
+_SYMBOLIC = ("Could not guard on data-dependent expression", "Could not extract specialized integer")
+_RECURRENT = "RNN, GRU, or LSTM"
 _SKIP_NOTICE = "which results in a skip"
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -57,6 +59,11 @@ class BreakText:
     words: str
     stack: tuple[PrintedEntry, ...]
     header: tuple[str, int] | None
+
+    @property
+    def topic(self) -> BreakTopic | None:
+        """What the cause is about, if neither its id nor its name says so."""
+        return topic_of(self.words, self.chain[0])
 
 
 def parse_break(payload: str) -> BreakText:
@@ -125,6 +132,23 @@ def parse_chain(words: str) -> tuple[BreakReason, ...]:
     """Torch's chained messages, the cause first; at least one."""
     reasons = tuple(reason for part in _CHAIN.split(words) if (reason := _parse_reason(part)))
     return reasons or (BreakReason(gb_type=_first_line(words)),)
+
+
+def topic_of(words: str, cause: BreakReason) -> BreakTopic | None:
+    """What a cause is about, by torch's words (2.13 and 2.15).
+
+    Args:
+        words: The whole reason as printed.
+        cause: The first of the messages in it.
+    """
+    if any(text in words for text in _SYMBOLIC):
+        return "symbolic_number"
+    return "recurrent_module" if _RECURRENT in f"{cause.gb_type} {cause.explanation}" else None
+
+
+def limit_of(words: str) -> RecompileLimit:
+    """Which of torch's two limits a frame hit (``exceeds_recompile_limit``, ``torch/_dynamo/cache_size.py``, 2.13)."""
+    return "accumulated_recompile_limit" if "accumulated_recompile_limit" in words else "recompile_limit"
 
 
 def _parse_reason(part: str) -> BreakReason | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.recompiles import recompile_events
 from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.recording import Compile, Recording
+from graphdoctor.model.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
@@ -130,6 +130,16 @@ def test_the_limit_says_which_values_filled_the_cache_and_what_went_eager_with_i
     assert "together with `Net.forward from line 11`" in limit.message
     assert "`self.step` (7)" in limit.message
     assert diagnosis.recompiles[-1].is_over_limit
+
+
+def test_the_limit_that_was_hit_is_the_one_to_raise() -> None:
+    over = recompiled("0/8", STEP, call=9, outcome="limit")
+    failure = FailedCompile(type="Unsupported", message="", limit="accumulated_recompile_limit")
+    limit = diagnosed(facts_of(over.model_copy(update={"failure": failure}))).findings[0]
+    assert "accumulated_recompile_limit" in limit.message
+    assert [fix.setting.name for fix in limit.fixes if fix.setting] == [
+        "torch._dynamo.config.accumulated_recompile_limit"
+    ]
 
 
 def test_a_recompile_without_any_reason_is_still_told() -> None:

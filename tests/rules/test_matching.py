@@ -19,6 +19,7 @@ from graphdoctor.model.diagnosis import Effects, Fix
 from graphdoctor.model.recording import BreakReason
 from graphdoctor.model.stack import Origin
 from graphdoctor.rules.catalog import BREAK_RULES
+from graphdoctor.trace.breaks import topic_of
 from tests.factories import FILE, context, entry, record
 
 CAUSES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
@@ -42,7 +43,9 @@ def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None 
         explanation=cause.get("explanation"),
         context=cause.get("context"),
     )
-    found = record(line, *inside, chain=(reason,)).model_copy(update={"words": cause.get("words", "")})
+    words = cause.get("words", "")
+    told = {"words": words, "topic": topic_of(words, reason)}
+    found = record(line, *inside, chain=(reason,)).model_copy(update=told)
     return BreakSite(
         entry=line,
         records=(found,),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.trace.breaks import exception_words, parse_break, parse_chain, parse_stack
+from graphdoctor.trace.breaks import exception_words, limit_of, parse_break, parse_chain, parse_stack
 
 LINK = "\n\n For more details about this graph break, please visit: https://meta-pytorch.github.io/gb/gb{}.html\n"
 CAUSE = (
@@ -34,6 +34,24 @@ def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
     assert reason.explanation == "Dynamo does not know how to trace builtin operator `print`\nwith two lines."
     assert reason.hints == ("Avoid it.", "If you are\nattempting to log, do not.")
     assert reason.context == "builtin print"
+
+
+@pytest.mark.parametrize(
+    ("words", "topic"),
+    [
+        (CAUSE, None),
+        ("Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).", "symbolic_number"),
+        ("Could not extract specialized integer from data-dependent expression u0.", "symbolic_number"),
+        ("Dynamo does not support RNN, GRU, or LSTM.", "recurrent_module"),
+    ],
+)
+def test_a_topic_that_no_id_names_is_read_from_the_words(words: str, topic: str | None) -> None:
+    assert parse_break(words).topic == topic
+
+
+def test_the_two_recompile_limits_are_told_apart() -> None:
+    assert limit_of("Dynamo recompile limit exceeded\n  Limit type: recompile_limit") == "recompile_limit"
+    assert limit_of("Limit type: accumulated_recompile_limit") == "accumulated_recompile_limit"
 
 
 def test_the_cause_comes_first_in_a_chain() -> None:
