@@ -1,9 +1,9 @@
-"""Edits of one file as changed lines: put together, followed from one text to the other, shown as a diff.
+"""Edits of one file as changed lines: merged, followed from one text to the other, shown as a diff.
 
 Comes in: the file's bytes before and after. Goes out: bytes, line numbers, a unified diff. Reads and writes nothing.
 
-A line ends with LF, CRLF or CR, as for Python itself: a form feed is a character like any other. Only the diff knows
-LF alone, as do ``git apply`` and ``patch``.
+A line ends with LF, CRLF or CR, as in Python; a form feed is an ordinary character. Only the diff ends lines with LF
+alone, as ``git apply`` and ``patch`` do.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class FileChange:
     """One file's edit.
 
     Args:
-        path: Where it lies.
-        before: Its bytes, as they were read.
-        after: Its bytes, as they are to be.
+        path: The file.
+        before: Its bytes as they were read.
+        after: Its bytes after the edit.
     """
 
     path: Path
@@ -39,26 +39,26 @@ class FileChange:
 
 @dataclass(frozen=True)
 class _Hunk:
-    """Lines of a text and what stands there afterwards; indices from 0, ends exclusive."""
+    """Lines of a text and what replaces them; 0-based indices, ends exclusive."""
 
     start: int
     end: int
     after_start: int
     lines: tuple[bytes, ...]
-    """What takes the place of ``start`` to ``end``."""
+    """What replaces ``start`` to ``end``."""
 
     @property
     def after_end(self) -> int:
         return self.after_start + len(self.lines)
 
     def is_same(self, other: _Hunk) -> bool:
-        """They do the same to the text before; other hunks may have moved their lines afterwards."""
+        """Whether both do the same to the text before; other hunks may have moved their lines afterwards."""
         return (self.start, self.end, self.lines) == (other.start, other.end, other.lines)
 
     def clashes(self, other: _Hunk) -> bool:
-        """Nobody can tell what both together are to look like.
+        """Whether the result of both together would be ambiguous.
 
-        Replaced lines may lie side by side: one follows the other. A line added right there could belong to either.
+        Replaced lines may be adjacent, one after the other. A line added right there could belong to either.
         """
         if self.is_same(other):
             return False
@@ -68,18 +68,18 @@ class _Hunk:
 
 
 def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ...]]:
-    """Several edits of one file in one text.
+    """Several edits of one file merged into one text.
 
-    The first come first: a version is left out when its changed lines meet those of one that is in. The same lines
-    changed in the same way, such as an added ``import torch``, are one change. Left out too is a version with which
-    Python would be Python no more, as when two edits each remove one of a body's two statements.
+    Earlier versions take precedence: a version is left out if its changed lines overlap those of an earlier one. The
+    same lines changed in the same way, such as an added ``import torch``, are one change. A version is also left out if
+    the text would no longer be Python, for example if two edits each remove one of a body's two statements.
 
     Args:
         base: The file.
         versions: The whole file after each edit.
 
     Returns:
-        The file with the edits, and the indices of the versions that are in.
+        The file with the edits, and the indices of the versions that are in it.
     """
     lines = base.splitlines(keepends=True)
     is_python = _is_python(base)
@@ -98,7 +98,7 @@ def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ..
 
 
 class LineMap:
-    """Which line of a file was which before an edit; lines from 1.
+    """Maps lines of an edited file to lines before the edit; 1-based.
 
     Args:
         before: The file.
@@ -111,11 +111,10 @@ class LineMap:
         self._after_starts = [hunk.after_start for hunk in self._hunks]
 
     def to_before(self, line: int) -> int:
-        """The line before the edit that a line afterwards is.
+        """The line before the edit that corresponds to a line afterwards.
 
         Returns:
-            For a changed line the first line of those that it took the place of; for an added line the line in front
-            of it, or 1.
+            For a changed line, the first of the lines that it replaced; for an added line, the line above it, or 1.
         """
         hunk = self._hunk_after(line)
         if hunk is None:
@@ -125,17 +124,17 @@ class LineMap:
         return max(hunk.start + (1 if hunk.end > hunk.start else 0), 1)
 
     def is_changed_after(self, line: int) -> bool:
-        """A line afterwards is added or changed."""
+        """Whether a line afterwards is added or changed."""
         hunk = self._hunk_after(line)
         return hunk is not None and line <= hunk.after_end
 
     def is_changed_before(self, line: int) -> bool:
-        """A line before the edit is removed or changed."""
+        """Whether a line before the edit is removed or changed."""
         at = bisect_right(self._starts, line - 1)
         return at > 0 and line <= self._hunks[at - 1].end
 
     def range_start(self, line: int) -> int:
-        """The first line of the changed range around a line before the edit, or the line where it is unchanged."""
+        """The first line of the changed range around a line before the edit; an unchanged line itself."""
         at = bisect_right(self._starts, line - 1)
         if at and line <= self._hunks[at - 1].end:
             return self._hunks[at - 1].start + 1
@@ -148,28 +147,28 @@ class LineMap:
 
 
 def unified(before: bytes, after: bytes, name: str) -> str:
-    """An edit as a unified diff, read in the file's own encoding; see ``unified_bytes``."""
+    """An edit as a unified diff, decoded with the file's encoding; see ``unified_bytes``."""
     body = b"".join(_pieces(before, after))
     return _head(name) + body.decode(_encoding(after or before), "surrogateescape") if body else ""
 
 
 def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
-    """An edit as a unified diff that ``git apply`` and ``patch -p1`` take: lines are written as they are in the file.
+    """An edit as a unified diff that ``git apply`` and ``patch -p1`` take, with the lines' bytes unchanged.
 
     Args:
         before: The file.
         after: The file after the edit.
-        name: Its path relative to where the diff is to be applied, with ``/``.
+        name: Its path relative to where the diff will be applied, with ``/``.
 
     Returns:
-        The diff, empty where nothing differs.
+        The diff, empty if nothing differs.
     """
     body = b"".join(_pieces(before, after))
     return os.fsencode(_head(name)) + body if body else b""
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
-    """What differs, in order; an addition or removal that could stand at several places stands at the last."""
+    """What differs, in order; an addition or removal that could be in several places is in the last one."""
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1
@@ -186,7 +185,7 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
 
 
 def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
-    """Hunks with their additions and removals moved down as far as they can be, so that equal edits are equal."""
+    """Hunks with additions and removals moved down as far as possible, so that equal edits compare equal."""
     slid: list[_Hunk] = []
     limit = len(before)
     for found in reversed(hunks):
@@ -222,13 +221,13 @@ def _is_python(content: bytes) -> bool:
 
 
 def _encoding(content: bytes) -> str:
-    """The encoding that a file declares, or UTF-8 where it declares none that it can be read in."""
+    """The encoding that a file declares, or UTF-8 if it declares none that can decode it."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         content.decode(encoding)
     except (SyntaxError, UnicodeError, LookupError):
         return "utf-8"
-    # A byte-order mark is a character of the first line: whoever writes the diff writes it too.
+    # A byte-order mark is a character of the first line, so the diff contains it.
     return "utf-8" if encoding == "utf-8-sig" else encoding
 
 
@@ -237,15 +236,15 @@ def _head(name: str) -> str:
 
 
 def _path(path: str) -> str:
-    """A path at the end of a line, quoted as git does where it has to be."""
+    """A path at the end of a line, quoted as git does if it has to be."""
     if any(character < " " or character in '"\\' for character in path):
         return '"' + "".join(f"\\{ord(c):03o}" if c < " " or c in '"\\' else c for c in path) + '"'
-    # Without the tab GNU patch takes what follows a space for a date.
+    # Without the tab, GNU patch takes what follows a space for a date.
     return path + "\t" if " " in path else path
 
 
 def _pieces(before: bytes, after: bytes) -> Iterator[bytes]:
-    """A diff's lines below its head."""
+    """A diff's lines below its header."""
     old, new = io.BytesIO(before).readlines(), io.BytesIO(after).readlines()
     for group in _groups(_hunks(old, new)):
         first, last = group[0], group[-1]
@@ -263,7 +262,7 @@ def _pieces(before: bytes, after: bytes) -> Iterator[bytes]:
 
 
 def _groups(hunks: Sequence[_Hunk]) -> list[list[_Hunk]]:
-    """Hunks so near to each other that they share lines of context."""
+    """Groups of hunks that are so close to each other that they share context."""
     groups: list[list[_Hunk]] = []
     for hunk in hunks:
         if groups and hunk.start - groups[-1][-1].end <= 2 * _CONTEXT_LINES:
@@ -279,6 +278,6 @@ def _marked(mark: bytes, lines: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def _range(start: int, end: int) -> bytes:
-    """Lines as a diff counts them: from 1, and an empty range stands behind the line that it names."""
+    """Lines as a diff counts them: from 1, and an empty range comes after the line that it names."""
     count = end - start
     return b"%d" % (start + 1) if count == 1 else b"%d,%d" % (start if count == 0 else start + 1, count)

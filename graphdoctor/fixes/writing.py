@@ -1,10 +1,9 @@
-"""Puts edited files on disk: all are looked at before the first is written.
+"""Writes edited files to disk, after checking all of them first.
 
-Comes in: each file's bytes as they were read and as they are to be. Goes out: the files, or a ``GraphDoctorError``.
+Comes in: each file's bytes as they were read and after the edit. Goes out: the files, or a ``GraphDoctorError``.
 
-What git could not bring back is not overwritten unless forced. As for ``cargo fix`` that is a file with uncommitted
-changes, and one that git does not know yet (untracked); an ignored file, and one outside of any repository, is nobody's
-business but its owner's.
+Files that git couldn't restore are only overwritten if forced. As for ``cargo fix``, these are files with uncommitted
+changes and untracked files; ignored files, and files outside of any repository, are written without asking git.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes.patch import FileChange
 
 _GIT_TIMEOUT_S = 10
-_COMMIT = "Commit or stash them first, or give --force."
+_COMMIT = "Commit or stash them first, or use --force."
 
 
 def write(changes: Sequence[FileChange], *, force: bool) -> None:
-    """Write files, each at once, under a temporary name that is then renamed.
+    """Write files, each one under a temporary name that is then renamed.
 
-    A file keeps its mode, and its owner where we may give files away. Other names of the same file (hard links) keep
-    the text before.
+    A file keeps its mode, and its owner if we may change owners. Other names of the same file (hard links) keep the old
+    text.
 
     Args:
-        changes: The edits; those that change nothing are passed over. What a symbolic link points to is edited, and
-            the link stays.
-        force: Write also what git could not bring back.
+        changes: The edits; those that change nothing are skipped. For a symbolic link, its target is edited and the
+            link stays.
+        force: Also write files that git couldn't restore.
 
     Raises:
-        GraphDoctorError: A file is not as it was read, cannot be written, or git could not bring it back: then no
-            file was written. Or a file could not be written after all: then the message names those that were.
+        GraphDoctorError: A file changed since it was read, can't be written, or git couldn't restore it: then no file
+            was written. Or writing failed later: then the message names the files that were written.
     """
     files: dict[Path, FileChange] = {}
     for change in changes:
@@ -50,7 +49,8 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
         other = files.setdefault(target, change)
         if other.after != change.after:
             raise GraphDoctorError(
-                f"{other.path} and {change.path} are one file, with two edits.", hint="Name the file by one path only."
+                f"{other.path} and {change.path} are the same file, with two edits.",
+                hint="Name the file by one path only.",
             )
     if not force:
         _check_git(files)
@@ -66,11 +66,11 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
 
 
 def check(changes: Sequence[FileChange], *, force: bool) -> None:
-    """See whether files could be written as they are now; several edits may be of one file.
+    """Check whether files could be written as they are now; several edits may be of one file.
 
     Args:
         changes: The edits.
-        force: Nobody minds what git could not bring back.
+        force: Don't ask git.
 
     Raises:
         GraphDoctorError: As ``write`` raises before it writes the first.
@@ -81,22 +81,22 @@ def check(changes: Sequence[FileChange], *, force: bool) -> None:
 
 
 def _checked_target(change: FileChange) -> Path:
-    """The file itself, behind links, after a look at whether it can be replaced."""
+    """The file itself, with links resolved, after checking that it can be replaced."""
     try:
         target = Path(os.path.realpath(change.path, strict=True))
         mode = target.stat().st_mode
         if not stat.S_ISREG(mode):
-            raise GraphDoctorError(f"{change.path} is no regular file.")
+            raise GraphDoctorError(f"{change.path} isn't a regular file.")
         _check_content(target, change)
         folder_mode = target.parent.stat().st_mode
     except OSError as error:
-        raise GraphDoctorError(f"{change.path} cannot be read: {error.strerror}.") from error
-    # The bits are asked too: whoever may do anything does not mean to overwrite what was made read-only.
+        raise GraphDoctorError(f"{change.path} can't be read: {error.strerror}.") from error
+    # The mode too: root could write everything, but doesn't want to overwrite a file that was made read-only.
     if not mode & 0o222 or not os.access(target, os.W_OK):
         raise GraphDoctorError(f"{change.path} is read-only.", hint=_chmod(target))
     if not folder_mode & 0o222 or not os.access(target.parent, os.W_OK | os.X_OK):
         raise GraphDoctorError(
-            f"{change.path} cannot be replaced: the folder {target.parent} is read-only.",
+            f"{change.path} can't be replaced: the folder {target.parent} is read-only.",
             hint=_chmod(target.parent),
         )
     return target
@@ -112,7 +112,7 @@ def _check_content(target: Path, change: FileChange) -> None:
 
 
 def _replace(target: Path, change: FileChange) -> None:
-    """Write to a temporary name and rename, so that nobody ever reads half a file."""
+    """Write to a temporary name and rename, so that nothing ever reads half a file."""
     found = target.stat()
     handle, name = tempfile.mkstemp(prefix=".graphdoctor.", dir=target.parent)
     temporary = Path(name)
@@ -120,7 +120,7 @@ def _replace(target: Path, change: FileChange) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(change.after)
         if sys.platform != "win32":
-            # The mode last: a new owner takes away its special bits.
+            # The mode comes last because changing the owner clears its special bits.
             for owner, group in ((found.st_uid, -1), (-1, found.st_gid)):
                 with suppress(PermissionError):
                     os.chown(temporary, owner, group)
@@ -134,21 +134,21 @@ def _replace(target: Path, change: FileChange) -> None:
 
 
 def _unwritable(change: FileChange, error: OSError) -> GraphDoctorError:
-    return GraphDoctorError(f"{change.path} cannot be written: {error.strerror}.")
+    return GraphDoctorError(f"{change.path} can't be written: {error.strerror}.")
 
 
 def _with_written(error: GraphDoctorError, written: Sequence[str]) -> GraphDoctorError:
-    """The error, and which files were written before it: they stay."""
+    """The error, with the files that were already written; they stay."""
     if not written:
         return error
-    return GraphDoctorError(f"{error.message} Written before it: {', '.join(written)}.", hint=error.hint)
+    return GraphDoctorError(f"{error.message} Already written: {', '.join(written)}.", hint=error.hint)
 
 
 def _check_git(files: Mapping[Path, FileChange]) -> None:
-    """Git could bring back each of the files.
+    """Check that git could restore each of the files.
 
     Raises:
-        GraphDoctorError: It could not, or does not say.
+        GraphDoctorError: It couldn't, or doesn't answer.
     """
     changed: list[str] = []
     unknown: list[str] = []
@@ -156,10 +156,10 @@ def _check_git(files: Mapping[Path, FileChange]) -> None:
         status = _git_status(target)
         if status is None:
             continue
-        if isinstance(status, _Silent):
+        if isinstance(status, _NoAnswer):
             raise GraphDoctorError(
-                f"Whether {change.path} has uncommitted changes cannot be told: {status.reason}.",
-                hint="Make `git status` work there, or give --force.",
+                f"Can't tell whether {change.path} has uncommitted changes: {status.reason}.",
+                hint="Make `git status` work there, or use --force.",
             )
         (unknown if status == "??" else changed).append(str(change.path))
     if changed:
@@ -168,7 +168,7 @@ def _check_git(files: Mapping[Path, FileChange]) -> None:
     if unknown:
         verb = "is" if len(unknown) == 1 else "are"
         raise GraphDoctorError(
-            f"{_listed(unknown)} {verb} not in git yet.", hint="Add and commit first, or give --force."
+            f"{_listed(unknown)} {verb} not in git yet.", hint="Add and commit first, or use --force."
         )
 
 
@@ -177,20 +177,20 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Silent:
-    """Git is there, but does not say how a file is.
+class _NoAnswer:
+    """Git is there, but doesn't report the state of a file.
 
     Args:
-        reason: Why, a clause.
+        reason: Why, as a clause.
     """
 
     reason: str
 
 
-def _git_status(target: Path) -> str | _Silent | None:
-    """Git's two letters for a file; None where it is as committed, ignored, or no git watches over it."""
+def _git_status(target: Path) -> str | _NoAnswer | None:
+    """Git's two letters for a file; None if it is unchanged, ignored, or not in a repository."""
     command = ["git", "--no-pager", "--literal-pathspecs"]
-    # A file system monitor is a program that the repository's configuration names: status would start it.
+    # A file system monitor is a program that the repository's configuration names; status would start it.
     command += ["-c", "core.fsmonitor=false"]
     command += ["status", "--porcelain=v1", "-z", "--untracked-files=normal", "--", target.name]
     try:
@@ -206,25 +206,25 @@ def _git_status(target: Path) -> str | _Silent | None:
     except FileNotFoundError:
         return None
     except subprocess.TimeoutExpired:
-        return _Silent(f"git did not answer within {_GIT_TIMEOUT_S} s")
+        return _NoAnswer(f"git didn't answer within {_GIT_TIMEOUT_S} s")
     except OSError as error:
-        return _Silent(f"git cannot be started ({error.strerror})")
+        return _NoAnswer(f"git can't be started ({error.strerror})")
     if done.returncode == 0:
         return done.stdout[:2].decode("ascii", "replace") or None
-    # Warnings and traces may stand above it.
+    # Warnings and traces may come first.
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     complaint = next((line for line in lines if line.startswith("fatal: ")), None)
     if complaint is None:
-        return _Silent(f"git exited with status {done.returncode}")
-    # "not a git repository: /a/path" would be one whose own folder is gone.
+        return _NoAnswer(f"git exited with status {done.returncode}")
+    # "not a git repository: /a/path" is a repository whose own folder is gone.
     if complaint.startswith("fatal: not a git repository (or any "):
         return None
-    return _Silent(f"git says: {complaint.removeprefix('fatal: ').rstrip('.:')}")
+    return _NoAnswer(f"git says: {complaint.removeprefix('fatal: ').rstrip('.:')}")
 
 
 def _git_environment() -> dict[str, str]:
-    """The environment for a question to the repository around a file, in English, that writes nothing."""
-    # Inside a hook git says in these which repository it means; the file may lie in another.
+    """The environment to query the repository around a file, in English and without writing anything."""
+    # In a hook, git names its repository in these; the file may be in another.
     ours = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     return environment | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": ""}

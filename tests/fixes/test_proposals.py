@@ -125,10 +125,10 @@ def test_lines_end_where_python_says(model: Path, character: str, ending: str) -
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("model.py", None, "cannot be read"),
-        ("model.pyc", b"", "is no .py file"),
+        ("model.py", None, "can't be read"),
+        ("model.pyc", b"", "isn't a .py file"),
         ("model.py", b"def broken(:\n", "model.py"),
-        ("<string>", None, "is no .py file"),
+        ("<string>", None, "isn't a .py file"),
     ],
 )
 def test_a_file_without_readable_source_is_left_alone(

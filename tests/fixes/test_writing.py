@@ -190,20 +190,20 @@ class TestRefusing:
     def test_a_file_that_is_gone(self, force: bool, tmp_path: Path) -> None:
         changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
         changes[1].path.unlink()
-        assert refused(changes, force=force).message.endswith("b.py cannot be read: No such file or directory.")
+        assert refused(changes, force=force).message.endswith("b.py can't be read: No such file or directory.")
 
     def test_a_link_to_itself(self, force: bool, tmp_path: Path) -> None:
         path = tmp_path / "b.py"
         path.symlink_to("b.py")
         changes = [change_of(tmp_path / "a.py"), FileChange(path, BEFORE, AFTER)]
-        assert "b.py cannot be read" in refused(changes, force=force).message
+        assert "b.py can't be read" in refused(changes, force=force).message
 
     def test_a_folder_and_a_pipe(self, force: bool, tmp_path: Path) -> None:
         (tmp_path / "b.py").mkdir()
         os.mkfifo(tmp_path / "c.py")
         for name in ("b.py", "c.py"):
             changes = [change_of(tmp_path / "a.py"), FileChange(tmp_path / name, BEFORE, AFTER)]
-            assert refused(changes, force=force).message.endswith(f"{name} is no regular file.")
+            assert refused(changes, force=force).message.endswith(f"{name} isn't a regular file.")
 
     def test_a_read_only_file(self, force: bool, tmp_path: Path) -> None:
         changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
@@ -216,14 +216,14 @@ class TestRefusing:
         changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "pkg" / "b.py")]
         (tmp_path / "pkg").chmod(0o555)
         error = refused(changes, force=force)
-        assert error.message.endswith(f"b.py cannot be replaced: the folder {tmp_path / 'pkg'} is read-only.")
+        assert error.message.endswith(f"b.py can't be replaced: the folder {tmp_path / 'pkg'} is read-only.")
         assert error.hint
 
     def test_one_file_with_two_edits(self, force: bool, tmp_path: Path) -> None:
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").symlink_to("a.py")
         error = refused([change, FileChange(tmp_path / "b.py", BEFORE, BEFORE + b"x")], force=force)
-        assert error.message == f"{tmp_path / 'a.py'} and {tmp_path / 'b.py'} are one file, with two edits."
+        assert error.message == f"{tmp_path / 'a.py'} and {tmp_path / 'b.py'} are the same file, with two edits."
 
 
 class TestFailing:
@@ -242,8 +242,8 @@ class TestFailing:
             write(changes, force=False)
         assert caught.value.exit_code == 2
         assert caught.value.message == (
-            f"{tmp_path / 'c.py'} cannot be written: No space left on device. "
-            f"Written before it: {tmp_path / 'a.py'}, {tmp_path / 'b.py'}."
+            f"{tmp_path / 'c.py'} can't be written: No space left on device. "
+            f"Already written: {tmp_path / 'a.py'}, {tmp_path / 'b.py'}."
         )
         assert [change.path.read_bytes() for change in changes] == [AFTER, AFTER, BEFORE]
 
@@ -260,7 +260,7 @@ class TestFailing:
             write([change], force=False)
         assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
         assert change.path.read_bytes() == BEFORE
-        assert "Written before it" not in str(caught.value)
+        assert "Already written" not in str(caught.value)
 
     def test_a_file_that_changes_while_others_are_written_is_left(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -276,7 +276,7 @@ class TestFailing:
         with pytest.raises(GraphDoctorError) as caught:
             write(changes, force=True)
         assert caught.value.message == (
-            f"{changes[1].path} has changed since it was read. Written before it: {changes[0].path}."
+            f"{changes[1].path} has changed since it was read. Already written: {changes[0].path}."
         )
         assert changes[1].path.read_bytes() == b"typed by someone"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "b.py"]
@@ -296,7 +296,7 @@ class TestGit:
             git(tmp_path, "add", "b.py")
         error = refused(changes)
         assert error.message == f"{tmp_path / 'b.py'} has uncommitted changes."
-        assert error.hint == "Commit or stash them first, or give --force."
+        assert error.hint == "Commit or stash them first, or use --force."
         written(changes, force=True)
         assert changes[1].path.read_bytes() == AFTER + b"\n"
 
@@ -314,7 +314,7 @@ class TestGit:
         change = change_of(tmp_path / name)
         error = refused([change])
         assert error.message == f"{change.path} is not in git yet."
-        assert error.hint == "Add and commit first, or give --force."
+        assert error.hint == "Add and commit first, or use --force."
         written([change], force=True)
 
     def test_a_repository_without_a_commit_has_nothing_to_go_back_to(self, tmp_path: Path) -> None:
@@ -375,15 +375,15 @@ class TestGit:
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         error = refused(changes)
         assert error.message.startswith(
-            f"Whether {tmp_path / 'a.py'} has uncommitted changes cannot be told: git says: detected dubious ownership"
+            f"Can't tell whether {tmp_path / 'a.py'} has uncommitted changes: git says: detected dubious ownership"
         )
-        assert error.hint == "Make `git status` work there, or give --force."
+        assert error.hint == "Make `git status` work there, or use --force."
         written(changes, force=True)
 
     def test_a_broken_repository_is_refused_unless_forced(self, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py")
         (tmp_path / ".git" / "index").write_bytes(b"broken")
-        assert "cannot be told: git says: " in refused(changes).message
+        assert "has uncommitted changes: git says: " in refused(changes).message
         written(changes, force=True)
 
     def test_a_repository_whose_folder_is_gone_is_refused(self, tmp_path: Path) -> None:
@@ -420,12 +420,14 @@ class TestWithoutGit:
         fake_git(tmp_path, monkeypatch, "exec sleep 60")
         monkeypatch.setattr(writing, "_GIT_TIMEOUT_S", 0.1)
         change = change_of(tmp_path / "a.py")
-        assert "cannot be told: git did not answer within 0.1 s." in refused([change]).message
+        assert "has uncommitted changes: git didn't answer within 0.1 s." in refused([change]).message
         written([change], force=True)
 
     def test_a_git_that_fails_without_a_word_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fake_git(tmp_path, monkeypatch, "exit 3")
-        assert refused([change_of(tmp_path / "a.py")]).message.endswith("cannot be told: git exited with status 3.")
+        assert refused([change_of(tmp_path / "a.py")]).message.endswith(
+            "has uncommitted changes: git exited with status 3."
+        )
 
     def test_what_git_warns_of_first_is_not_its_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         words = "fatal: not a git repository (or any of the parent directories): .git"
@@ -438,4 +440,4 @@ class TestWithoutGit:
 
         monkeypatch.setattr(subprocess, "run", refuse)
         message = refused([change_of(tmp_path / "a.py")]).message
-        assert message.endswith("cannot be told: git cannot be started (Permission denied).")
+        assert message.endswith("has uncommitted changes: git can't be started (Permission denied).")

@@ -1,4 +1,4 @@
-"""The recipes, in the order in which they are tried for a finding."""
+"""The registry of recipes, in the order in which they are tried for a finding."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ RECIPES: tuple[Recipe, ...] = (
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:
-    """The recipes that may take away findings of a rule, best first."""
+    """The recipes that may fix findings of a rule, best first."""
     return tuple(recipe for recipe in RECIPES if code in recipe.codes)

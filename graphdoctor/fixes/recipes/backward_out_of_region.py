@@ -1,4 +1,4 @@
-"""A training step that is compiled as a whole: compile the forward and the loss only."""
+"""A training step that is compiled as a whole: compile only the forward pass and the loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
 
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
-"""Methods of optimizers, schedulers, gradient scalers, losses and models that a training step calls between others."""
+"""Methods of optimizers, schedulers, gradient scalers, losses and models that a training step calls."""
 
 _IS_TRAINING = matchers.Call(func=matchers.Attribute(attr=matchers.OneOf(*map(matchers.Name, _TRAINING))))
 _IS_STEP = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("step"))))
@@ -22,13 +22,13 @@ _IS_BACKWARD = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers
 
 
 class BackwardOutOfRegion(Recipe):
-    """Moves what stands before ``loss.backward()`` into a function of its own and lets Dynamo skip the rest.
+    """Moves the code before ``loss.backward()`` into its own function and lets Dynamo skip the rest.
 
-    Dynamo then compiles the new function and AOTAutograd its backward pass; ``backward()`` and the optimizer's steps
-    run eagerly, without a break. ``torch.compile`` looks through ``torch.compiler.disable`` on the very function that
-    it is given (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.13), but not on a module's ``forward``; any
-    other function takes ``torch._dynamo.decorators.skip``. Unsafe: the optimizer's step is no longer compiled, and a
-    person must want that.
+    Dynamo then compiles the new function, and AOTAutograd its backward pass; ``backward()`` and the optimizer's step
+    run eagerly, without a break. ``torch.compile`` looks through ``torch.compiler.disable`` on the function that it is
+    given (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.13), but not on a module's ``forward``; any other
+    function gets ``torch._dynamo.decorators.skip``. Unsafe: the optimizer's step is no longer compiled, which the user
+    has to decide.
     """
 
     name: ClassVar = "backward-out-of-region"
@@ -36,24 +36,26 @@ class BackwardOutOfRegion(Recipe):
     codes: ClassVar = frozenset({"GD112"})
 
     def edit(self, place: Place) -> Edit:
-        """The forward and the loss in a function, the step around it skipped.
+        """The forward pass and the loss in a function, and the step around them skipped.
 
         Raises:
-            DeclinedError: The function has no such shape.
+            DeclinedError: The function isn't such a training step.
         """
         function = place.source.function_of(place.statement)
         if not isinstance(function, cst.FunctionDef):
-            raise DeclinedError("the line is in no function")
+            raise DeclinedError("the line isn't in a function")
         if any("disable" in place.source.code(decorator) for decorator in function.decorators):
-            raise DeclinedError("Dynamo is disabled for the function already")
+            raise DeclinedError("Dynamo is already disabled for the function")
         run = _forward(place.source, function)
         name = place.source.free_name(f"_{function.name.value.strip('_')}_loss")
-        # The new function comes behind the old one: the old one keeps its number.
+        # The new function comes after the old one, which keeps its number.
         number = _functions(place.source).index(function)
         moved = run.moved(name)
         content = _skipped(moved, _functions(moved)[number])
         return Edit(
-            title=f"Compile the forward and the loss of `{function.name.value}` only", content=content, is_safe=False
+            title=f"Compile only the forward pass and the loss of `{function.name.value}`",
+            content=content,
+            is_safe=False,
         )
 
 
@@ -62,11 +64,11 @@ def _functions(source: SourceFile) -> list[cst.CSTNode]:
 
 
 def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
-    """The statements before the first ``backward()`` up to the training calls before them."""
+    """The statements before the first ``backward()``, without the training calls around them."""
     body = function.body.body
     backward = next((at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD)), None)
     if backward is None:
-        raise DeclinedError("the function's body has no `backward()` on a line of its own")
+        raise DeclinedError("the function's body has no `backward()` on its own line")
     stop = backward
     while stop and _is_between(body[stop - 1]):
         stop -= 1
@@ -74,10 +76,10 @@ def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
     while start and not _is_between(body[start - 1]):
         start -= 1
     if start == stop:
-        raise DeclinedError("no forward and loss stand before `backward()` on lines of their own")
+        raise DeclinedError("there is no forward pass and loss before `backward()` on their own lines")
     run = Run(source, function, function.body, start, stop)
     if any(matchers.findall(statement, _IS_TRAINING) for statement in run.statements):
-        raise DeclinedError("calls of the training step stand between the forward and the loss")
+        raise DeclinedError("there are calls of the training step between the forward pass and the loss")
     return run
 
 
@@ -88,17 +90,17 @@ def _is_line_of(statement: cst.CSTNode, matcher: matchers.Expr) -> bool:
 
 
 def _is_between(statement: cst.CSTNode) -> bool:
-    """A docstring or a call of the training step around the forward and the loss."""
+    """Whether it is a docstring, or a call of the training step around the forward pass and the loss."""
     return _is_line_of(statement, matchers.Expr(_IS_TRAINING | matchers.SimpleString()))
 
 
 def _skipped(source: SourceFile, function: cst.CSTNode) -> bytes:
-    """The file with a function that Dynamo skips, and optimizers' steps in it that it does not trace."""
+    """The file with a function that Dynamo skips, and with the optimizers' steps in it disabled."""
     assert isinstance(function, cst.FunctionDef)  # the matcher says so
     changed = function
     for step in matchers.findall(function, _IS_STEP):
         assert isinstance(step, cst.Expr) and isinstance(step.value, cst.Call)  # the matcher says so
-        # In a frame of its own the step would be compiled, and break at the break that torch put into it.
+        # Otherwise Dynamo would compile the step's own frame, which contains an explicit graph break.
         disabled = cst.Call(cst.parse_expression("torch.compiler.disable"), [cst.Arg(step.value.func)])
         replaced = changed.deep_replace(step.value, step.value.with_changes(func=disabled))
         assert isinstance(replaced, cst.FunctionDef)

@@ -1,4 +1,4 @@
-"""A branch on a tensor's value: compute both ways and choose between them with ``torch.where``."""
+"""A branch on a tensor's value: compute both branches and choose with ``torch.where``."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import libcst as cst
 from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.fixes.syntax.branches import (
     RETURNED,
+    Branch,
     Comments,
     Step,
-    Way,
+    branch_of_body,
+    branch_of_lines,
     line_of,
     put_for,
     refuse_lost_comments,
-    way_of_body,
-    way_of_lines,
 )
 from graphdoctor.fixes.syntax.conditions import (
     as_boolean_tensor,
-    asks_for_finite,
-    is_answered_alike,
+    is_evaluated_alike,
     is_one_number,
+    tests_for_finite,
     torch_call,
     without_parentheses,
 )
@@ -36,48 +36,48 @@ from graphdoctor.fixes.syntax.place import Place, tested_at
 from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
-"""What may hold an expression with no word before it that would need a space."""
+"""Nodes that never put a keyword directly before an expression."""
 
 
 class BranchWhere(Recipe):
     """``if c: x = f(x)`` becomes ``x = torch.where(c, f(x), x)``.
 
-    Also ``if`` with ``elif`` and ``else``, ``return`` in every way, and ``a if c else b``. Safe where one number
-    decides and both ways compute every element from the same floating-point tensors by operations that are defined,
-    with finite gradients, for every number. Unsafe otherwise: both ways are computed, so a way not taken may fail, do
-    something, have another shape, or put NaN into gradients.
+    Also ``if`` with ``elif`` and ``else``, ``return`` in every branch, and ``a if c else b``. Safe if one number
+    decides and both branches compute every element from the same floating-point tensors with operations that are
+    defined for every number and have finite gradients. Otherwise unsafe: both branches are computed, so the one that
+    isn't taken may fail, have a side effect or another shape, or put NaN into gradients.
     """
 
     name: ClassVar = "branch-where"
     codes: ClassVar = frozenset({"GD102"})
 
     def edit(self, place: Place) -> Edit:
-        """Both ways, and the choice.
+        """Both branches, and the choice.
 
         Raises:
-            DeclinedError: The ways are no tensors for the same names, or do more than compute them.
+            DeclinedError: The branches don't compute tensors for the same names, or do more than that.
         """
         choice = tested_at(place)
         function = place.source.function_of(choice)
         if function is None:
-            raise DeclinedError("the branch stands outside any function")
+            raise DeclinedError("the branch isn't in a function")
         names = Names(place.source, function)
         if isinstance(choice, cst.IfExp):
             return _choose_expression(place.source, choice, names)
         if isinstance(choice, cst.If):
             return _Choice.of(place.source, choice, names).edit()
-        raise DeclinedError("an assertion chooses nothing")
+        raise DeclinedError("an assertion doesn't choose between values")
 
 
 def _choose_expression(source: SourceFile, choice: cst.IfExp, names: Names) -> Edit:
-    """``a if c else b`` in any expression."""
+    """``a if c else b`` inside any expression."""
     for value in (choice.body, choice.orelse):
         refuse_unless_tensor(value)
     condition = as_boolean_tensor(choice.test, names)
     sides = [without_parentheses(value.deep_clone()) for value in (choice.body, choice.orelse)]
     call = torch_call("where", [without_parentheses(condition), *sides])
     refuse_lost_comments([choice], [call])
-    # `return(a)if c else b`: a word needs a space where a parenthesis needed none.
+    # `return(a)if c else b`: a name needs a space where a parenthesis doesn't.
     if source.code(choice).startswith("(") and not isinstance(next(source.parents(choice)), _WITHOUT_WORDS):
         call = call.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     values = [[choice.body, choice.orelse]]
@@ -90,56 +90,56 @@ def _choose_expression(source: SourceFile, choice: cst.IfExp, names: Names) -> E
 
 @dataclass(frozen=True)
 class _Choice:
-    """An ``if`` with all its ways.
+    """An ``if`` with all its branches.
 
     Args:
         source: The file.
         statement: The ``if``.
         names: The names of its function.
-        tests: One for each way but the last.
-        ways: What is done in each; the last where no test holds.
-        rest: The lines behind the ``if`` that are its last way.
+        tests: One for each branch but the last.
+        branches: What each does; the last is taken if no test holds.
+        rest: The lines after the ``if`` that are its last branch.
     """
 
     source: SourceFile
     statement: cst.If
     names: Names
     tests: tuple[cst.BaseExpression, ...]
-    ways: tuple[Way, ...]
+    branches: tuple[Branch, ...]
     rest: tuple[cst.BaseStatement, ...]
 
     @classmethod
     def of(cls, source: SourceFile, statement: cst.If, names: Names) -> _Choice:
         tests: list[cst.BaseExpression] = []
-        ways: list[Way] = []
+        branches: list[Branch] = []
         comments: tuple[str, ...] = ()
         node: cst.If | cst.Else | None = statement
         while isinstance(node, cst.If):
             tests.append(node.test)
-            ways.append(_commented(way_of_body(node.body), comments))
+            branches.append(_commented(branch_of_body(node.body), comments))
             node = node.orelse
             comments = tuple(line.comment.value for line in node.leading_lines if line.comment) if node else ()
         rest: tuple[cst.BaseStatement, ...] = ()
         if node is not None:
-            ways.append(_commented(way_of_body(node.body), comments))
-        elif all(way.is_returning for way in ways):
+            branches.append(_commented(branch_of_body(node.body), comments))
+        elif all(branch.is_returning for branch in branches):
             rest = _lines_behind(source, statement)
-            ways.append(way_of_lines(rest))
+            branches.append(branch_of_lines(rest))
         else:
-            ways.append(Way((), ()))
-        return cls(source, statement, names, tuple(tests), tuple(ways), rest)
+            branches.append(Branch((), ()))
+        return cls(source, statement, names, tuple(tests), tuple(branches), rest)
 
     def edit(self) -> Edit:
-        """The lines in its place."""
-        if len({way.is_returning for way in self.ways}) > 1:
-            raise DeclinedError("one way returns and another goes on")
+        """The edit that replaces it."""
+        if len({branch.is_returning for branch in self.branches}) > 1:
+            raise DeclinedError("one branch returns and another doesn't")
         rows = self._rows()
         lines, conditions = self._conditions(rows)
         kept: list[list[cst.BaseExpression]] = []
         for row in rows:
             target = _target(row)
             if self.names.is_declared(target):
-                raise DeclinedError(f"`{target}` is no local name")
+                raise DeclinedError(f"`{target}` isn't a local name")
             comments = Comments()
             for step in row:
                 comments = comments.joined(step.comments) if step is not None else comments
@@ -167,18 +167,18 @@ class _Choice:
         )
 
     def _rows(self) -> list[list[Step | None]]:
-        """The steps by line: one of each way where they are chosen from, one alone where it can go before.
+        """The steps by line: one step of each branch to choose from, or a single step that can come before a choice.
 
-        A way's steps see what its earlier steps did: a name that was chosen has that way's value whenever that way is
-        the one that counts.
+        A branch's steps see what its earlier steps did: a name that was chosen has that branch's value whenever the
+        branch is the one that is taken.
         """
-        columns = [self._sections(way) for way in self.ways]
+        columns = [self._sections(branch) for branch in self.branches]
         chosen = [[target for _, step in column if step and (target := step.target)] for column in columns]
         longest = max(chosen, key=len)
         if not longest:
-            raise DeclinedError("no way gives a name a value that lasts")
+            raise DeclinedError("no branch assigns a name that is used later")
         if any(targets not in ([], longest) for targets in chosen):
-            raise DeclinedError("the ways assign different names, or in another order")
+            raise DeclinedError("the branches assign different names, or in a different order")
         rows: list[list[Step | None]] = []
         seen: set[str] = set()
         for sections in zip_longest(*columns, fillvalue=((), None)):
@@ -193,12 +193,12 @@ class _Choice:
             rows.append(row)
         return rows
 
-    def _sections(self, way: Way) -> list[tuple[tuple[Step, ...], Step | None]]:
-        """Each lasting step with those before it whose names nobody else uses; at the end such alone."""
+    def _sections(self, branch: Branch) -> list[tuple[tuple[Step, ...], Step | None]]:
+        """Each step whose name is used later, with the steps before it whose names aren't; those at the end alone."""
         sections: list[tuple[tuple[Step, ...], Step | None]] = []
         before: list[Step] = []
-        for step in way.steps:
-            if step.target != RETURNED and self.names.is_only_in(step.target, way.nodes):
+        for step in branch.steps:
+            if step.target != RETURNED and self.names.is_only_in(step.target, branch.nodes):
                 before.append(step)
             else:
                 sections.append((tuple(before), step))
@@ -210,12 +210,12 @@ class _Choice:
     def _refuse_unbound(self, target: str, row: Sequence[Step | None]) -> None:
         is_reading = any(found.value == target for step in row if step for found in names_in(step.value))
         if not is_reading and not self.names.is_bound_before(target, self.statement):
-            raise DeclinedError(f"`{target}` has no value where the branch is not taken")
+            raise DeclinedError(f"`{target}` has no value if the branch isn't taken")
 
     def _conditions(
         self, rows: Sequence[Sequence[Step | None]]
     ) -> tuple[list[cst.SimpleStatementLine], list[cst.BaseExpression]]:
-        """The conditions as tensors, in names of their own where more than one line needs them."""
+        """The conditions as tensors, assigned to new names if more than one line needs them."""
         tensors = [as_boolean_tensor(test, self.names) for test in self.tests]
         if len(rows) == 1:
             return [], [without_parentheses(tensor) for tensor in tensors]
@@ -235,27 +235,27 @@ def _target(row: Sequence[Step | None]) -> str:
     return next(step.target for step in row if step is not None)
 
 
-def _commented(way: Way, above: tuple[str, ...]) -> Way:
-    """A way with the comments that stood over its ``elif`` or ``else``."""
-    if not above or not way.steps:
-        return way
-    first = way.steps[0]
+def _commented(branch: Branch, above: tuple[str, ...]) -> Branch:
+    """A branch with the comments above its ``elif`` or ``else``."""
+    if not above or not branch.steps:
+        return branch
+    first = branch.steps[0]
     moved = Step(first.target, first.value, Comments(above).joined(first.comments))
-    return Way((moved, *way.steps[1:]), way.nodes)
+    return Branch((moved, *branch.steps[1:]), branch.nodes)
 
 
 def _lines_behind(source: SourceFile, statement: cst.If) -> tuple[cst.BaseStatement, ...]:
-    """The rest of the block, up to its ``return``."""
+    """The rest of the block after an ``if``, up to its ``return``."""
     block = next(source.parents(statement))
     if not isinstance(block, cst.IndentedBlock):
-        raise DeclinedError("one way returns and another goes on")
+        raise DeclinedError("one branch returns and another doesn't")
     at = next(number for number, line in enumerate(block.body) if line is statement)
     rest: list[cst.BaseStatement] = []
     for line in block.body[at + 1 :]:
         rest.append(line)
         if isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[-1], cst.Return):
             return tuple(rest)
-    raise DeclinedError("one way returns and another goes on")
+    raise DeclinedError("one branch returns and another doesn't")
 
 
 def _nested(conditions: Sequence[cst.BaseExpression], values: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
@@ -286,21 +286,21 @@ def _is_safe(
     *,
     alone: Sequence[cst.BaseExpression],
 ) -> bool:
-    """Whatever the inputs are, the results are the same.
+    """Whether results are the same for every input.
 
     Args:
         source: The file.
         names: The names of the function.
         tests: The conditions.
-        rows: For each choice the values of its ways.
-        alone: Values that are now computed in every case.
+        rows: For each choice, the values of its branches.
+        alone: Values that are now always computed.
     """
     values = [value for row in rows for value in row] + list(alone)
     return (
-        all(is_one_number(test, names) and not asks_for_finite(test) for test in tests)
-        and is_answered_alike(tests)
+        all(is_one_number(test, names) and not tests_for_finite(test) for test in tests)
+        and is_evaluated_alike(tests)
         and not names.is_changing_tensors
         and all(is_harmless(value, source) for value in values)
-        # Broadcasting over the same tensors gives the same shape; a lone number would get a shape that it had not.
+        # Broadcasting over the same tensors gives the same shape; a lone number would get a shape that it didn't have.
         and all(len({operands(value) for value in row}) == 1 and operands(row[0]) for row in rows)
     )

@@ -1,4 +1,4 @@
-"""An exception on a tensor's value: a check in the graph in its place."""
+"""An exception that depends on a tensor's value: check the value in the graph."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from graphdoctor.fixes.syntax.source import SourceFile
 class CheckInsteadOfRaise(Recipe):
     """``if bad: raise ValueError("why")`` becomes ``torch._assert_async(~bad, "why")``; so does ``assert``.
 
-    Unsafe: the exception is another one (``RuntimeError``), and on a GPU it comes later, when nothing can be saved
-    any more. ``torch._check`` does not help: it wants a Python bool (torch/__init__.py, 2.13).
+    Unsafe: it raises another exception (``RuntimeError``), and on a GPU it does so later, after which the device can't
+    be used. ``torch._check`` doesn't help because it needs a Python bool (``torch/__init__.py``, 2.13).
     """
 
     name: ClassVar = "check-instead-of-raise"
@@ -31,13 +31,13 @@ class CheckInsteadOfRaise(Recipe):
         """The check.
 
         Raises:
-            DeclinedError: More than an exception hangs on the condition.
+            DeclinedError: The condition guards more than an exception.
         """
         source = place.source
         tested = tested_at(place)
         function = source.function_of(tested)
         if function is None:
-            raise DeclinedError("the check stands outside any function")
+            raise DeclinedError("the check isn't in a function")
         if _is_caught(source, tested):
             raise DeclinedError("the exception may be caught by the `try` around it")
         names = Names(source, function)
@@ -64,19 +64,19 @@ def _in_place_of_raise(source: SourceFile, statement: cst.If, names: Names) -> E
 
 
 def _edit(content: bytes) -> Edit:
-    return Edit(title="Check in the graph with `torch._assert_async`", content=content, is_safe=False)
+    return Edit(title="Check the value in the graph with `torch._assert_async`", content=content, is_safe=False)
 
 
 def _raise_in(statement: cst.If) -> tuple[cst.Raise, Comments]:
     """The only statement of the body, with the comments around it."""
     body = statement.body
     if statement.orelse is not None:
-        raise DeclinedError("the `if` goes on with another way")
+        raise DeclinedError("the `if` has another branch")
     comments = Comments()
     smalls = body.body
     if isinstance(body, cst.IndentedBlock):
         if len(body.body) != 1 or not isinstance(line := body.body[0], cst.SimpleStatementLine):
-            raise DeclinedError("more than an exception hangs on the condition")
+            raise DeclinedError("the condition guards more than an exception")
         smalls = line.body
         beside = line.trailing_whitespace.comment
         head = (body.header.comment.value,) if body.header.comment is not None else ()
@@ -86,7 +86,7 @@ def _raise_in(statement: cst.If) -> tuple[cst.Raise, Comments]:
         comments = Comments(beside=body.trailing_whitespace.comment.value)
     raised = smalls[0]
     if len(smalls) != 1 or not isinstance(raised, cst.Raise):
-        raise DeclinedError("more than an exception hangs on the condition")
+        raise DeclinedError("the condition guards more than an exception")
     return raised, comments
 
 
@@ -102,22 +102,22 @@ def _is_caught(source: SourceFile, tested: cst.CSTNode) -> bool:
 
 
 def _message(source: SourceFile, raised: cst.Raise, statement: cst.If) -> cst.BaseExpression:
-    """What the exception says, where that is plain text; else its type and the condition."""
+    """The exception's message if it is a plain string; otherwise its type and the condition."""
     kind = raised.exc
     if kind is None:
-        raise DeclinedError("it raises an earlier exception again")
+        raise DeclinedError("it re-raises an exception")
     if isinstance(kind, cst.Call):
         if kind.args and not kind.args[0].star and (text := _literal(kind.args[0].value)) is not None:
             return text
         kind = kind.func
     name = dotted(kind)
     if name is None:
-        raise DeclinedError("the exception cannot be told from the text")
+        raise DeclinedError("the source doesn't say which exception is raised")
     return _text(f"{name}: {_flat(source, statement.test)}")
 
 
 def _literal(node: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """A copy of a plain text, None for anything else."""
+    """A copy of a plain string; None for anything else."""
     if isinstance(node, cst.SimpleString | cst.ConcatenatedString) and isinstance(node.evaluated_value, str):
         return node.deep_clone()
     return None
@@ -128,11 +128,11 @@ def _text(words: str) -> cst.SimpleString:
 
 
 def _flat(source: SourceFile, node: cst.BaseExpression) -> str:
-    """An expression in one line, without its comments."""
+    """An expression on one line, without its comments."""
     try:
         return ast.unparse(ast.parse(f"({source.code(node)}\n)", mode="eval"))
     except (SyntaxError, ValueError):
-        raise DeclinedError("the condition cannot be put into words") from None
+        raise DeclinedError("the condition can't be written as text") from None
 
 
 def _semicolon(old: cst.Assert) -> cst.Semicolon | cst.MaybeSentinel:

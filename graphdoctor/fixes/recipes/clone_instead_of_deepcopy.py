@@ -27,27 +27,27 @@ _CONTAINERS = {"dict": "dict", "Dict": "dict", "list": "list", "List": "list", "
 
 
 class CloneInsteadOfDeepcopy(Recipe):
-    """``copy.deepcopy(t)`` becomes ``t.detach().clone()``; of a dict or list, a clone of each tensor in it.
+    """``copy.deepcopy(t)`` becomes ``t.detach().clone()``; for a dict or list, a clone of each tensor in it.
 
-    Safe for a tensor that is visibly detached: for others ``deepcopy`` of a leaf yields another leaf that requires
-    a gradient, which a detached clone does not. In a container objects that were shared do not stay shared.
+    Safe for a tensor that is visibly detached. For others, ``deepcopy`` of a leaf returns a leaf that requires a
+    gradient, which a detached clone doesn't; and objects that a container shares are no longer shared.
     """
 
     name: ClassVar = "clone-instead-of-deepcopy"
     codes: ClassVar = frozenset({"GD108"})
 
     def edit(self, place: Place) -> Edit:
-        """The copy as clones.
+        """Clones in place of the copy.
 
         Raises:
-            DeclinedError: What is copied may be no tensor and no flat container of tensors.
+            DeclinedError: What is copied may be neither a tensor nor a flat container of tensors.
         """
         source = place.source
         call = pointed(place, lambda node: _copied(source, node) is not None, "a call to `copy.deepcopy`")
         copied = _copied(source, call)
         assert copied is not None  # pointed() says so
         if has_comment(call) and not has_comment(copied):
-            raise DeclinedError("a comment stands in the middle of it")
+            raise DeclinedError("a comment inside it would be lost")
         is_detached = method_name(source, copied) == "detach"
         new = _clones(source, copied)
         return Edit(
@@ -73,27 +73,27 @@ def _clones(source: SourceFile, copied: cst.BaseExpression) -> cst.BaseExpressio
         if kind:
             return _each(copied, kind, ("clone",) if is_plain else ("detach", "clone"))
     elif not is_tensor(source, copied) and not isinstance(copied, cst.Subscript):
-        raise DeclinedError("what is copied may be no tensor")
+        raise DeclinedError("what is copied may not be a tensor")
     if method_name(source, copied) == "detach":
         return method_call(copied, "clone")
     return method_call(copied, "detach", "clone")
 
 
 def _kind(source: SourceFile, copied: cst.Attribute | cst.Name) -> tuple[str, bool]:
-    """``dict``, ``list``, ``tuple`` or, for a tensor, an empty string; and that no gradient can be asked of it.
+    """``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't require a gradient.
 
     Raises:
-        DeclinedError: It is or may be something else.
+        DeclinedError: It may be something else.
     """
     given = parameter(source, copied) if isinstance(copied, cst.Name) else None
     if given is not None:
         return _annotated(given), False
     bound = attribute_values(source, copied) if isinstance(copied, cst.Attribute) else values(source, copied)
     if isinstance(copied, cst.Attribute) and not bound:
-        raise DeclinedError(f"nothing here says what `{source.code(copied)}` is")
+        raise DeclinedError(f"nothing in the file says what `{source.code(copied)}` is")
     kinds = {_kind_of(source, value) for value in bound} or {("", False)}
     if len(kinds) > 1:
-        raise DeclinedError(f"`{source.code(copied)}` is set to different kinds of things")
+        raise DeclinedError(f"`{source.code(copied)}` is set to values of different kinds")
     return kinds.pop()
 
 
@@ -114,18 +114,18 @@ def _kind_of(source: SourceFile, value: cst.BaseExpression | None) -> tuple[str,
         case None:
             return "", False
     if not is_tensor(source, value):
-        raise DeclinedError("what is copied may be no tensor")
+        raise DeclinedError("what is copied may not be a tensor")
     return "", False
 
 
 def _is_made(source: SourceFile, value: cst.BaseExpression) -> bool:
-    """A tensor that a function of torch makes without a gradient."""
+    """Whether a function of torch creates the tensor without a gradient."""
     name = dotted_name(source, value.func) if isinstance(value, cst.Call) else ""
     return name.rpartition(".")[0] == "torch" and "requires_grad" not in source.code(value)
 
 
 def _annotated(given: cst.Param) -> str:
-    """What a parameter's annotation says; one without is tried as a tensor."""
+    """What a parameter's annotation says; a parameter without one is taken to be a tensor."""
     match given.annotation.annotation if given.annotation is not None else None:
         case None:
             return ""
@@ -136,7 +136,7 @@ def _annotated(given: cst.Param) -> str:
             inner = [found for found in inner if not isinstance(found, cst.Ellipsis)]
             if inner and isinstance(inner[-1], cst.Name | cst.Attribute) and _annotated_tensor(inner[-1]):
                 return _CONTAINERS[name]
-    raise DeclinedError(f"`{given.name.value}` may be no tensor")
+    raise DeclinedError(f"`{given.name.value}` may not be a tensor")
 
 
 def _annotated_tensor(node: cst.BaseExpression) -> bool:
@@ -164,7 +164,7 @@ def _cloned_display(source: SourceFile, display: cst.List | cst.Tuple | cst.Dict
     elements = []
     for element in display.elements:
         if not isinstance(element, cst.Element | cst.DictElement):
-            raise DeclinedError("something is unpacked into the container")
+            raise DeclinedError("the container unpacks other containers")
         if isinstance(element.value, cst.BaseNumber | cst.BaseString):
             elements.append(element.deep_clone())
         else:

@@ -11,7 +11,7 @@ from graphdoctor.fixes.syntax.scalar_reads import ScalarRead
 
 
 class DropItem(Recipe):
-    """``y / y.max().item()`` becomes ``y / y.max()``: gradients then flow through the read, which had cut them."""
+    """``y / y.max().item()`` becomes ``y / y.max()``, so that gradients flow through the value."""
 
     name: ClassVar = "drop-item"
     codes: ClassVar = frozenset({"GD103"})
@@ -20,13 +20,13 @@ class DropItem(Recipe):
         """The tensor in place of the number, with its gradient.
 
         Raises:
-            DeclinedError: A Python number is needed, nobody can tell, or no gradient can flow.
+            DeclinedError: Something may need a Python number, or no gradient can flow.
         """
         read = ScalarRead.at(place)
         if not read.needs_detach:
-            raise DeclinedError("no gradient can flow through the value, so `keep-tensor` writes the same")
+            raise DeclinedError("no gradient can flow through the value")
         return Edit(
-            title=f"Keep the tensor that `{read.words}` reads and let gradients flow through it",
+            title=f"Keep the tensor that `{read.words}` reads, and let gradients flow through it",
             content=read.replaced(is_detached=False),
             is_safe=False,
         )

@@ -1,4 +1,4 @@
-"""A call on a line of its own whose result nobody uses: leave it out while torch compiles."""
+"""A call whose result isn't used: skip it while torch compiles."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import walk
 
 _QUERY = re.compile(r"(is|has|get|set|add|remove)")
-"""Methods of a logger that answer or configure: without them the program goes another way."""
+"""Methods of a logger that return something or configure it: skipping them changes what the program does."""
 
 _CHANGES = re.compile(r"next|pop\w*|append\w*|extend|insert|add_?|update|setdefault|send|read\w*|write|get_nowait|step")
-"""Calls in an argument that change something: without them the program goes another way."""
+"""Calls in an argument that change something: skipping them changes what the program does."""
 
 _ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Comparison, cst.UnaryOperation)
 """Tests that need no parentheses beside ``and``."""
@@ -27,8 +27,8 @@ _ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Comparison, cst.
 class GuardOutput(Recipe):
     """``print(x)`` becomes ``if not torch.compiler.is_compiling(): print(x)``.
 
-    Safe for output: nothing that the program computes depends on it. Unsafe for other calls, which may do work that
-    the program needs. Either way the compiled program says or does less.
+    Safe for output, because no result depends on it. Unsafe for other calls, which may do work that the program needs.
+    Either way, the compiled program prints or does less.
     """
 
     name: ClassVar = "guard-output"
@@ -38,7 +38,7 @@ class GuardOutput(Recipe):
         """The call under a guard.
 
         Raises:
-            DeclinedError: Somebody uses the call's result, or needs what it does.
+            DeclinedError: Something uses the call's result, or needs what it does.
         """
         statement = place.statement
         if isinstance(statement, cst.If) and isinstance(statement.body, cst.SimpleStatementSuite):
@@ -47,7 +47,7 @@ class GuardOutput(Recipe):
             call, content = _guard_line(place)
         name = place.source.code(call.func)
         if place.finding.code == "GD101" and _QUERY.match(name.rpartition(".")[2]):
-            raise DeclinedError(f"`{name}` may do more than speak")
+            raise DeclinedError(f"`{name}` may do more than log")
         return Edit(
             title=f"Skip `{name}(…)` while compiling",
             content=content,
@@ -81,26 +81,26 @@ def _guard_line(place: Place) -> tuple[cst.Call, bytes]:
 def _neighbours(
     place: Place, line: cst.SimpleStatementLine, small: cst.BaseSmallStatement, call: cst.Call
 ) -> tuple[int, int]:
-    """Range of the calls of the same function side by side in the line: torch names each line once."""
+    """The range of adjacent calls to the same function on the line: torch names each line once."""
     name = place.source.code(call.func)
 
-    def speaks(other: cst.BaseSmallStatement) -> bool:
+    def is_same(other: cst.BaseSmallStatement) -> bool:
         value = other.value if isinstance(other, cst.Expr) else None
         return isinstance(value, cst.Call) and place.source.code(value.func) == name
 
     first = last = list(line.body).index(small)
-    while first > 0 and speaks(line.body[first - 1]):
+    while first > 0 and is_same(line.body[first - 1]):
         first -= 1
-    while last + 1 < len(line.body) and speaks(line.body[last + 1]):
+    while last + 1 < len(line.body) and is_same(line.body[last + 1]):
         last += 1
     return first, last + 1
 
 
 def _guard_suite(place: Place, statement: cst.If) -> tuple[cst.Call, bytes]:
-    """``if verbose: print(x)``, written in one line."""
+    """``if verbose: print(x)`` on one line."""
     body = statement.body.body
     if statement.orelse is not None or len(body) != 1 or not isinstance(body[0], cst.BaseSmallStatement):
-        raise DeclinedError("the line holds more than the call")
+        raise DeclinedError("the line contains more than the call")
     call = _bare_call(place, body[0])
     test: cst.BaseExpression = statement.test.deep_clone()
     if not isinstance(test, _ATOMS) and not test.lpar:
@@ -113,11 +113,11 @@ def _guard_suite(place: Place, statement: cst.If) -> tuple[cst.Call, bytes]:
 def _bare_call(place: Place, small: cst.CSTNode) -> cst.Call:
     if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
         raise DeclinedError("its result is used")
-    # The break may lie in an argument, such as a hook that is being registered: then the call itself is needed.
+    # The break may be in an argument, such as a hook that is registered: then the call itself is needed.
     if place.expression is not None and place.expression is not small.value:
-        raise DeclinedError("what breaks is a part of the call")
+        raise DeclinedError("the break is inside the call's arguments")
     if any(isinstance(node, cst.NamedExpr) for node in walk(small.value)):
-        raise DeclinedError("an argument of the call binds a name")
+        raise DeclinedError("an argument of the call assigns a name")
     return small.value
 
 

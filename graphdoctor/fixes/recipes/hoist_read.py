@@ -1,4 +1,4 @@
-"""A clock, a random number or a fact about the process read inside: read it elsewhere, or in a way torch traces."""
+"""A clock, a random number or a fact about the process: read it elsewhere, or in a way that torch traces."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _CLOCKS = frozenset(
     | {f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")}
     | {"time.thread_time", "time.localtime", "time.gmtime", "time.strftime", "datetime.date.today"}
 )
-"""Readings that differ from call to call."""
+"""Values that differ between calls."""
 
 _FACTS = frozenset(
     {"os.getpid", "os.cpu_count", "os.getcwd", "os.getlogin", "os.uname", "socket.gethostname", "os.path.exists"}
     | {"os.path.isfile", "os.path.isdir", "os.path.getsize", "torch.get_num_threads", "torch.initial_seed"}
 )
-"""Readings that a process does not expect to change while it runs."""
+"""Values that a process doesn't expect to change while it runs."""
 
 _OUTPUT = frozenset({"debug", "info", "warning", "error", "log", "exception", "critical", "warn"})
-"""Methods of a logger that only speak."""
+"""Methods of a logger that only log."""
 
 
 class HoistRead(Recipe):
-    """Reads that only feed output are skipped while compiling, facts are read once when the module is imported.
+    """Skips clocks that only feed output while compiling, and reads facts once, when the module is imported.
 
     ``random.random()`` becomes ``random.uniform(0.0, 1.0)``, which torch traces and which draws the same number. All
-    but that are unsafe: the program prints less, or notices a change no longer.
+    others are unsafe: the program prints less, or no longer notices a change.
     """
 
     name: ClassVar = "hoist-read"
     codes: ClassVar = frozenset({"GD105", "GD109", "GD100"})
 
     def edit(self, place: Place) -> Edit:
-        """The read elsewhere, or as one that torch traces.
+        """The read elsewhere, or one that torch traces.
 
         Raises:
-            DeclinedError: What is read matters for what is computed.
+            DeclinedError: Results depend on the value.
         """
         source = place.source
         call = pointed(place, lambda node: isinstance(node, cst.Call), "a call")
@@ -59,30 +59,30 @@ class HoistRead(Recipe):
         if name == "random.random" and not call.args:
             uniform = cst.parse_expression(_beside(source, call, "uniform") + "(0.0, 1.0)")
             return Edit(
-                title=f"Draw the number of {words} with `random.uniform`, which torch traces",
+                title=f"Use `random.uniform`, which torch traces, in place of {words}",
                 content=source.replaced((call, uniform), imports=_imports(call)),
                 is_safe=True,
             )
         if name in _FACTS:
             return Edit(
-                title=f"Read {words} once, when the module is imported",
+                title=f"Call {words} once, when the module is imported",
                 content=_at_import(source, call),
                 is_safe=False,
             )
         if name in _CLOCKS:
-            lines = _speaking_lines(source, call)
-            is_spoken = any(_is_output(source, line) for line in lines)
+            lines = _output_lines(source, call)
+            is_printed = any(_is_output(source, line) for line in lines)
             return Edit(
-                title=f"Skip {words} and what is said about it while compiling",
+                title=f"Skip {words} and the output that uses it while compiling",
                 content=_guarded(source, lines),
                 is_safe=False,
-                drops_output=is_spoken,
+                drops_output=is_printed,
             )
-        raise DeclinedError(f"no other place is known for {words}")
+        raise DeclinedError(f"{words} can't be moved")
 
 
 def _beside(source: SourceFile, call: cst.Call, name: str) -> str:
-    """Another function of the same module, as the file names the module."""
+    """Another function of the same module, spelled as in the file."""
     return f"{source.code(call.func.value)}.{name}" if isinstance(call.func, cst.Attribute) else f"random.{name}"
 
 
@@ -91,21 +91,21 @@ def _imports(call: cst.Call) -> tuple[str, ...]:
 
 
 def _at_import(source: SourceFile, call: cst.Call) -> bytes:
-    """The file with the value in a constant above the statement that reads it."""
+    """The file with the value in a constant above the function or class that reads it."""
     if any(argument.star or not isinstance(argument.value, cst.SimpleString) for argument in call.args):
-        raise DeclinedError("what it is asked about is known inside only")
+        raise DeclinedError("its arguments are only known inside the function")
     if has_comment(call):
-        raise DeclinedError("a comment stands in the middle of it")
+        raise DeclinedError("a comment inside it would be lost")
     assert isinstance(call.func, cst.Attribute | cst.Name)
     last = call.func.attr.value if isinstance(call.func, cst.Attribute) else call.func.value
     name = f"_{last.removeprefix('get').lstrip('_').upper()}"
     statement = list(source.parents(call))[-2]
     if not isinstance(statement, cst.FunctionDef | cst.ClassDef):
-        raise DeclinedError("it is in no function of the module")
+        raise DeclinedError("it isn't in a function of the module")
     if _is_imported_inside(call, statement):
-        raise DeclinedError("its module is imported inside only")
+        raise DeclinedError("its module is only imported inside the function")
     if any(isinstance(node, cst.Name) and node.value == name for node in walk(source.tree)):
-        raise DeclinedError(f"the name `{name}` is taken")
+        raise DeclinedError(f"the name `{name}` is already used")
     leading = list(statement.leading_lines)
     spaces = next((number for number, line in enumerate(leading) if line.comment is not None), len(leading))
     blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
@@ -119,7 +119,7 @@ def _at_import(source: SourceFile, call: cst.Call) -> bytes:
 
 
 def _is_imported_inside(call: cst.Call, statement: cst.CSTNode) -> bool:
-    """The module that is asked is imported within the function."""
+    """Whether the module of the called function is imported inside the statement."""
     root: cst.CSTNode = call.func
     while isinstance(root, cst.Attribute):
         root = root.value
@@ -129,11 +129,11 @@ def _is_imported_inside(call: cst.Call, statement: cst.CSTNode) -> bool:
     )
 
 
-def _speaking_lines(source: SourceFile, call: cst.Call) -> list[cst.SimpleStatementLine]:
-    """The line that reads, and all that are there for the reading alone.
+def _output_lines(source: SourceFile, call: cst.Call) -> list[cst.SimpleStatementLine]:
+    """The line that reads the value, and all lines that are there only for it.
 
     Raises:
-        DeclinedError: Something else depends on the reading.
+        DeclinedError: Something else depends on the value.
     """
     lines: list[cst.SimpleStatementLine] = []
     waiting: list[cst.CSTNode] = [call]
@@ -152,21 +152,21 @@ def _speaking_lines(source: SourceFile, call: cst.Call) -> list[cst.SimpleStatem
             case cst.AugAssign(target=cst.Name() as target) if _is_arithmetic(source, small):
                 pass
             case _:
-                raise DeclinedError("more than output depends on what is read")
+                raise DeclinedError("the value is used for more than output")
         if not is_local(source, target):
-            raise DeclinedError("more than output depends on what is read")
+            raise DeclinedError("the value is used for more than output")
         if target.value not in seen:
             seen.add(target.value)
             others = [node for node in _bindings(source, target, line) if node is not target]
             waiting += [*others, *reads(source, target)]
     here = source.function_of(call)
     if any(source.function_of(line) is not here for line in lines):
-        raise DeclinedError("another function uses what is read")
+        raise DeclinedError("another function uses the value")
     return sorted(lines, key=lambda line: source.position(line).start.line)
 
 
 def _bindings(source: SourceFile, target: cst.Name, line: cst.SimpleStatementLine) -> list[cst.CSTNode]:
-    """Other places that set the variable."""
+    """Every place in the function that sets the variable."""
     scope = source.function_of(line)
     return [
         node
@@ -176,19 +176,19 @@ def _bindings(source: SourceFile, target: cst.Name, line: cst.SimpleStatementLin
 
 
 def _line_of(source: SourceFile, node: cst.CSTNode) -> cst.SimpleStatementLine:
-    """The line of a node, which holds one statement that stands in a block.
+    """The line of a node, if the line is a single statement in a block.
 
     Raises:
-        DeclinedError: It stands elsewhere.
+        DeclinedError: It isn't.
     """
     line = next((found for found in source.parents(node) if isinstance(found, cst.BaseStatement)), None)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
-        raise DeclinedError("a line that holds more than that uses what is read")
+        raise DeclinedError("a line that does more uses the value")
     return line
 
 
 def _is_output(source: SourceFile, line: cst.SimpleStatementLine) -> bool:
-    """The line only prints, logs or warns."""
+    """Whether the line only prints, logs or warns."""
     match line.body[0]:
         case cst.Expr(value=cst.Call() as call):
             name = dotted_name(source, call.func)
@@ -201,13 +201,13 @@ def _is_output(source: SourceFile, line: cst.SimpleStatementLine) -> bool:
 
 
 def _has_effect(call: cst.Call) -> bool:
-    """An argument binds a name or waits for something."""
+    """Whether an argument assigns a name, awaits or yields."""
     effects = cst.NamedExpr | cst.Await | cst.Yield
     return any(isinstance(node, effects) for node in walk(call))
 
 
 def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign) -> bool:
-    """What is set calls nothing but clocks and numbers."""
+    """Whether the assigned value calls only clocks and number functions."""
     calls = [node for node in walk(small.value) if isinstance(node, cst.Call)]
     plain = {"builtins.round", "builtins.float", "builtins.int", "builtins.str", "builtins.abs"}
     return not any(isinstance(node, cst.NamedExpr | cst.Await) for node in walk(small.value)) and all(
@@ -217,7 +217,7 @@ def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign) -> boo
 
 
 def _guarded(source: SourceFile, lines: list[cst.SimpleStatementLine]) -> bytes:
-    """The file with lines under ``if not torch.compiler.is_compiling():``, neighbours under one of them."""
+    """The file with lines under ``if not torch.compiler.is_compiling():``; adjacent lines share one ``if``."""
     changes: list[Change] = []
     done: set[cst.CSTNode] = set()
     for line in lines:

@@ -1,4 +1,4 @@
-"""A set of tensors, or an iterator, that the compiled function loops over: make it a list where it is made."""
+"""A set of tensors, or an iterator, that the compiled function loops over: create it as a list."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _MAKERS = {"set", "frozenset", "iter", "enumerate", "zip", "map", "filter", "rev
 class IterableToList(Recipe):
     """``parts = {a, b}`` becomes ``parts = [a, b]``, ``steps = iter(x)`` becomes ``steps = list(x)``.
 
-    Only where the file makes it once and does nothing but loop over it. Unsafe: a list has an order and keeps
-    duplicates, and a loop over it begins anew at each call, where one over an iterator goes on.
+    Only if the file creates it once and does nothing but loop over it. Unsafe: a list has an order and keeps
+    duplicates, and a loop over a list starts over at each call, while one over an iterator continues.
     """
 
     name: ClassVar = "iterable-to-list"
     codes: ClassVar = frozenset({"GD121", "GD122"})
 
     def edit(self, place: Place) -> Edit:
-        """A list where the set or the iterator is made.
+        """A list in place of the set or the iterator.
 
         Raises:
-            DeclinedError: It is made elsewhere, or used for more than loops.
+            DeclinedError: It is created elsewhere, or used for more than loops.
         """
         loop = place.statement
         if not isinstance(loop, cst.For) or not isinstance(loop.iter, cst.Name | cst.Attribute):
-            raise DeclinedError("the line loops over no variable or attribute")
+            raise DeclinedError("the line doesn't loop over a variable or an attribute")
         if isinstance(loop.iter, cst.Attribute) and not matchers.matches(loop.iter.value, matchers.Name("self")):
-            raise DeclinedError("it is an attribute of another object")
+            raise DeclinedError("it's an attribute of another object")
         name = place.source.code(loop.iter)
         made = _made(place.source, loop.iter, name)
         content = place.source.replaced((made, _as_list(made, name)))
@@ -43,7 +43,7 @@ class IterableToList(Recipe):
 
 
 def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cst.BaseExpression:
-    """What the name is set to, the only time."""
+    """The only value that the name is set to."""
     found: list[cst.BaseExpression] = []
     last = matchers.Name(name.rpartition(".")[2])
     matcher = last if isinstance(looped, cst.Name) else matchers.Attribute(attr=last)
@@ -54,7 +54,7 @@ def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cs
                 assignment = next(source.parents(parent))
                 assert isinstance(assignment, cst.Assign)  # whose target it is
                 if len(assignment.targets) > 1:
-                    raise DeclinedError(f"`{name}` is set together with others")
+                    raise DeclinedError(f"`{name}` is set together with other names")
                 found.append(assignment.value)
             case cst.AnnAssign(target=target, value=value) if target is node and value is not None:
                 found.append(value)
@@ -63,12 +63,14 @@ def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cs
             case cst.Attribute(attr=attribute) | cst.Arg(keyword=attribute) if attribute is node:
                 pass
             case cst.Param():
-                raise DeclinedError(f"`{name}` is an argument: the caller makes it")
+                raise DeclinedError(f"`{name}` is an argument, so the caller creates it")
             case _:
                 line = source.position(node).start.line
-                raise DeclinedError(f"line {line} does more than to loop over `{name}`")
-    if len(found) != 1:
-        raise DeclinedError(f"the file sets `{name}` {'nowhere' if not found else 'more than once'}")
+                raise DeclinedError(f"line {line} does more than loop over `{name}`")
+    if not found:
+        raise DeclinedError(f"the file never sets `{name}`")
+    if len(found) > 1:
+        raise DeclinedError(f"the file sets `{name}` more than once")
     return found[0]
 
 
@@ -86,4 +88,4 @@ def _as_list(made: cst.BaseExpression, name: str) -> cst.BaseExpression:
             return cst.Call(cst.Name("list"), [argument.deep_clone()])
         case cst.Call(func=cst.Name(value=function)) if function in _MAKERS:
             return cst.Call(cst.Name("list"), [cst.Arg(made.deep_clone())])
-    raise DeclinedError(f"`{name}` is made by something else than a set or an iterator of Python's own")
+    raise DeclinedError(f"`{name}` isn't created by a set or a built-in iterator")

@@ -12,8 +12,9 @@ from graphdoctor.fixes.syntax.scalar_reads import ScalarRead
 class KeepTensor(Recipe):
     """``y / y.max().item()`` becomes ``y / y.max().detach()``.
 
-    ``detach()`` keeps gradients as they are, for a number has none; it is left out where none can flow. Safe only for
-    a maximum, a mean and the like of the very tensor that the number is computed with, where the dtype cannot change.
+    ``detach()`` keeps gradients as they are, because a number has none; it is left out if no gradient can flow. Safe
+    only for a maximum, a mean and the like of the same tensor that the number is combined with, so that the dtype stays
+    the same.
     """
 
     name: ClassVar = "keep-tensor"
@@ -23,12 +24,12 @@ class KeepTensor(Recipe):
         """The tensor in place of the number.
 
         Raises:
-            DeclinedError: A Python number is needed, or nobody can tell.
+            DeclinedError: Something may need a Python number.
         """
         read = ScalarRead.at(place)
-        written = "a tensor" if read.needs_detach else "the tensor"
+        kept = "a detached tensor" if read.needs_detach else "the tensor"
         return Edit(
-            title=f"Keep {written} in place of the number that `{read.words}` reads",
+            title=f"Keep {kept} in place of the number that `{read.words}` reads",
             content=read.replaced(is_detached=True),
             is_safe=read.is_same,
         )

@@ -1,4 +1,4 @@
-"""Values picked by a mask, or by the places where it is true: keep the shape, and let ``torch.where`` pick."""
+"""Values selected by a mask, or by the indices where it is true: keep the shape and select with ``torch.where``."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from graphdoctor.fixes.syntax.place import Place, pointed
 from graphdoctor.fixes.syntax.source import SourceFile
 
 _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", "min": "torch.inf", "amin": "torch.inf"}
-"""Reductions, and the value that leaves each as it is."""
+"""Reductions, and the value that doesn't change the result of each."""
 
 _ELEMENTWISE = frozenset({"abs", "neg", "square", "sin", "cos", "tanh", "sigmoid", "relu", "float", "detach"})
-"""Methods that look at one element at a time, and whose gradient is finite everywhere."""
+"""Elementwise methods whose gradient is finite everywhere."""
 
 _FRESH = _ELEMENTWISE - {"detach", "float"} | frozenset({"clone", "exp", "softmax", "log_softmax", "zeros", "ones"})
 """Methods and functions whose result shares no memory with another tensor."""
@@ -60,8 +60,8 @@ class _Selection:
 class MaskWithoutIndexing(Recipe):
     """``x[mask].sum()`` becomes ``torch.where(mask, x, 0).sum()``, ``x[mask] *= 2`` a ``torch.where`` as well.
 
-    So does what ``torch.nonzero(mask)`` selects. Unsafe: the mask is taken to have the shape of the tensor, or one
-    value for each row, and sums add up in another order. Safe only for ``x[x > 0] *= 2``, where both are plain.
+    Also for what ``torch.nonzero(mask)`` selects. Unsafe: it assumes that the mask has the shape of the tensor, or one
+    value for each row, and sums add up in another order. Safe only for ``x[x > 0] *= 2``, where neither applies.
     """
 
     name: ClassVar = "mask-without-indexing"
@@ -71,7 +71,7 @@ class MaskWithoutIndexing(Recipe):
         """The same numbers without a size that depends on values.
 
         Raises:
-            DeclinedError: The selected values are needed themselves, or nobody can tell.
+            DeclinedError: The selected values may be used directly.
         """
         source = place.source
         found = pointed(
@@ -88,27 +88,27 @@ class MaskWithoutIndexing(Recipe):
             return _assigned(source, small, target)
         whole, text = _reduced(source, selection, selection.index)
         return Edit(
-            title=f"Let `torch.where` pick in place of `{shortened(source, found)}`",
+            title=f"Select with `torch.where` in place of `{shortened(source, found)}`",
             content=source.replaced((whole, text), imports=("torch",)),
             is_safe=False,
         )
 
 
 def _without_places(source: SourceFile, found: cst.BaseExpression) -> Edit:
-    """``rows = torch.nonzero(mask).squeeze(-1)`` becomes ``rows = mask.bool()``, and who uses rows, a reduction."""
+    """``rows = torch.nonzero(mask).squeeze(-1)`` becomes ``rows = mask.bool()``, and uses of it become reductions."""
     assert isinstance(found, cst.Call)
     tensor = receiver(source, found)
     assert tensor is not None  # _is_nonzero says so
     mask = as_operand(tensor) if _is_boolean(source, tensor) else method_call(tensor, "bool")
     places, is_tuple = _places(source, found)
     if has_comment(places):
-        raise DeclinedError("a comment stands in the middle of it")
+        raise DeclinedError("a comment inside it would be lost")
     user = next(source.parents(places))
     changes: dict[cst.CSTNode, cst.BaseExpression] = {}
     match user:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]):
             if not is_local(source, name) or len(values(source, name)) != 1:
-                raise DeclinedError("the places where the mask is true are bound elsewhere, too")
+                raise DeclinedError("the indices where the mask is true are assigned more than once")
             for read in reads(source, name):
                 selection = _around(source, read)
                 if not _is_set_to_number(source, selection):
@@ -121,19 +121,19 @@ def _without_places(source: SourceFile, found: cst.BaseExpression) -> Edit:
             whole, text = _reduced(source, selection, mask, is_rows=not is_tuple, given=places)
             changes[whole] = text
         case _:
-            raise DeclinedError("the places where the mask is true are used themselves")
+            raise DeclinedError("the indices where the mask is true are used directly")
     return Edit(
-        title=f"Let `torch.where` pick in place of `{shortened(source, found)}`",
+        title=f"Select with `torch.where` in place of `{shortened(source, found)}`",
         content=source.replaced(*changes.items(), imports=("torch",)),
         is_safe=False,
     )
 
 
 def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bool]:
-    """The expression that is used as an index, and that it is a tuple with an index for each dimension.
+    """The expression that is used as an index, and whether it is a tuple with an index for each dim.
 
     Raises:
-        DeclinedError: It is a matrix of places.
+        DeclinedError: It is a matrix of indices.
     """
     is_tuple = method_name(source, found) == "where" or any(
         argument.keyword is not None and argument.keyword.value == "as_tuple" and source.code(argument.value) != "False"
@@ -148,7 +148,7 @@ def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bo
         return found, True
     is_flat = isinstance(user, cst.Attribute) and user.attr.value in _FLATTENING and isinstance(outer, cst.Call)
     if not is_flat or not isinstance(outer, cst.Call):
-        raise DeclinedError("the places where the mask is true are used themselves")
+        raise DeclinedError("the indices where the mask is true are used directly")
     return outer, False
 
 
@@ -160,7 +160,7 @@ def _around(source: SourceFile, index: cst.CSTNode) -> _Selection:
             if selection is not None and selection.index is index:
                 return selection
             break
-    raise DeclinedError("the places where the mask is true are used themselves")
+    raise DeclinedError("the indices where the mask is true are used directly")
 
 
 def _reduced(
@@ -171,40 +171,40 @@ def _reduced(
     is_rows: bool = False,
     given: cst.CSTNode | None = None,
 ) -> tuple[cst.Call, cst.BaseExpression]:
-    """The reduction that the selected values go to, and what takes its place.
+    """The reduction of the selected values, and what replaces it.
 
     Args:
         source: The file.
         selection: What is selected.
-        mask: The mask to pick with.
-        is_rows: It has one value for each row.
-        given: The index as the file has it, where it is not the mask itself.
+        mask: The mask to select with.
+        is_rows: Whether it has one value for each row.
+        given: The index as the file has it, if it isn't the mask itself.
     """
     index = source.code(given if given is not None else mask)
     node: cst.BaseExpression = selection.node
     while True:
         inner = _picked(source, node, index)
         if inner is None:
-            raise DeclinedError("the selected values are needed themselves")
+            raise DeclinedError("the selected values are used directly")
         call = _call_around(source, node)
         if call is not None and method_name(source, call) in _NEUTRAL:
             break
         user = next(source.parents(node))
         outer = call if call is not None else user
         if not isinstance(outer, cst.Call | cst.BinaryOperation | cst.UnaryOperation):
-            raise DeclinedError("the selected values are needed themselves")
+            raise DeclinedError("the selected values are used directly")
         node = outer
     if has_comment(call):
-        raise DeclinedError("a comment stands in the middle of it")
+        raise DeclinedError("a comment inside it would be lost")
     name, axis = method_name(source, call), _axis(source, call)
     if is_rows and axis is None:
-        raise DeclinedError("nothing says that it selects rows of a matrix")
+        raise DeclinedError("nothing shows that it selects rows of a matrix")
     if axis is not None and isinstance(mask, cst.Comparison) and mask.left.deep_equals(selection.tensor):
-        axis = None  # The mask has the tensor's shape, so what it selects has one dimension.
+        axis = None  # The mask has the tensor's shape, so the selected values have one dim.
     if name == "mean" and not _is_cheap(mask):
         raise DeclinedError("the mask would be computed twice")
     if axis is not None and name not in ("sum", "mean"):
-        raise DeclinedError(f"`{name}` over rows yields their places as well")
+        raise DeclinedError(f"`{name}` over rows also returns their indices")
     condition = method_call(mask, "unsqueeze") if axis is not None else mask.deep_clone()
     if axis is not None and isinstance(condition, cst.Call):
         condition = condition.with_changes(args=[cst.Arg(cst.parse_expression("-1"))])
@@ -226,13 +226,13 @@ def _reduced(
 
 
 def _is_bracketed(user: cst.CSTNode) -> bool:
-    """A quotient needs no parentheses there."""
+    """Whether a quotient needs no parentheses there."""
     is_sum = isinstance(user, cst.BinaryOperation) and isinstance(user.operator, cst.Add | cst.Subtract)
     return is_sum or isinstance(user, _BRACKETS)
 
 
 def _is_cheap(mask: cst.BaseExpression) -> bool:
-    """It may be written twice."""
+    """Whether the mask may be written twice."""
     match mask:
         case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("bool")), args=[]):
             return is_repeatable(inner)
@@ -240,10 +240,10 @@ def _is_cheap(mask: cst.BaseExpression) -> bool:
 
 
 def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
-    """The argument that makes it a reduction over rows.
+    """The argument that makes a call a reduction over rows, or None.
 
     Raises:
-        DeclinedError: It has others.
+        DeclinedError: It has other arguments.
     """
     given = call.args[1:] if dotted_name(source, call.func) else call.args
     if not given:
@@ -251,16 +251,16 @@ def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
     first = given[0]
     is_axis = (first.keyword is None or first.keyword.value == "dim") and source.code(first.value) == "0"
     if len(given) != 1 or not is_axis or first.star:
-        raise DeclinedError("its arguments are not understood")
+        raise DeclinedError("its arguments aren't supported")
     return first.deep_clone()
 
 
 def _picked(source: SourceFile, node: cst.BaseExpression, index: str) -> cst.BaseExpression | None:
-    """The same computation on whole tensors, where it is one for each element; None for any other.
+    """The same computation on whole tensors, if it is elementwise; None for any other.
 
     Args:
         source: The file.
-        node: What computes with selected values.
+        node: The computation with selected values.
         index: The text of the index that selects all of them.
     """
     selection = _selection(source, node)
@@ -294,7 +294,7 @@ def _picked(source: SourceFile, node: cst.BaseExpression, index: str) -> cst.Bas
 
 
 def _call_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
-    """The call of a method of a node, or of a function of torch with it as its first argument."""
+    """The call to a method of a node, or to a function of torch with the node as its first argument."""
     parents = source.parents(node)
     user, call = next(parents), next(parents)
     if isinstance(user, cst.Attribute | cst.Arg) and isinstance(call, cst.Call) and receiver(source, call) is node:
@@ -303,24 +303,24 @@ def _call_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
 
 
 def _assigned(source: SourceFile, small: cst.Assign | cst.AugAssign, target: _Selection) -> Edit:
-    """``x[mask] = …`` and ``x[mask] += …`` with values that the same mask picks, or numbers."""
+    """``x[mask] = …`` and ``x[mask] += …`` with values that the same mask selects, or numbers."""
     if has_comment(small):
-        raise DeclinedError("a comment stands in the middle of it")
+        raise DeclinedError("a comment inside it would be lost")
     if not is_repeatable(target.tensor):
         raise DeclinedError("the tensor would be computed twice")
     inner = _picked(source, small.value, source.code(target.index))
     if inner is None:
-        raise DeclinedError("what is assigned is not picked by the same mask")
+        raise DeclinedError("the assigned values aren't selected by the same mask")
     tensor = target.tensor
     if isinstance(small, cst.AugAssign):
         operator = _OPERATORS.get(type(small.operator))
         if operator is None:
-            raise DeclinedError("the operator is none of `+=`, `-=`, `*=` and `/=`")
+            raise DeclinedError("the operator isn't `+=`, `-=`, `*=` or `/=`")
         if isinstance(small.operator, cst.DivideAssign) and not isinstance(small.value, cst.BaseNumber):
-            raise DeclinedError("it could divide by what the mask leaves out")
+            raise DeclinedError("it could divide by values that the mask leaves out")
         inner = cst.BinaryOperation(tensor.deep_clone(), operator, as_operand(inner))
     elif not is_repeatable(target.index):
-        raise DeclinedError("the mask is computed twice")
+        raise DeclinedError("the mask would be computed twice")
     kept = parse_template_expression(
         "torch.where({mask}, {picked}, {tensor})",
         mask=target.index.deep_clone(),
@@ -331,10 +331,10 @@ def _assigned(source: SourceFile, small: cst.Assign | cst.AugAssign, target: _Se
     if isinstance(tensor, cst.Name) and _is_own(source, tensor):
         new = cst.Assign([cst.AssignTarget(tensor.deep_clone())], kept)
     else:
-        # Others may hold the same tensor, first of all whoever passed it in: it has to change in place.
+        # Other code may hold the same tensor, such as the caller that passed it in, so it has to change in place.
         new = cst.Expr(cst.Call(cst.Attribute(as_operand(tensor), cst.Name("copy_")), [cst.Arg(kept)]))
     return Edit(
-        title=f"Let `torch.where` pick in place of `{shortened(source, target.node)}`",
+        title=f"Select with `torch.where` in place of `{shortened(source, target.node)}`",
         content=source.replaced((small, new.with_changes(semicolon=small.semicolon)), imports=("torch",)),
         is_safe=isinstance(small, cst.AugAssign)
         and isinstance(small.value, cst.Integer | cst.Float)
@@ -351,7 +351,7 @@ _OPERATORS: dict[type[cst.BaseAugOp], cst.BaseBinaryOp] = {
 
 
 def _compares(mask: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
-    """The mask compares the very tensor with a number, so it has its shape."""
+    """Whether the mask compares the same tensor with a number, so that it has its shape."""
     match mask:
         case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(comparator=cst.BaseNumber())]):
             return isinstance(tensor, cst.Name) and left.deep_equals(tensor)
@@ -359,7 +359,7 @@ def _compares(mask: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
 
 
 def _is_own(source: SourceFile, tensor: cst.Name) -> bool:
-    """A variable whose tensor was made in the function, and that nobody else holds."""
+    """Whether the function creates the variable's tensor and no other code holds it."""
     if not is_local(source, tensor) or parameter(source, tensor) is not None:
         return False
     here = source.function_of(tensor)
@@ -373,7 +373,7 @@ def _is_own(source: SourceFile, tensor: cst.Name) -> bool:
         user = next(source.parents(read))
         if isinstance(user, holders) and not _is_call_of_torch(source, user):
             return False
-        # A method may yield a view of it.
+        # A method may return a view of it.
         if isinstance(user, cst.Attribute) and user.attr.value not in _ELEMENTWISE | set(_NEUTRAL) | {"shape", "dtype"}:
             return False
     return all(
@@ -391,7 +391,7 @@ def _is_call_of_torch(source: SourceFile, argument: cst.CSTNode) -> bool:
 
 
 def _target(source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.BaseExpression) -> _Selection | None:
-    """What is assigned to, where the same mask selects it."""
+    """What is assigned to, if the same mask selects it."""
     if isinstance(small, cst.Assign):
         target = small.targets[0].target if len(small.targets) == 1 else None
     else:
@@ -401,7 +401,7 @@ def _target(source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.Ba
 
 
 def _is_set_to_number(source: SourceFile, selection: _Selection) -> bool:
-    """``x[rows] = 0`` does as well with a mask."""
+    """``x[rows] = 0``, which works with a mask too."""
     parents = source.parents(selection.node)
     target, assignment = next(parents), next(parents)
     is_number = isinstance(assignment, cst.Assign) and isinstance(assignment.value, cst.BaseNumber)
@@ -423,7 +423,7 @@ def _selection(source: SourceFile, node: cst.BaseExpression) -> _Selection | Non
 
 
 def _is_masked(selection: _Selection | None) -> bool:
-    """Its index may be a mask: it is no number, no text and no slice."""
+    """Whether its index may be a mask: neither a number nor a string nor a slice."""
     masks = cst.Name | cst.Attribute | cst.Comparison | cst.UnaryOperation | cst.BinaryOperation | cst.Call
     return selection is not None and isinstance(selection.index, masks)
 
@@ -438,7 +438,7 @@ def _is_nonzero(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def _is_boolean(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """It is a mask beyond doubt."""
+    """Whether it is certainly a mask."""
     match node:
         case cst.Comparison() | cst.UnaryOperation(operator=cst.BitInvert()):
             return True

@@ -1,4 +1,4 @@
-"""A number on a module that changes from call to call: keep it in a buffer."""
+"""A number on a module that changes between calls: keep it in a buffer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphdoctor.fixes.syntax.source import Change, SourceFile
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power)
 _IN_PLACE = (cst.AddAssign, cst.SubtractAssign, cst.MultiplyAssign)
 _FUNCTIONS = {f"torch.{name}" for name in ("add", "sub", "mul", "div", "pow", "where", "minimum", "maximum")}
-"""Functions of torch that take a tensor of no dims in a number's place."""
+"""Functions of torch that take a zero-dim tensor in place of a number."""
 
 _COUNTING = frozenset(
     {
@@ -32,27 +32,27 @@ _Set = cst.Assign | cst.AnnAssign | cst.AugAssign
 
 
 class ModuleNumberToBuffer(Recipe):
-    """``self.step = 0`` in ``__init__`` becomes a buffer of no dims, and the file's writes write into it.
+    """``self.step = 0`` in ``__init__`` becomes a zero-dim buffer, and assignments in the file write into it.
 
-    Every place of the file that names the attribute must do arithmetic with it, or write it. Unsafe: whoever reads it
-    in other files gets a tensor, and a float has no longer the precision of Python's.
+    Every use of the attribute in the file must do arithmetic with it, or write it. Unsafe: code in other files reads a
+    tensor, and a float loses precision.
     """
 
     name: ClassVar = "module-number-to-buffer"
     codes: ClassVar = frozenset({"GD205"})
 
     def edit(self, place: Place) -> Edit:
-        """The buffer, and all writes.
+        """The buffer, and all writes to it.
 
         Raises:
-            DeclinedError: The number is not set in the file's only class that has it, or is needed as a number.
+            DeclinedError: Not exactly one class of the file sets the number, or something needs a Python number.
         """
         change = next((change for change in place.changes if change.kind == "module_number"), None)
         if change is None or "." not in change.expression:
-            raise DeclinedError("it is not known which number changed")
+            raise DeclinedError("it's unknown which number changed")
         attribute = _Attribute(place.source, change.expression.rpartition(".")[2])
         if not attribute.name.isidentifier():
-            raise DeclinedError(f"`{change.expression}` is no attribute")
+            raise DeclinedError(f"`{change.expression}` isn't an attribute")
         values = [value for value in (change.old, change.new) if value is not None]
         content = place.source.replaced(*attribute.changes(values), imports=("torch",))
         title = f"Keep `{change.expression}` in a buffer and write into it"
@@ -70,12 +70,12 @@ class _Attribute:
         """The edits that make it a buffer.
 
         Args:
-            values: What it was seen to be, as Python prints it.
+            values: The values it had in the run, as Python prints them.
         """
         definition = self._definition()
         named = matchers.findall(self.source.tree, matchers.Attribute(attr=matchers.Name(self.name)))
         if matchers.findall(self.source.tree, matchers.SimpleString(value=matchers.MatchIfTrue(self._is_quoted))):
-            raise DeclinedError(f'the file has "{self.name}" in quotes: it may be read or set by that name')
+            raise DeclinedError(f'the file has "{self.name}" as a string, so it may be read or set by name')
         others = [node for node in named if not self._is_in(node, definition) and not self._is_called(node)]
         writes = list(dict.fromkeys(write for node in others if (write := self._write(node)) is not None))
         is_float = any("." in value or "e" in value for value in values) or any(
@@ -89,7 +89,7 @@ class _Attribute:
         for write in writes:
             if isinstance(write, cst.AugAssign):
                 if not isinstance(write.operator, _IN_PLACE):
-                    raise DeclinedError(f"`{self.source.code(write)}` has no counterpart that keeps the type")
+                    raise DeclinedError(f"`{self.source.code(write)}` has no in-place version that keeps the dtype")
             else:
                 found.append((write, self._fill(write)))
         return found
@@ -98,7 +98,7 @@ class _Attribute:
         return text.strip("rbuRBU\"'") == self.name
 
     def _definition(self) -> _Set:
-        """The first write in an ``__init__``."""
+        """The first assignment in an ``__init__``."""
         found: list[_Set] = []
         for node in matchers.findall(self.source.tree, matchers.FunctionDef(name=matchers.Name("__init__"))):
             assert isinstance(node, cst.FunctionDef)  # the matcher says so
@@ -108,12 +108,12 @@ class _Attribute:
                 if self._sets(small):
                     assert isinstance(small, _Set)  # it sets the attribute
                     if not has_super:
-                        raise DeclinedError(f"`{self.name}` is set before the module is initialised")
+                        raise DeclinedError(f"`{self.name}` is set before the module is initialized")
                     found.append(small)
                     break
         if len(found) != 1:
             number = "no class" if not found else "more than one class"
-            raise DeclinedError(f"{number} of the file sets `{self.name}` to a number in `__init__`")
+            raise DeclinedError(f"{number} in the file sets `{self.name}` to a number in `__init__`")
         owner = self.source.class_of(found[0])
         assert owner is not None  # __init__ is a method
         for line in owner.body.body:
@@ -121,7 +121,7 @@ class _Attribute:
             if isinstance(small, cst.Assign) and any(
                 self.source.code(target.target) == self.name for target in small.targets
             ):
-                raise DeclinedError(f"the class itself has a `{self.name}` too")
+                raise DeclinedError(f"the class also has its own `{self.name}`")
         return found[0]
 
     def _sets(self, node: cst.CSTNode) -> bool:
@@ -145,7 +145,7 @@ class _Attribute:
         return isinstance(parent, cst.Call) and parent.func is node
 
     def _write(self, node: cst.CSTNode) -> _Set | None:
-        """The statement that writes the attribute that a node names; None where the node is read."""
+        """The statement that writes the attribute that a node names; None if the node is read."""
         around = [node, *self.source.parents(node)]
         at = 1
         while isinstance(around[at], cst.AssignTarget | cst.Tuple | cst.List | cst.BaseElement):
@@ -155,17 +155,17 @@ class _Attribute:
             return outer
         is_target = isinstance(inner, cst.AssignTarget) or inner is getattr(outer, "target", None)
         if is_target or isinstance(outer, cst.Del | cst.AsName):
-            raise DeclinedError(f"line {self.source.position(node).start.line} does more than to write `{self.name}`")
+            raise DeclinedError(f"line {self.source.position(node).start.line} does more than set `{self.name}`")
         return None
 
     def _check_object(self, node: cst.CSTNode, definition: cst.CSTNode) -> None:
         assert isinstance(node, cst.Attribute)  # the matcher says so
         is_self = isinstance(node.value, cst.Name) and node.value.value == "self"
         if is_self and self.source.class_of(node) is not self.source.class_of(definition):
-            raise DeclinedError(f"another class uses `self.{self.name}` too")
+            raise DeclinedError(f"another class also uses `self.{self.name}`")
 
     def _check_read(self, node: cst.CSTNode) -> None:
-        """Arithmetic alone reads it, and nothing keeps the buffer itself: its value would change under it."""
+        """Decline unless only arithmetic reads it: code that keeps the buffer itself would see its value change."""
         is_computed = False
         below = node
         for outer in self.source.parents(node):
@@ -194,7 +194,7 @@ class _Attribute:
             below = outer
 
     def _counts(self, function: cst.BaseExpression) -> bool:
-        """A function that needs a number: Python's own, or one that makes or shapes tensors."""
+        """Whether a function needs a number: a built-in, or one that creates or reshapes tensors."""
         name = self.source.code(function)
         return hasattr(builtins, name) or name.startswith("math.") or name.rpartition(".")[2] in _COUNTING
 
@@ -219,7 +219,7 @@ def _only(line: cst.CSTNode) -> cst.BaseSmallStatement | None:
 
 
 def _target(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """What a statement sets, where that is one thing."""
+    """What a statement sets, if it sets one thing."""
     match node:
         case cst.Assign(targets=[cst.AssignTarget(target=target)]):
             return target

@@ -1,4 +1,4 @@
-"""A lock around computations: keep it around shared state alone."""
+"""A lock around computations: hold it only around shared state."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Tuple)
 
 
 class NarrowLock(Recipe):
-    """Moves statements that compute with local variables alone out of ``with self.lock:``.
+    """Moves statements that compute only with local variables out of ``with self.lock:``.
 
-    Dynamo cannot enter a lock. In a function of its own the ``with`` lets everything around it be compiled, and what
-    needs no lock stands around it. Unsafe: another thread may write into a tensor that the variables hold.
+    Dynamo can't enter a lock. With the ``with`` in its own function, everything around it can be compiled, and the
+    statements that need no lock are around it. Unsafe: another thread may write into a tensor that the variables hold.
     """
 
     name: ClassVar = "narrow-lock"
@@ -34,26 +34,26 @@ class NarrowLock(Recipe):
     removes: ClassVar = False
 
     def edit(self, place: Place) -> Edit:
-        """The computations before and behind the ``with``, the rest of it in a function of its own.
+        """The computations before and after the ``with``, and the rest of it in its own function.
 
         Raises:
-            DeclinedError: It is no lock, or nothing in it is a computation alone.
+            DeclinedError: It isn't a lock, or nothing under it only computes.
         """
         block, source = place.statement, place.source
         if not isinstance(block, cst.With) or not isinstance(block.body, cst.IndentedBlock):
-            raise DeclinedError("the line begins no `with`")
+            raise DeclinedError("the line doesn't begin a `with`")
         function = source.function_of(block)
         if not isinstance(function, cst.FunctionDef):
-            raise DeclinedError("the line is in no function")
+            raise DeclinedError("the line isn't in a function")
         lock = _lock(place, block)
         narrowed = _narrowed(source, block, block.body)
-        # What moved out holds no `with`: the narrowed one has the same number among them.
+        # What moved out contains no `with`, so the narrowed one has the same number among them.
         number = next(at for at, found in enumerate(matchers.findall(source.tree, matchers.With())) if found is block)
         found = matchers.findall(narrowed.tree, matchers.With())[number]
         assert isinstance(found, cst.With)  # the matcher says so
         name = narrowed.free_name(f"_{function.name.value.strip('_')}_with")
         content = Run.of_statement(narrowed, found).moved(name).content
-        return Edit(title=f"Hold `{lock}` around shared state alone", content=content, is_safe=False)
+        return Edit(title=f"Hold `{lock}` only around shared state", content=content, is_safe=False)
 
 
 def _lock(place: Place, block: cst.With) -> str:
@@ -62,21 +62,21 @@ def _lock(place: Place, block: cst.With) -> str:
     lock = place.source.code(block.items[0].item)
     made = re.compile(rf"\b{re.escape(lock)}\s*(?::[^=\n]+)?=\s*(?:threading\.)?{_KINDS}\(")
     if not _IN_CONTEXT.search(place.context) and not made.search(place.source.tree.code):
-        raise DeclinedError(f"nothing says that `{lock}` is a lock")
+        raise DeclinedError(f"nothing shows that `{lock}` is a lock")
     return lock
 
 
 def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> SourceFile:
-    """The file with the computations at the ends of the body around the ``with``."""
+    """The file with the computations at both ends of the body moved out of the ``with``."""
     try:
         is_free = [_is_computation(statement) for statement in suite.body]
     except (SyntaxError, RecursionError):
-        raise DeclinedError("this Python cannot parse it") from None
+        raise DeclinedError("this version of Python can't parse it") from None
     if all(is_free):
-        raise DeclinedError("the lock holds nothing but computations")
+        raise DeclinedError("the code under the lock only computes")
     start, stop = is_free.index(False), len(is_free) - is_free[::-1].index(False)
     if stop - start == len(suite.body):
-        raise DeclinedError("what the lock holds neither begins nor ends with a computation on local variables")
+        raise DeclinedError("the code under the lock neither begins nor ends with a computation on local variables")
     kept = block.with_changes(body=suite.with_changes(body=suite.body[start:stop]))
     lines = [*suite.body[:start], kept, *suite.body[stop:]]
     try:
@@ -86,7 +86,7 @@ def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> 
 
 
 def _is_computation(statement: cst.BaseStatement | cst.BaseSmallStatement) -> bool:
-    """``y = torch.relu(x) * 2``, or the same returned: local variables, torch's functions and methods of tensors."""
+    """``y = torch.relu(x) * 2``, or a ``return`` of it: local variables, torch's functions and tensor methods only."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(

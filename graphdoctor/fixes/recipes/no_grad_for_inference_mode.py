@@ -1,4 +1,4 @@
-"""Inference mode, which makes tensors of another kind: no_grad, which only stops gradients, in its place."""
+"""Inference mode, which creates another kind of tensor: use ``no_grad``, which only turns off gradients."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TITLE = "Use `torch.no_grad()` in place of `torch.inference_mode()`"
 
 
 class NoGradForInferenceMode(Recipe):
-    """``torch.inference_mode()`` becomes ``torch.no_grad()`` all over the file.
+    """``torch.inference_mode()`` becomes ``torch.no_grad()`` in the whole file.
 
-    Where torch was asked for inference mode, the question goes too, with what hangs on it: Dynamo breaks at
-    ``is_inference()`` and at ``is_inference_mode_enabled()`` in any mode (seen on 2.13). Unsafe: tensors made under
-    inference mode differ in more than gradients, and some may come from another file.
+    Checks for inference mode go too, with the code that depends on them: Dynamo breaks at ``is_inference()`` and at
+    ``is_inference_mode_enabled()`` in any mode (seen on 2.13). Unsafe: tensors created in inference mode differ in more
+    than gradients, and some may come from another file.
     """
 
     name: ClassVar = "no-grad-for-inference-mode"
@@ -33,26 +33,26 @@ class NoGradForInferenceMode(Recipe):
         """The file without inference mode.
 
         Raises:
-            DeclinedError: Inference mode is not what makes the finding, or is used in another way.
+            DeclinedError: The finding isn't about inference mode, or the file uses the mode in another way.
         """
         source = place.source
         changes = list(_modes(source))
         if place.finding.code == "GD118":
-            change, title = _without_question(place)
+            change, title = _without_check(place)
             title = f"{title} and use `torch.no_grad()`" if changes else title
             if any(old is node for node in walk(change[0]) for old, _ in changes):
-                raise DeclinedError("inference mode is entered where the answer is yes")
+                raise DeclinedError("inference mode is entered inside the check")
             content = source.replaced(change, *changes, imports=("torch",) if changes else ())
             return Edit(title=title, content=content, is_safe=False)
         if not any(change.kind == "inference_mode" for change in place.changes):
-            raise DeclinedError("inference mode is not what changed")
+            raise DeclinedError("inference mode isn't what changed")
         if not changes:
             raise DeclinedError("inference mode is entered in another file")
         return Edit(title=_TITLE, content=source.replaced(*changes, imports=("torch",)), is_safe=False)
 
 
 def _modes(source: SourceFile) -> Iterator[Change]:
-    """Each use of inference mode, and no_grad for it."""
+    """Each use of inference mode, and ``no_grad`` in its place."""
     for node in walk(source.tree):
         if not isinstance(node, cst.Name | cst.Attribute) or dotted(node) not in _MODES:
             continue
@@ -62,7 +62,7 @@ def _modes(source: SourceFile) -> Iterator[Change]:
         no_grad = cst.Attribute(cst.Name("torch"), cst.Name("no_grad"))
         if isinstance(parent, cst.Call) and parent.func is node:
             if parent.args and not (len(parent.args) == 1 and source.code(parent.args[0].value) == "True"):
-                raise DeclinedError("inference mode is switched by a value")
+                raise DeclinedError("a value switches inference mode")
             yield parent, parent.with_changes(func=no_grad, args=[], whitespace_before_args=cst.SimpleWhitespace(""))
         elif isinstance(parent, cst.Decorator):
             yield node, no_grad
@@ -70,13 +70,13 @@ def _modes(source: SourceFile) -> Iterator[Change]:
             raise DeclinedError("inference mode is passed around")
 
 
-def _without_question(place: Place) -> tuple[Change, str]:
-    """The question whether a tensor is one of inference mode: without the mode the answer is no."""
+def _without_check(place: Place) -> tuple[Change, str]:
+    """The edit that removes a check for inference mode, whose result is False without the mode; and a title."""
     source = place.source
-    asked = place.expression if place.expression is not None else _only_question(place)
+    asked = place.expression if place.expression is not None else _only_check(place)
     if not isinstance(asked, cst.Call) or called(asked) not in _CHECKS:
-        raise DeclinedError("torch points to no question for inference mode")
-    title = f"Leave out the check `{source.code(asked)}`"
+        raise DeclinedError("torch doesn't point to a check for inference mode")
+    title = f"Remove the check `{source.code(asked)}`"
     node: cst.BaseExpression = asked
     is_no = True
     for parent in source.parents(asked):
@@ -93,13 +93,13 @@ def _without_question(place: Place) -> tuple[Change, str]:
     return (node, cst.Name("False" if is_no else "True", node.lpar, node.rpar)), title
 
 
-def _only_question(place: Place) -> cst.BaseExpression | None:
+def _only_check(place: Place) -> cst.BaseExpression | None:
     found = [node for node in walk(place.statement) if isinstance(node, cst.Call) and called(node) in _CHECKS]
     return found[0] if len(found) == 1 else None
 
 
 def _alone(choice: cst.IfExp, way: cst.BaseExpression) -> cst.BaseExpression:
-    """One side of ``a if c else b`` where all of it stood."""
+    """One side of ``a if c else b`` in place of the whole."""
     if way.lpar or not choice.lpar:
         return way.deep_clone()
     return way.deep_clone().with_changes(
@@ -108,7 +108,7 @@ def _alone(choice: cst.IfExp, way: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _lines_left(source: SourceFile, statement: cst.If, *, is_no: bool) -> list[cst.BaseStatement] | None:
-    """What is left of an ``if``; None for one that is a part of a chain."""
+    """What remains of an ``if``; None if it is part of an ``elif`` chain."""
     parent = next(source.parents(statement))
     if isinstance(parent, cst.If) or isinstance(statement.orelse, cst.If):
         return None

@@ -1,4 +1,4 @@
-"""NumPy functions that torch does not trace: write them as calls that it does."""
+"""NumPy functions that torch doesn't trace: replace them with calls that it traces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PARAMETERS = {
     "isin": ("element", "test_elements"),
     "ediff1d": ("ary",),
 }
-"""Functions that torch 2.13 traces no NumPy version of, and the arguments that are understood."""
+"""NumPy functions that torch 2.13 doesn't trace, and the arguments that are supported."""
 
 _REQUIRED = {"interp": 3, "digitize": 2, "nanquantile": 2, "nanpercentile": 2, "select": 2, "isin": 2}
 
@@ -43,39 +43,39 @@ def _interp(x, xp, fp):
     inside = fp[left] + slope * (x - xp[left])
     return torch.where(x <= xp[0], fp[0], torch.where(x >= xp[-1], fp[-1], inside)).numpy()
 '''
-"""NumPy computes in double precision whatever it is given, and so does this."""
+"""NumPy always interpolates in double precision, and so does this."""
 
 
 class NumpyToTorch(Recipe):
-    """``np.interp(x, xp, fp)`` becomes a call of a function beside it that computes the same with torch.
+    """``np.interp(x, xp, fp)`` becomes a call to a new function that computes the same with torch.
 
-    Others become one call: ``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` is ``torch.nanmean(x, dim=0)``, and
-    ``np.digitize(x, bins)`` the ``np.searchsorted`` that torch traces. Unsafe: dtypes can differ where lists or
-    numbers are given, and so can the last bits.
+    Others become one call: ``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` becomes ``torch.nanmean(x, dim=0)``, and
+    ``np.digitize(x, bins)`` becomes an ``np.searchsorted``, which torch traces. Unsafe: for lists and numbers, dtypes
+    may differ, and the last bits always may.
     """
 
     name: ClassVar = "numpy-to-torch"
     codes: ClassVar = frozenset({"GD109"})
 
     def edit(self, place: Place) -> Edit:
-        """The call as one that torch traces.
+        """A call that torch traces.
 
         Raises:
-            DeclinedError: No translation is known for the function or for its arguments.
+            DeclinedError: There is no known translation for the function or its arguments.
         """
         source = place.source
         call = pointed(place, lambda node: bool(_function(source, node)), "a call to a NumPy function")
         assert isinstance(call, cst.Call)  # _function says so
         name = _function(source, call)
         if name not in _PARAMETERS:
-            raise DeclinedError(f"no torch version of `{source.code(call.func)}` is known")
+            raise DeclinedError(f"there is no known torch version of `{source.code(call.func)}`")
         if has_comment(call):
-            raise DeclinedError("a comment stands in the middle of it")
+            raise DeclinedError("a comment inside it would be lost")
         given = _given(call, name)
         if name == "interp":
             if isinstance(given["x"], cst.BaseNumber):
-                raise DeclinedError("it looks up one number only")
-            title, content = "`_interp`, the same with torch operations,", _with_interp(source, call, given)
+                raise DeclinedError("it interpolates a single number")
+            title, content = "`_interp`, which uses torch operations,", _with_interp(source, call, given)
         elif name in ("digitize", "nanmax", "nanmin", "select", "ediff1d"):
             new, imports = _in_numpy(source, call, name, given)
             title, content = f"`{_head(source, new)}`", source.replaced((call, new), imports=imports)
@@ -87,33 +87,33 @@ class NumpyToTorch(Recipe):
 
 
 def _function(source: SourceFile, node: cst.BaseExpression) -> str:
-    """``interp`` for a call of ``np.interp``; for other calls an empty string."""
+    """``interp`` for a call to ``np.interp``; an empty string for other calls."""
     name = dotted_name(source, node.func) if isinstance(node, cst.Call) else ""
     return name.removeprefix("numpy.") if name.startswith("numpy.") else ""
 
 
 def _given(call: cst.Call, name: str) -> dict[str, cst.BaseExpression]:
-    """Arguments by name; those that say what would be done anyway are left out.
+    """Arguments by name; those that are None, the default, are left out.
 
     Raises:
-        DeclinedError: One is not understood.
+        DeclinedError: One isn't supported.
     """
     parameters = _PARAMETERS[name]
     found: dict[str, cst.BaseExpression] = {}
     for number, argument in enumerate(call.args):
         key = argument.keyword.value if argument.keyword is not None else "".join(parameters[number : number + 1])
         if argument.star or key not in parameters or key in found:
-            raise DeclinedError("its arguments are not understood")
+            raise DeclinedError("its arguments aren't supported")
         found[key] = argument.value
     if len(found) < _REQUIRED.get(name, 1) or not set(parameters[: _REQUIRED.get(name, 1)]) <= set(found):
-        raise DeclinedError("its arguments are not understood")
+        raise DeclinedError("its arguments aren't supported")
     return {key: value for key, value in found.items() if not _is_none(value)}
 
 
 def _in_numpy(
     source: SourceFile, call: cst.Call, name: str, given: dict[str, cst.BaseExpression]
 ) -> tuple[cst.BaseExpression, tuple[str, ...]]:
-    """What NumPy can say in words that torch traces, and the modules that it needs."""
+    """The same computation with NumPy functions that torch traces, and the modules that it needs."""
     module = source.code(call.func.value) if isinstance(call.func, cst.Attribute) else "numpy"
     imports = () if isinstance(call.func, cst.Attribute) else ("numpy",)
     if name == "digitize":
@@ -135,11 +135,11 @@ def _selected(module: str, given: dict[str, cst.BaseExpression]) -> cst.BaseExpr
     """``np.where(a, x, np.where(b, y, default))``."""
     conditions, choices = given["condlist"], given["choicelist"]
     if not isinstance(conditions, cst.List) or not isinstance(choices, cst.List):
-        raise DeclinedError("its conditions are not written out")
+        raise DeclinedError("its conditions aren't a literal list")
     pairs = list(zip(conditions.elements, choices.elements, strict=False))
     is_plain = all(isinstance(element, cst.Element) for pair in pairs for element in pair)
     if not pairs or not is_plain or len(conditions.elements) != len(choices.elements):
-        raise DeclinedError("its conditions are not written out")
+        raise DeclinedError("its conditions aren't a literal list")
     result = given.get("default", cst.Integer("0"))
     for condition, choice in reversed(pairs):
         parts = {"condition": condition.value, "choice": choice.value, "rest": result}
@@ -148,11 +148,11 @@ def _selected(module: str, given: dict[str, cst.BaseExpression]) -> cst.BaseExpr
 
 
 def _in_torch(name: str, given: dict[str, cst.BaseExpression]) -> cst.BaseExpression:
-    """A tensor with what NumPy would compute."""
+    """A tensor with the same values that NumPy would compute."""
     axis = ", dim={axis}" if "axis" in given else ""
     if name in ("trapezoid", "trapz"):
         if "x" in given and "dx" in given:
-            raise DeclinedError("its arguments are not understood")
+            raise DeclinedError("its arguments aren't supported")
         step = ", {x}" if "x" in given else ", dx={dx}" if "dx" in given else ""
         tensors: dict[str, cst.BaseExpression] = {key: _tensor(given[key]) for key in ("x", "y") if key in given}
         return _template(f"torch.trapezoid({{y}}{step}{axis})", given | tensors)
@@ -160,17 +160,17 @@ def _in_torch(name: str, given: dict[str, cst.BaseExpression]) -> cst.BaseExpres
         return _template("torch.isin({a}, {b})", {"a": _tensor(given["element"]), "b": _tensor(given["test_elements"])})
     given = {**given, "a": _tensor(given["a"])}
     if isinstance(given.get("axis"), cst.Tuple) and name not in ("nanmean", "nansum"):
-        raise DeclinedError("its arguments are not understood")
+        raise DeclinedError("its arguments aren't supported")
     if name in ("nanmean", "nansum"):
         return _template(f"torch.{name}({{a}}{axis})", given)
     if name != "nanmedian" and not isinstance(given.get("q"), cst.Integer | cst.Float):
-        raise DeclinedError("its quantile is not written out")
+        raise DeclinedError("its quantile isn't a literal number")
     fraction = "0.5" if name == "nanmedian" else "{q}" if name == "nanquantile" else "{q} / 100"
     return _template(f"torch.nanquantile({{a}}, {fraction}{axis})", given)
 
 
 def _tensor(array: cst.BaseExpression) -> cst.BaseExpression:
-    """``x`` for ``x.numpy()``, and ``torch.as_tensor(…)`` of everything else."""
+    """``x`` for ``x.numpy()``, and ``torch.as_tensor(…)`` for everything else."""
     match array:
         case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("numpy")), args=[]):
             return tensor
@@ -180,7 +180,7 @@ def _tensor(array: cst.BaseExpression) -> cst.BaseExpression:
 def _taken(
     source: SourceFile, call: cst.Call, result: cst.BaseExpression
 ) -> tuple[cst.BaseExpression, cst.BaseExpression]:
-    """What a tensor takes the place of: the call, or what made a tensor of it again; and the tensor or its array."""
+    """What to replace, the call or the conversion of its result to a tensor, and the tensor or array to put there."""
     parents = source.parents(call)
     argument, outer = next(parents), next(parents)
     makers = ("torch.from_numpy", "torch.as_tensor", "torch.tensor")
@@ -191,7 +191,7 @@ def _taken(
 
 
 def _with_interp(source: SourceFile, call: cst.Call, given: dict[str, cst.BaseExpression]) -> bytes:
-    """The file with a function of its own above the statement that interpolates."""
+    """The file with a new function above the statement that interpolates."""
     text = _INTERP.replace("    ", source.tree.default_indent)
     function = cst.parse_module(text, config=source.tree.config_for_parsing).body[0]
     new = _template("_interp({x}, {xp}, {fp})", given)
@@ -199,7 +199,7 @@ def _with_interp(source: SourceFile, call: cst.Call, given: dict[str, cst.BaseEx
     if any(source.code(line).strip() == source.code(function).strip() for line in taken):
         return source.replaced((call, new), imports=("torch",))
     if taken or any(isinstance(node, cst.Name) and node.value == "_interp" for node in walk(source.tree)):
-        raise DeclinedError("the name `_interp` is taken")
+        raise DeclinedError("the name `_interp` is already used")
     statement = list(source.parents(call))[-2]
     assert isinstance(statement, cst.BaseStatement)  # what stands in a module
     blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]

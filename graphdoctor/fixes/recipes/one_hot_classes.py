@@ -1,4 +1,4 @@
-"""``one_hot`` without a number of classes: name it."""
+"""``one_hot`` without a number of classes: pass it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 import libcst as cst
 
 from graphdoctor.fixes.recipe import Edit, Recipe
-from graphdoctor.fixes.syntax.bindings import dotted_name, is_in_reach, own_attributes
+from graphdoctor.fixes.syntax.bindings import dotted_name, is_in_scope, own_attributes
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place, pointed
 from graphdoctor.fixes.syntax.source import SourceFile, walk
@@ -16,14 +16,14 @@ _NAMES = frozenset(
     {"num_classes", "n_classes", "nb_classes", "classes", "num_class", "n_class", "num_labels", "n_labels"}
     | {"num_categories", "n_categories", "num_experts", "n_experts", "vocab_size", "num_embeddings", "num_tokens"}
 )
-"""What people call the number of classes."""
+"""Common names for the number of classes."""
 
 
 class OneHotClasses(Recipe):
     """``F.one_hot(labels)`` becomes ``F.one_hot(labels, num_classes=self.num_classes)``.
 
-    Unsafe: without the number the result is as wide as the largest label of this call, with it always as wide as
-    there are classes.
+    Unsafe: without the number, the width of the result depends on the largest label of the call; with it, the width is
+    always the number of classes.
     """
 
     name: ClassVar = "one-hot-classes"
@@ -33,19 +33,19 @@ class OneHotClasses(Recipe):
         """The call with the number of classes.
 
         Raises:
-            DeclinedError: No number of classes is in reach, or more than one.
+            DeclinedError: No number of classes is in scope, or more than one.
         """
         source = place.source
         call = pointed(place, lambda node: _is_one_hot(source, node), "a call to `one_hot`")
         assert isinstance(call, cst.Call)  # _is_one_hot says so
         if any(argument.star for argument in call.args):
-            raise DeclinedError("its arguments are unpacked from something")
+            raise DeclinedError("its arguments are unpacked")
         given = _given(call)
         if given is not None and source.code(given.value).replace(" ", "") != "-1":
-            raise DeclinedError("it has a number of classes")
+            raise DeclinedError("it already has a number of classes")
         names = _classes(source, call)
         if len(names) != 1:
-            raise DeclinedError(f"{'several numbers' if names else 'no number'} of classes can be read there")
+            raise DeclinedError(f"{'several numbers of classes are' if names else 'no number of classes is'} in scope")
         number = cst.parse_expression(names[0])
         if given is not None:
             content = source.replaced((given.value, number))
@@ -70,7 +70,7 @@ def _given(call: cst.Call) -> cst.Arg | None:
 
 
 def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
-    """The call with one more argument; what stood behind the last one, a comma or a newline, stays behind it."""
+    """The call with one more argument; what followed the last one, such as a comma or a newline, still comes last."""
     copy = call.deep_clone()
     added = cst.Arg(
         number,
@@ -82,7 +82,7 @@ def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
     behind = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
     between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
     if isinstance(behind, cst.ParenthesizedWhitespace):
-        # The bracket has a line of its own, so the argument gets one as well.
+        # The bracket has its own line, so the argument gets one too.
         if isinstance(start, cst.ParenthesizedWhitespace):
             between = behind.with_changes(indent=start.indent, last_line=start.last_line)
         behind = cst.ParenthesizedWhitespace(indent=behind.indent, last_line=behind.last_line)
@@ -98,9 +98,9 @@ def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
 
 
 def _classes(source: SourceFile, call: cst.Call) -> list[str]:
-    """Names that stand for a number of classes where a call is made."""
-    names = {name for name in _NAMES if is_in_reach(source, call, name)}
-    names |= {name.upper() for name in _NAMES if is_in_reach(source, call, name.upper())}
+    """Names in scope at a call that stand for a number of classes."""
+    names = {name for name in _NAMES if is_in_scope(source, call, name)}
+    names |= {name.upper() for name in _NAMES if is_in_scope(source, call, name.upper())}
     names |= {f"self.{name}" for name in own_attributes(source, call) if name in _NAMES}
     own = {node.value for node in walk(call) if isinstance(node, cst.Name)}
     return sorted(names - own)

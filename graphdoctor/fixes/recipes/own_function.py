@@ -1,4 +1,4 @@
-"""A break that must stay, in a loop, a ``try`` or a ``with``: keep it in a function of its own."""
+"""A break that must stay in a loop, a ``try`` or a ``with``: keep it in its own function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
 _RESUMED = re.compile(
     r"torch\.(no_grad|enable_grad|set_grad_enabled|inference_mode|autocast|(amp|cuda\.amp|cpu\.amp)\.autocast)\b"
 )
-"""Context managers that Dynamo goes on behind a break in (``torch/_dynamo/variables/ctx_manager.py``, 2.13)."""
+"""Context managers in which Dynamo can resume after a break (``torch/_dynamo/variables/ctx_manager.py``, 2.13)."""
 
 _KEYWORDS: tuple[tuple[type[cst.CSTNode], str], ...] = (
     (cst.For, "for"),
@@ -31,11 +31,11 @@ _PARTS = {"for": ("loop", "step"), "while": ("loop", "step"), "try": ("try", "at
 
 
 class OwnFunction(Recipe):
-    """Moves the body of a loop, ``try`` or ``with`` that a break lies in, and the block itself, into functions.
+    """Moves the body of a loop, ``try`` or ``with`` that contains a break, and the block itself, into functions.
 
-    Dynamo gives up a function when it cannot go on behind a break, and the functions that call it break there and go
-    on. In a function of its own, the body is compiled up to the break and behind it; with the block out of the way, so
-    is everything around. The break stays, in the smallest function. Safe: the same statements run in the same order.
+    Dynamo skips a function if it can't resume after a break in it; the functions that call it break there and resume.
+    In its own function, the body is compiled before and after the break; without the block, so is the code around it.
+    The break stays, in the smallest possible function. Safe: the same statements run in the same order.
     """
 
     name: ClassVar = "own-function"
@@ -43,10 +43,10 @@ class OwnFunction(Recipe):
     removes: ClassVar = False
 
     def edit(self, place: Place) -> Edit:
-        """The body and the block, each in a function.
+        """The body and the block, each in its own function.
 
         Raises:
-            DeclinedError: Nothing is around the line, or moving it could change what the program does.
+            DeclinedError: The line isn't in such a block, or moving it could change what the program does.
         """
         statement, block = _start(place)
         keyword, line = _keyword(block), place.source.position(block).start.line
@@ -77,20 +77,20 @@ class OwnFunction(Recipe):
 
 def _title(keyword: str, line: int, moved: set[str]) -> str:
     if len(moved) == 2:
-        return f"Move the `{keyword}` in line {line} and its body into functions of their own"
+        return f"Move the `{keyword}` at line {line} and its body into their own functions"
     what = f"the body of the `{keyword}`" if "its body" in moved else f"the `{keyword}`"
-    return f"Move {what} in line {line} into a function of its own"
+    return f"Move {what} at line {line} into its own function"
 
 
 def _start(place: Place) -> tuple[Statement, _Block]:
-    """The statement that breaks, and the block that keeps torch from going on behind it."""
+    """The statement that breaks, and the block that keeps torch from resuming after it."""
     statement = place.statement
     if isinstance(statement, _Block) and not _is_resumed(place.source, statement):
         return statement, statement
     block = _block_around(place.source, statement)
     if block is not None:
         return statement, block
-    # The break lies in a function that the block calls: the rule names the block's line.
+    # The break is in a function that the block calls: the rule names the block's line.
     for location in place.finding.related:
         related = place.source.statement_at(location.line) if location.file == place.finding.location.file else None
         if isinstance(related, _Block):
@@ -99,7 +99,7 @@ def _start(place: Place) -> tuple[Statement, _Block]:
 
 
 def _block_around(source: SourceFile, statement: cst.CSTNode) -> _Block | None:
-    """The innermost block around a statement that Dynamo cannot resume in."""
+    """The innermost block around a statement in which Dynamo can't resume."""
     for node in source.parents(statement):
         if isinstance(node, cst.FunctionDef | cst.Lambda | cst.ClassDef):
             return None
@@ -117,7 +117,7 @@ def _keyword(block: _Block) -> str:
 
 
 def _suite_around(source: SourceFile, statement: Statement, block: _Block) -> cst.BaseSuite:
-    """The body of the block that the statement stands in; its first one for the block itself."""
+    """The body of the block that contains the statement; its first one for the block itself."""
     suite = block.body
     for node in source.parents(statement):
         if node is block:
@@ -128,9 +128,9 @@ def _suite_around(source: SourceFile, statement: Statement, block: _Block) -> cs
 
 
 def _is_worth_compiling(suite: cst.BaseSuite) -> bool:
-    """The body holds more than what breaks.
+    """Whether the body contains more than what breaks.
 
-    A counter on an object would make torch compile the new function again at every call.
+    With a counter on an object, torch would recompile the new function at every call.
     """
     if any(isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute) for node in walk(suite)):
         return False
@@ -143,7 +143,7 @@ def _is_worth_compiling(suite: cst.BaseSuite) -> bool:
 
 
 def _is_plain_call(node: cst.CSTNode) -> bool:
-    """``x = f(a, b)``: when the block is not compiled, ``f`` is, without our doing."""
+    """``x = f(a, b)``: if the block isn't compiled, torch compiles ``f`` anyway."""
     value = node.value if isinstance(node, cst.Assign | cst.Return) else None
     return isinstance(value, cst.Call) and all(
         isinstance(argument.value, cst.Name | cst.Attribute | cst.BaseNumber | cst.SimpleString)
@@ -152,7 +152,7 @@ def _is_plain_call(node: cst.CSTNode) -> bool:
 
 
 def _has_company(source: SourceFile, block: Statement) -> bool:
-    """Something stands beside the block that torch could compile."""
+    """Whether there is code beside the block that torch could compile."""
     suite = next(source.parents(block))
     return isinstance(suite, cst.IndentedBlock) and any(
         node is not block and not _is_empty(node) for node in suite.body
@@ -173,7 +173,7 @@ def _is_empty(node: cst.CSTNode) -> bool:
 
 
 def _moved(source: SourceFile, run: Run, part: str) -> tuple[SourceFile, Statement]:
-    """The file with the run in a function of its own, and the statement that calls it."""
+    """The file with the run in its own function, and the statement that calls it."""
     name = source.free_name(f"_{run.function.name.value.strip('_')}_{part}")
     changed = run.moved(name)
     return changed, call_of(changed, name)

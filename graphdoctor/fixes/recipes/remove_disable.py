@@ -1,4 +1,4 @@
-"""A function kept out of torch.compile: let it in."""
+"""A function for which torch.compile is disabled: enable it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _DISABLE = frozenset(
 
 
 class RemoveDisable(Recipe):
-    """``@torch.compiler.disable`` goes from the function that is called.
+    """Removes ``@torch.compiler.disable`` from the function that is called.
 
-    Also ``torch.compiler.disable(f)(x)`` and ``g = torch.compiler.disable(f)``. Unsafe: somebody disabled it for a
-    reason. Only where the name that is called leads to one place in the same file.
+    Also ``torch.compiler.disable(f)(x)`` and ``g = torch.compiler.disable(f)``. Only if the called name leads to one
+    definition in the same file. Unsafe: somebody disabled it for a reason.
     """
 
     name: ClassVar = "remove-disable"
     codes: ClassVar = frozenset({"GD106"})
 
     def edit(self, place: Place) -> Edit:
-        """The file with the function as it is.
+        """The file with the function enabled.
 
         Raises:
-            DeclinedError: It cannot be told which function is called, or it is not disabled in this file.
+            DeclinedError: The source doesn't say which function is called, or the file doesn't disable it.
         """
         source = place.source
         call = _call(place)
@@ -49,7 +49,7 @@ def _call(place: Place) -> cst.Call:
     if isinstance(place.expression, cst.Call):
         return place.expression
     if place.expression is not None:
-        raise DeclinedError("torch points to no call")
+        raise DeclinedError("torch doesn't point to a call")
     found: list[cst.Call] = []
     for node in walk(place.statement):
         if isinstance(node, cst.Call):
@@ -59,40 +59,40 @@ def _call(place: Place) -> cst.Call:
                 continue
             found.append(node)
     if len(found) != 1:
-        raise DeclinedError("the line does not tell which call is meant")
+        raise DeclinedError("the line doesn't say which call is meant")
     return found[0]
 
 
 def _enabled(source: SourceFile, call: cst.Call) -> tuple[list[Change], str]:
-    """What to change, and how the function is called."""
+    """What to change, and the name of the function."""
     function = call.func
     if isinstance(function, cst.Call):
         inner = _disabled(function)
         return [(function, inner)], source.code(inner)
     name = dotted(function)
     if name is None:
-        raise DeclinedError("the function that is called cannot be told from the text")
+        raise DeclinedError("the source doesn't say which function is called")
     match name.split("."):
         case [plain]:
             found = list(_definitions(source, call, plain))
         case ["self", attribute] if (owner := source.class_of(call)) is not None:
             found = list(_members(owner, attribute))
         case _:
-            raise DeclinedError(f"`{name}` is defined elsewhere")
+            raise DeclinedError(f"`{name}` isn't defined in this file")
     if not found:
-        raise DeclinedError(f"`{name}` is defined elsewhere")
+        raise DeclinedError(f"`{name}` isn't defined in this file")
     if len(found) > 1:
         raise DeclinedError(f"`{name}` is defined more than once")
     definition = found[0]
     if isinstance(definition, cst.FunctionDef):
         return [(definition, _undecorated(definition))], name
     if not isinstance(definition, cst.Call):
-        raise DeclinedError(f"`{name}` is not disabled where it is defined")
+        raise DeclinedError(f"`{name}` isn't disabled where it is defined")
     return [(definition, _disabled(definition))], name
 
 
 def _definitions(source: SourceFile, call: cst.Call, name: str) -> Iterator[cst.CSTNode]:
-    """All that gives a name its meaning where a call stands: in the innermost scope that does."""
+    """The definitions of a name at a call, in the innermost scope that has any."""
     for scope in [*source.parents(call)]:
         if isinstance(scope, cst.FunctionDef | cst.Module):
             found = list(_in_scope(scope, name))
@@ -106,7 +106,7 @@ def _definitions(source: SourceFile, call: cst.Call, name: str) -> Iterator[cst.
 
 
 def _in_scope(scope: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
-    """Functions and values that a name stands for in a scope, without those of scopes inside."""
+    """Functions and values that a name stands for in a scope, without those of inner scopes."""
     for child in scope.children:
         match child:
             case cst.FunctionDef() | cst.ClassDef():
@@ -131,7 +131,7 @@ def _in_scope(scope: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
 
 
 def _members(owner: cst.ClassDef, attribute: str) -> Iterator[cst.CSTNode]:
-    """The methods of a class and what its methods store into ``self``, by one name."""
+    """Methods of a class, and what its methods store into ``self``, under one name."""
     yield from _in_scope(owner.body, attribute)
     for node in walk(owner.body):
         if isinstance(node, cst.Assign):
@@ -154,20 +154,20 @@ def _undecorated(function: cst.FunctionDef) -> cst.FunctionDef:
             kept.append(decorator.with_changes(leading_lines=leading))
             above = []
     if not is_found:
-        raise DeclinedError(f"`{function.name.value}` is not disabled where it is defined")
+        raise DeclinedError(f"`{function.name.value}` isn't disabled where it is defined")
     return function.with_changes(decorators=kept, lines_after_decorators=[*above, *function.lines_after_decorators])
 
 
 def _disabled(call: cst.Call) -> cst.BaseExpression:
-    """The function within ``torch.compiler.disable(f, reason="…")``."""
+    """The function ``f`` in ``torch.compiler.disable(f, reason="…")``."""
     if not _is_disable(call.func):
-        raise DeclinedError("the function that is called cannot be told from the text")
+        raise DeclinedError("the source doesn't say which function is called")
     for arg in call.args:
         if not arg.star and (arg.keyword is None or arg.keyword.value == "fn"):
             inner = arg.value.deep_clone()
             is_atom = isinstance(inner, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
             return inner if is_atom or inner.lpar else _in_parentheses(inner)
-    raise DeclinedError("`torch.compiler.disable` is given no function here")
+    raise DeclinedError("`torch.compiler.disable` isn't given a function here")
 
 
 def _in_parentheses(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -1,4 +1,4 @@
-"""A graph break on purpose: leave it out."""
+"""An explicit graph break: remove it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CALLS = frozenset({"graph_break", "skip_frame", "step_unsupported"})
 
 
 class RemoveGraphBreak(Recipe):
-    """``torch._dynamo.graph_break()`` goes.
+    """Removes ``torch._dynamo.graph_break()``.
 
-    Unsafe though results stay the same: somebody put it there on purpose. A comment behind it goes with it, comments
-    above it stay.
+    Unsafe even though results stay the same, because somebody put it there on purpose. A comment on its line goes with
+    it; comments above it stay.
     """
 
     name: ClassVar = "remove-graph-break"
@@ -29,20 +29,20 @@ class RemoveGraphBreak(Recipe):
         """The file without the call.
 
         Raises:
-            DeclinedError: The line is no such call.
+            DeclinedError: The line isn't such a call.
         """
         small = _small_statement(place)
         call = small.value if isinstance(small, cst.Expr) else None
         if not isinstance(call, cst.Call) or called(call) not in _CALLS:
-            raise DeclinedError("the line is no call that only breaks the graph")
+            raise DeclinedError("the line isn't a call that only breaks the graph")
         if place.source.function_of(small) is None:
-            raise DeclinedError("the call stands outside any function")
+            raise DeclinedError("the call isn't in a function")
         name = place.source.code(call.func)
         return Edit(title=f"Remove `{name}()`", content=_without(place.source, small), is_safe=False)
 
 
 def _small_statement(place: Place) -> cst.BaseSmallStatement:
-    """The statement; in ``if c: graph_break()`` it stands behind the colon."""
+    """The statement; in ``if c: graph_break()``, the one after the colon."""
     statement = place.statement
     body = getattr(statement, "body", None)
     if isinstance(body, cst.SimpleStatementSuite):
@@ -75,7 +75,7 @@ def _without(source: SourceFile, small: cst.BaseSmallStatement) -> bytes:
         assert isinstance(following, cst.SimpleStatementLine | cst.BaseCompoundStatement)  # a line of a block
         leading = [*above, *following.leading_lines]
         return source.replaced(_gone(line), (following, following.with_changes(leading_lines=leading)))
-    # Behind the last line nothing but the footer can hold the comments above it.
+    # After the last line, only the footer can hold the comments that were above it.
     footer = [empty for empty in above if empty.comment is not None]
     return source.replaced((block, block.with_changes(body=block.body[:at], footer=[*footer, *block.footer])))
 

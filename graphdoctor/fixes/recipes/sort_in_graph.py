@@ -20,8 +20,8 @@ _LISTS = (cst.List, cst.Tuple, cst.ListComp, cst.Name)
 class SortInGraph(Recipe):
     """``sorted([a, b])`` becomes ``list(torch.stack([a, b]).sort().values)``.
 
-    Unsafe: the tensors must have no dims, one dtype and one device, NaN sorts to the end, and equal values share
-    gradients otherwise.
+    Unsafe: the tensors must be zero-dim and have one dtype and device, NaN sorts to the end, and equal values share
+    gradients differently.
     """
 
     name: ClassVar = "sort-in-graph"
@@ -31,7 +31,7 @@ class SortInGraph(Recipe):
         """The tensors stacked and sorted.
 
         Raises:
-            DeclinedError: It sorts by a key, or something else than a list.
+            DeclinedError: It sorts by a key, or something other than a list.
         """
         call = _call(place)
         source = place.source
@@ -40,7 +40,7 @@ class SortInGraph(Recipe):
             listed, options = call.func.value, call.args
             line = next(source.parents(call))
             if not isinstance(listed, cst.Name) or not isinstance(line, cst.Expr):
-                raise DeclinedError("what it sorts is no variable")
+                raise DeclinedError("what it sorts isn't a variable")
             whole = cst.Assign(
                 [cst.AssignTarget(cst.Subscript(cst.Name(listed.value), _EVERYTHING))],
                 _listed(_sorted(source, listed, options)),
@@ -49,7 +49,7 @@ class SortInGraph(Recipe):
             content = source.replaced((line, whole), imports=("torch",))
         else:
             if not call.args or call.args[0].keyword is not None or call.args[0].star:
-                raise DeclinedError("it does not say what it sorts")
+                raise DeclinedError("it doesn't say what it sorts")
             new = _sorted(source, call.args[0].value, call.args[1:])
             is_taken_apart = _is_taken_apart(source, call)
             content = source.replaced((call, new if is_taken_apart else _listed(new)), imports=("torch",))
@@ -62,7 +62,7 @@ def _call(place: Place) -> cst.Call:
         calls = matchers.findall(place.small_statement, matchers.Call())
         found = [call for call in calls if isinstance(call, cst.Call) and _is_sort(call)]
     if len(found) != 1 or not isinstance(found[0], cst.Call) or not _is_sort(found[0]):
-        raise DeclinedError("the line calls no `sorted` or `sort`, or several")
+        raise DeclinedError("the line doesn't call `sorted` or `sort` exactly once")
     return found[0]
 
 
@@ -75,7 +75,7 @@ def _is_sort(call: cst.Call) -> bool:
 def _sorted(source: SourceFile, listed: cst.BaseExpression, options: Sequence[cst.Arg]) -> cst.Attribute:
     """``torch.stack([a, b]).sort().values``."""
     if not isinstance(listed, _LISTS):
-        raise DeclinedError("what it sorts is no list")
+        raise DeclinedError("what it sorts isn't a list")
     if isinstance(listed, cst.List | cst.Tuple) and not listed.elements:
         raise DeclinedError("what it sorts is empty")
     descending = ""
@@ -95,7 +95,7 @@ def _listed(values: cst.BaseExpression) -> cst.Call:
 
 
 def _is_taken_apart(source: SourceFile, call: cst.Call) -> bool:
-    """``low, high = sorted(x)`` or ``sorted(x)[0]``: what holds the values does not matter."""
+    """``low, high = sorted(x)`` or ``sorted(x)[0]``: the type of the container doesn't matter."""
     parent = next(source.parents(call))
     if isinstance(parent, cst.Subscript):
         return matchers.matches(parent, matchers.Subscript(slice=[matchers.SubscriptElement(slice=matchers.Index())]))

@@ -1,1 +1,1 @@
-"""Source as a concrete syntax tree: what recipes share."""
+"""Source as a concrete syntax tree: what recipes share. Knows no recipe."""

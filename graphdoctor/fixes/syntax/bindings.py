@@ -1,7 +1,7 @@
-"""What names in a file mean: the import, value or parameter behind them, who reads them, and what torch points to.
+"""What names in a file mean: the import, value or parameter that they stand for, and what reads them.
 
-Comes in: a parsed file or a place in it, and nodes of its tree. Goes out: nodes of the same tree and dotted names.
-Nothing is run or imported: a name that could mean two things means nothing here.
+Comes in: a parsed file and nodes of its tree. Goes out: nodes of the same tree and dotted names. Nothing is run or
+imported; a name that could mean two things means nothing here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _scopes(source: SourceFile) -> dict[cst.CSTNode, Scope | None]:
 
 
 def dotted_name(source: SourceFile, node: cst.CSTNode) -> str:
-    """The full name of what was imported or is built in, or an empty string.
+    """The full name of something imported or built in, or an empty string.
 
     With ``import torch.nn.functional as F`` the expression ``F.one_hot`` is ``torch.nn.functional.one_hot``;
     ``float`` is ``builtins.float``.
@@ -39,7 +39,7 @@ def dotted_name(source: SourceFile, node: cst.CSTNode) -> str:
 
 
 def method_name(source: SourceFile, call: cst.BaseExpression) -> str:
-    """``max`` for ``x.abs().max()`` and for ``torch.max(x)``; an empty string for others, and for ``self.max(x)``."""
+    """``max`` for ``x.abs().max()`` and ``torch.max(x)``; an empty string for ``self.max(x)`` and everything else."""
     if not isinstance(call, cst.Call):
         return ""
     if isinstance(call.func, cst.Attribute):
@@ -49,7 +49,7 @@ def method_name(source: SourceFile, call: cst.BaseExpression) -> str:
 
 
 def receiver(source: SourceFile, call: cst.Call) -> cst.BaseExpression | None:
-    """What a method is called on, or the first argument of a function of torch: ``x`` in both cases above."""
+    """What a method is called on, or the first argument of a function of torch: ``x`` in both examples above."""
     if dotted_name(source, call.func).startswith("torch."):
         first = call.args[0] if call.args else None
         return first.value if first is not None and first.keyword is None and not first.star else None
@@ -63,14 +63,14 @@ def assignments(source: SourceFile, name: cst.Name) -> list[BaseAssignment]:
 
 
 def is_local(source: SourceFile, name: cst.Name) -> bool:
-    """The variable belongs to the function around the name, and no inner or outer one has a part in it."""
+    """Whether the variable belongs to the function around the name, and no inner or outer function shares it."""
     scope = _scopes(source).get(name)
     found = assignments(source, name)
     return bool(found) and all(assignment.scope is scope for assignment in found)
 
 
 def reads(source: SourceFile, name: cst.Name) -> list[cst.Name]:
-    """Where the variable that a name stands for is read, in the order of the file."""
+    """Where the variable that a name stands for is read, in file order."""
     nodes = {
         access.node
         for assignment in assignments(source, name)
@@ -81,7 +81,7 @@ def reads(source: SourceFile, name: cst.Name) -> list[cst.Name]:
 
 
 def values(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression | None]:
-    """What the variable is set to or changed by, one for each binding; None for a parameter, a loop and the like."""
+    """What the variable is set to or changed by, for each binding; None for a parameter, a loop and the like."""
     found: list[cst.BaseExpression | None] = []
     for assignment in assignments(source, name):
         node = assignment.node if isinstance(assignment, Assignment) else None
@@ -94,14 +94,14 @@ def values(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression | None
 
 
 def parameter(source: SourceFile, name: cst.Name) -> cst.Param | None:
-    """The parameter that a name stands for, where it is never bound again."""
+    """The parameter that a name stands for, if it is never reassigned."""
     found = assignments(source, name)
     node = found[0].node if len(found) == 1 and isinstance(found[0], Assignment) else None
     return node if isinstance(node, cst.Param) else None
 
 
-def is_in_reach(source: SourceFile, node: cst.CSTNode, name: str) -> bool:
-    """A name can be read where a node stands: a parameter, or a variable that was set to one value before."""
+def is_in_scope(source: SourceFile, node: cst.CSTNode, name: str) -> bool:
+    """Whether a name can be read at a node: it is a parameter, or a variable that was set to a single value before."""
     scope = _scopes(source).get(node)
     found = scope[name] if scope is not None else ()
     return bool(found) and all(_is_set_before(source, assignment, node) for assignment in found)
@@ -121,15 +121,15 @@ def _is_set_before(source: SourceFile, assignment: BaseAssignment, node: cst.CST
 
 
 def _is_one(value: cst.BaseExpression) -> bool:
-    """It is no display of several values, and not None."""
+    """Whether it is a single value: neither None nor a literal with several values."""
     several = cst.List | cst.Tuple | cst.Dict | cst.Set | cst.BaseComp | cst.BaseString | cst.Lambda
     return not isinstance(value, several) and not (isinstance(value, cst.Name) and value.value == "None")
 
 
 def own_attributes(source: SourceFile, node: cst.CSTNode) -> set[str]:
-    """Attributes of ``self`` that the class around a node sets to one value each, where ``self`` can be read."""
+    """Attributes of ``self`` that the class around a node only sets to single values; empty without ``self``."""
     owner = source.class_of(node)
-    if owner is None or not is_in_reach(source, node, "self"):
+    if owner is None or not is_in_scope(source, node, "self"):
         return set()
     names = {found.attr.value for found in walk(owner) if isinstance(found, cst.Attribute)}
     names |= {
@@ -142,15 +142,15 @@ def own_attributes(source: SourceFile, node: cst.CSTNode) -> set[str]:
 
 
 def is_target(source: SourceFile, name: cst.CSTNode) -> bool:
-    """The name is being set, by ``=`` or by ``+=``, not read."""
+    """Whether the name is set, by ``=`` or ``+=``, rather than read."""
     parent = next(source.parents(name))
     return isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AugAssign) and parent.target is name)
 
 
 def attribute_values(source: SourceFile, node: cst.Attribute) -> list[cst.BaseExpression]:
-    """What the class around ``self.name`` sets that attribute to, in any of its methods and in its body.
+    """What the class around ``self.name`` sets that attribute to, in its methods and in its body.
 
-    A buffer counts as set to the tensor that registers it.
+    A buffer counts as set to the tensor that it is registered with.
     """
     owner = source.class_of(node)
     if owner is None or not isinstance(node.value, cst.Name) or node.value.value != "self":
@@ -205,18 +205,18 @@ _MAKERS = frozenset(
     | {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "from_numpy", "randperm"}
     | {"stack", "cat", "where", "sin", "cos", "exp", "tanh", "sigmoid", "relu", "matmul"}
 )
-"""Functions of torch that yield one tensor."""
+"""Functions of torch that return one tensor."""
 
 _METHODS = frozenset(
     {"detach", "clone", "abs", "sum", "mean", "sqrt", "exp", "sin", "cos", "tanh", "sigmoid", "relu", "softmax", "view"}
     | {"reshape", "expand", "unsqueeze", "squeeze", "flatten", "transpose", "permute", "contiguous", "float", "double"}
     | {"half", "long", "bool", "new_zeros", "new_ones", "matmul", "requires_grad_", "argmax", "argmin", "cumsum"}
 )
-"""Methods of a tensor that yield one tensor."""
+"""Methods of a tensor that return one tensor."""
 
 
 def is_tensor(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """It is one tensor beyond doubt, or a parameter of a module."""
+    """Whether it is certainly one tensor, or a parameter of a module."""
     match node:
         case cst.Call():
             module, _, name = dotted_name(source, node.func).rpartition(".")
@@ -230,12 +230,12 @@ def is_tensor(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> b
 
 
 def has_comment(node: cst.CSTNode) -> bool:
-    """A comment stands somewhere within a node."""
+    """Whether a node contains a comment."""
     return any(isinstance(found, cst.Comment) for found in walk(node))
 
 
 def as_operand(node: cst.BaseExpression) -> cst.BaseExpression:
-    """A copy that a method can be called on or an operator applied to: in parentheses where it needs them."""
+    """A copy that a method can be called on or an operator applied to, in parentheses if it needs them."""
     copy = node.deep_clone()
     atoms = cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.BaseNumber | cst.List | cst.Dict
     if copy.lpar or (isinstance(copy, atoms) and not _spans_lines(copy)):
@@ -258,19 +258,19 @@ def shortened(source: SourceFile, node: cst.CSTNode) -> str:
 
 
 def spans_lines(source: SourceFile, node: cst.CSTNode) -> bool:
-    """A node begins on one line and ends on another."""
+    """Whether a node begins on one line and ends on another."""
     place = source.position(node)
     return place.start.line != place.end.line
 
 
 def is_repeatable(node: cst.BaseExpression) -> bool:
-    """It may be written twice: it calls nothing and is short enough to read again."""
+    """Whether it may be written twice: it calls nothing."""
     costly = cst.Call | cst.Await | cst.Yield | cst.NamedExpr | cst.Lambda | cst.BaseComp
     return not any(isinstance(found, costly) for found in walk(node))
 
 
 def _spans_lines(node: cst.CSTNode) -> bool:
-    """A newline of it stands outside brackets of its own: on the way down the chain of attributes and calls."""
+    """Whether it has a newline outside its own brackets, somewhere in its chain of attributes and calls."""
     while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
         if isinstance(node, cst.Attribute) and any(
             isinstance(found, cst.ParenthesizedWhitespace) for found in walk(node.dot)

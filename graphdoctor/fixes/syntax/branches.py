@@ -1,6 +1,6 @@
-"""The ways of an ``if`` as lists of assignments, and lines to write in the place of an ``if``.
+"""The branches of an ``if`` as lists of assignments, and lines to write in place of an ``if``.
 
-Comments belong to the steps that they stand beside, so that a line made of several steps keeps all of theirs.
+Comments belong to the steps beside them, so that a line made from several steps keeps all of their comments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 RETURNED = "return"
-"""What a ``return`` gives its value to, where names are targets; no name can be called so."""
+"""The target of a ``return``, where other targets are names; it's a keyword, so no name can be equal to it."""
 
 _AUGMENTED: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
     cst.AddAssign: cst.Add,
@@ -41,15 +41,15 @@ class Comments:
     """Comments to keep with a line.
 
     Args:
-        above: On lines of their own before it.
-        beside: Behind it, at most one.
+        above: On their own lines before it.
+        beside: At its end, at most one.
     """
 
     above: tuple[str, ...] = ()
     beside: str | None = None
 
     def joined(self, other: Comments) -> Comments:
-        """Both: of two that stand beside, the second goes above."""
+        """Both; if both have one beside the line, the second goes above."""
         if self.beside is not None and other.beside is not None:
             return Comments((*self.above, *other.above, other.beside), self.beside)
         return Comments((*self.above, *other.above), self.beside if self.beside is not None else other.beside)
@@ -61,7 +61,7 @@ class Step:
 
     Args:
         target: The name, or ``RETURNED``.
-        value: What it is given; for ``x += 1`` the new ``x + 1``.
+        value: What is assigned; for ``x += 1``, the new ``x + 1``.
         comments: Comments at the line.
     """
 
@@ -71,12 +71,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Way:
+class Branch:
     """What one branch does.
 
     Args:
-        steps: In order; a ``return`` is the last.
-        nodes: The statements that it was read from.
+        steps: In order; a ``return`` comes last.
+        nodes: The statements that they were read from.
     """
 
     steps: tuple[Step, ...]
@@ -84,55 +84,55 @@ class Way:
 
     @property
     def is_returning(self) -> bool:
-        """It leaves the function."""
+        """Whether it leaves the function."""
         return bool(self.steps) and self.steps[-1].target == RETURNED
 
 
-def way_of_body(body: cst.BaseSuite) -> Way:
-    """The way that a body goes.
+def branch_of_body(body: cst.BaseSuite) -> Branch:
+    """A body as a branch.
 
     Raises:
-        DeclinedError: It holds more than assignments to names and a ``return``.
+        DeclinedError: It contains more than assignments to names and a ``return``.
     """
     if isinstance(body, cst.SimpleStatementSuite):
         comments = Comments(beside=_comment(body.trailing_whitespace))
-        return _way(body.body, [(small, comments) for small in body.body[:1]], body.body)
+        return _branch(body.body, [(small, comments) for small in body.body[:1]], body.body)
     assert isinstance(body, cst.IndentedBlock)  # libcst knows two kinds of suites
-    way = way_of_lines(body.body)
+    branch = branch_of_lines(body.body)
     header = _comment(body.header)
     above = () if header is None else (header,)
     below = comments_in(body.footer)
-    if not way.steps:
-        return way
-    first, last = way.steps[0], way.steps[-1]
+    if not branch.steps:
+        return branch
+    first, last = branch.steps[0], branch.steps[-1]
     first = replace(first, comments=Comments(above).joined(first.comments))
-    steps = (first, *way.steps[1:])
+    steps = (first, *branch.steps[1:])
     last = steps[-1]
-    return replace(way, steps=(*steps[:-1], replace(last, comments=last.comments.joined(Comments(below)))))
+    return replace(branch, steps=(*steps[:-1], replace(last, comments=last.comments.joined(Comments(below)))))
 
 
-def way_of_lines(lines: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> Way:
-    """The way that some lines go.
+def branch_of_lines(lines: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> Branch:
+    """Some lines as a branch.
 
     Raises:
-        DeclinedError: They hold more than assignments to names and a ``return``.
+        DeclinedError: They contain more than assignments to names and a ``return``.
     """
     smalls: list[cst.BaseSmallStatement] = []
     comments: list[tuple[cst.BaseSmallStatement, Comments]] = []
     for line in lines:
         if not isinstance(line, cst.SimpleStatementLine):
-            raise DeclinedError("a way holds more than assignments")
+            raise DeclinedError("a branch contains more than assignments")
         above = comments_in(line.leading_lines)
         comments.append((line.body[0], Comments(above, _comment(line.trailing_whitespace))))
         smalls.extend(line.body)
-    return _way(smalls, comments, lines)
+    return _branch(smalls, comments, lines)
 
 
-def _way(
+def _branch(
     smalls: Sequence[cst.BaseSmallStatement],
     comments: Sequence[tuple[cst.BaseSmallStatement, Comments]],
     nodes: Sequence[cst.CSTNode],
-) -> Way:
+) -> Branch:
     steps: list[Step] = []
     waiting = Comments()
     for small in smalls:
@@ -141,11 +141,11 @@ def _way(
         if isinstance(small, cst.Pass):
             continue
         if steps and steps[-1].target == RETURNED:
-            raise DeclinedError("something stands behind a `return`")
+            raise DeclinedError("there is code after a `return`")
         target, value = _assignment(small)
         steps.append(Step(target, value, waiting))
         waiting = Comments()
-    return Way(tuple(steps), tuple(nodes))
+    return Branch(tuple(steps), tuple(nodes))
 
 
 def _assignment(small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]:
@@ -160,17 +160,17 @@ def _assignment(small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]
         case cst.Return(value=cst.BaseExpression() as value):
             return RETURNED, value.deep_clone()
         case cst.Return():
-            raise DeclinedError("a way returns nothing")
+            raise DeclinedError("a branch returns nothing")
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Attribute() | cst.Subscript())]):
-            raise DeclinedError("a way stores into an object, which is a side effect")
+            raise DeclinedError("a branch stores into an object, which is a side effect")
         case cst.Assign():
-            raise DeclinedError("a way assigns several names at once")
+            raise DeclinedError("a branch assigns several names at once")
         case cst.Expr():
-            raise DeclinedError("a way calls something for its side effect")
+            raise DeclinedError("a branch calls something for its side effect")
         case cst.Raise():
-            raise DeclinedError("a way raises an exception")
+            raise DeclinedError("a branch raises an exception")
         case _:
-            raise DeclinedError("a way holds more than assignments")
+            raise DeclinedError("a branch contains more than assignments")
 
 
 def line_of(small: cst.BaseSmallStatement, comments: Comments) -> cst.SimpleStatementLine:
@@ -189,12 +189,12 @@ def put_for(
     *,
     and_also: Sequence[Change] = (),
 ) -> bytes:
-    """The file with lines in the place of an ``if``; for an ``elif`` they become the ``else``.
+    """The file with lines in place of an ``if``; for an ``elif`` they become the ``else``.
 
     Args:
         source: The file.
         statement: The ``if``.
-        lines: What takes its place, at least one.
+        lines: The lines to put there, at least one.
         and_also: More changes, outside the ``if``.
 
     Raises:
@@ -216,17 +216,17 @@ def put_for(
 
 
 def refuse_lost_comments(old: Iterable[cst.CSTNode], new: Iterable[cst.CSTNode]) -> None:
-    """Raises where a comment is in the old nodes and not in the new ones.
+    """Decline if a comment of the old nodes isn't in the new ones.
 
     Raises:
-        DeclinedError: One would be lost.
+        DeclinedError: A comment would be lost.
     """
     if _all_comments(old) - _all_comments(new):
-        raise DeclinedError("a comment stands where the new text has no place for it")
+        raise DeclinedError("a comment would be lost")
 
 
 def comments_in(lines: Iterable[cst.EmptyLine]) -> tuple[str, ...]:
-    """The comments on lines of their own."""
+    """The comments on their own lines."""
     return tuple(line.comment.value for line in lines if line.comment is not None)
 
 

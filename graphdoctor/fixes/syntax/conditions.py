@@ -1,7 +1,7 @@
-"""A test as a tensor: ``and``, ``or`` and ``not``, which need a Python truth value, become torch's own operations.
+"""A test as a tensor: ``and``, ``or`` and ``not``, which need a Python bool, become operations of torch.
 
-Comes in: the test of an ``if``. Goes out: a new expression for a graph, or ``DeclinedError`` where the test asks
-something that tensors cannot answer.
+Comes in: the test of an ``if``. Goes out: a new expression for a graph, or ``DeclinedError`` if the test isn't about
+tensors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BOOLEAN_CALLS = frozenset(
      "logical_or", "logical_xor", "lt", "ne"}
 )  # fmt: skip
 _REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var"})
-"""Give one number where they are called without arguments."""
+"""Return one number if they are called without arguments."""
 _PYTHON_CALLS = frozenset(
     {"all", "any", "bool", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
 )  # fmt: skip
@@ -35,14 +35,14 @@ _Expression = TypeVar("_Expression", bound=cst.BaseExpression)
 
 
 def as_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
-    """A test without words: ``a > 0 and not b`` becomes ``(a > 0) & torch.logical_not(b)``.
+    """A test without Python's operators: ``a > 0 and not b`` becomes ``(a > 0) & torch.logical_not(b)``.
 
     Args:
-        test: The test; it stays as it is, the answer is new.
+        test: The test, which isn't changed; the result is new.
         names: The names of the function around it.
 
     Raises:
-        DeclinedError: It asks about Python objects, or does more than ask.
+        DeclinedError: It is about Python objects, or has a side effect.
     """
     match test:
         case cst.BooleanOperation():
@@ -59,7 +59,7 @@ def as_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
 
 
 def as_boolean_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
-    """A test as a tensor whose dtype is bool, as ``torch.where`` needs it."""
+    """A test as a tensor of dtype bool, which ``torch.where`` needs."""
     tensor = as_tensor(test, names)
     if is_boolean(test, names):
         return tensor
@@ -68,7 +68,7 @@ def as_boolean_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpress
 
 
 def negated(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
-    """The opposite of a test: ``~`` where it is sure to be boolean, else ``torch.logical_not``.
+    """The opposite of a test: ``~`` if it is certainly boolean, otherwise ``torch.logical_not``.
 
     Raises:
         DeclinedError: As for ``as_tensor``.
@@ -82,12 +82,12 @@ def negated(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
 
 
 def is_boolean(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
-    """The test's tensor is sure to be of dtype bool.
+    """Whether the test's tensor certainly has dtype bool.
 
     Args:
         test: The test.
         names: The names of the function around it.
-        within: Names whose values are being looked at.
+        within: Names whose values are being looked up.
     """
     match test:
         case cst.Comparison() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
@@ -105,12 +105,12 @@ def is_boolean(test: cst.BaseExpression, names: Names, *, within: frozenset[str]
 
 
 def is_one_number(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
-    """The test's tensor is sure to have no dimensions, so that it chooses for a whole tensor at once.
+    """Whether the test's tensor certainly has no dims, so that it chooses for a whole tensor at once.
 
     Args:
         test: The test.
         names: The names of the function around it.
-        within: Names whose values are being looked at.
+        within: Names whose values are being looked up.
     """
     parts: list[cst.BaseExpression]
     match test:
@@ -132,10 +132,10 @@ def is_one_number(test: cst.BaseExpression, names: Names, *, within: frozenset[s
     return bool(tensors) and all(is_one_number(part, names, within=within) for part in tensors)
 
 
-def is_answered_alike(tests: Sequence[cst.BaseExpression]) -> bool:
-    """Asking all of it at once, some of it twice, does no more than Python's asking one after the other.
+def is_evaluated_alike(tests: Sequence[cst.BaseExpression]) -> bool:
+    """Whether evaluating all of it, some of it twice, does no more than Python's evaluation in order.
 
-    Python stops asking as soon as it knows the answer; what it then leaves out must be harmless.
+    Python stops as soon as it knows the result; what it then leaves out must be harmless.
     """
     parts = [part for test in tests for part in walk(test)]
     is_plain = len(tests) == 1 and not any(
@@ -149,8 +149,8 @@ def is_answered_alike(tests: Sequence[cst.BaseExpression]) -> bool:
     )
 
 
-def asks_for_finite(test: cst.BaseExpression) -> bool:
-    """The test looks for infinity or NaN: these are expected, and gradients of the way not taken may become NaN."""
+def tests_for_finite(test: cst.BaseExpression) -> bool:
+    """Whether the test is for infinity or NaN: they may occur, and gradients of the other branch may become NaN."""
     names = {"isfinite", "isinf", "isnan", "isposinf", "isneginf", "inf", "nan"}
     return any(
         (isinstance(part, cst.Name) and part.value in names)
@@ -161,7 +161,7 @@ def asks_for_finite(test: cst.BaseExpression) -> bool:
 
 
 def enclosed(expression: _Expression) -> _Expression:
-    """An expression that can stand beside any operator: in parentheses where it might need them."""
+    """An expression that can be used with any operator, in parentheses if it might need them."""
     return _enclosed(expression, but_not=())
 
 
@@ -187,7 +187,7 @@ def _joined(test: cst.BooleanOperation, names: Names) -> cst.BaseExpression:
 
 
 def _compared(test: cst.Comparison) -> cst.BaseExpression:
-    """``a < b < c`` as two comparisons; one stays as it is."""
+    """``a < b < c`` as two comparisons; a single one stays unchanged."""
     for node in walk(test):
         _refuse(node)
     if len(test.comparisons) == 1:
@@ -204,20 +204,20 @@ def _compared(test: cst.Comparison) -> cst.BaseExpression:
 
 
 def _refuse(node: cst.CSTNode) -> None:
-    """Raises where a part of a test cannot be asked in a graph, or not in every case."""
+    """Decline if part of a test can't be evaluated in a graph, or not always."""
     match node:
         case cst.Is() | cst.IsNot() | cst.In() | cst.NotIn():
-            raise DeclinedError("a part of the condition asks about Python objects, not tensors")
+            raise DeclinedError("part of the condition is about Python objects, not tensors")
         case cst.Call(func=cst.Name(value=name)) if name in _PYTHON_CALLS:
-            raise DeclinedError(f"`{name}(…)` in the condition is answered by Python, not by a tensor")
+            raise DeclinedError(f"`{name}(…)` in the condition doesn't return a tensor")
         case cst.Attribute(attr=cst.Name(value="training")) | cst.Name(value="None" | "True" | "False"):
-            raise DeclinedError("a part of the condition is answered by Python, not by a tensor")
+            raise DeclinedError("part of the condition isn't a tensor")
         case cst.NamedExpr():
             raise DeclinedError("the condition assigns a name")
         case cst.Await() | cst.Yield():
-            raise DeclinedError("the condition waits for something")
+            raise DeclinedError("the condition awaits or yields")
         case cst.IfExp() | cst.Lambda() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
-            raise DeclinedError("the condition chooses inside itself")
+            raise DeclinedError("the condition contains a nested choice")
         case _ if is_in_place(node):
             raise DeclinedError("the condition changes a tensor in place")
 
@@ -253,7 +253,7 @@ def _with_parentheses_of(old: cst.BaseExpression, new: cst.BaseExpression) -> cs
 
 
 def without_parentheses(node: _Expression) -> _Expression:
-    """An expression for a place between commas; parentheses that hold a comment stay."""
+    """An expression to use between commas; parentheses that contain a comment stay."""
     if isinstance(node, cst.Tuple | cst.GeneratorExp) or any(
         isinstance(part, cst.Comment) for paren in (*node.lpar, *node.rpar) for part in walk(paren)
     ):

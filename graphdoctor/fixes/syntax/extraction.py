@@ -1,7 +1,7 @@
-"""Moving a run of statements into a function, or method, of its own.
+"""Moves a run of statements into its own function or method.
 
-Comes in: a file and where the run stands in it. Goes out: the file with the new function behind the old one, and a
-call in the run's place; ``DeclinedError`` where that could change what the program does.
+Comes in: a file and the position of the run. Goes out: the file with the new function after the old one and a call in
+place of the run, or ``DeclinedError`` if that could change what the program does.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from graphdoctor.fixes.syntax.source import SourceFile, Statement, UnreadableErr
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 
 _Around = list[tuple[cst.CSTNode, cst.BaseSuite]]
-"""The compound statements around a run, innermost first, each with the body of it in which the run stands."""
+"""The compound statements around a run, innermost first, each with its body that contains the run."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Statements that stand one behind the other in a body.
+    """Consecutive statements of a body.
 
     Args:
         source: The file.
-        function: The function that they are a part of.
-        suite: The body that they stand in.
-        start: Which of its statements is the first.
-        stop: Which of its statements is the first one behind them.
+        function: The function that contains them.
+        suite: The body that contains them.
+        start: Index of the first statement.
+        stop: Index after the last statement.
     """
 
     source: SourceFile
@@ -63,13 +63,13 @@ class Run:
         """One statement."""
         suite = next(source.parents(statement))
         if not isinstance(suite, cst.IndentedBlock):
-            raise DeclinedError("the statement shares its line with others")
+            raise DeclinedError("the statement shares its line with other statements")
         at = next(index for index, node in enumerate(suite.body) if node is statement)
         return cls(source, _function_around(source, suite), suite, at, at + 1)
 
     @cached_property
     def statements(self) -> list[cst.BaseStatement]:
-        """The statements, each on a line of its own."""
+        """The statements, each on its own line."""
         return [
             node
             if isinstance(node, cst.BaseStatement)
@@ -113,15 +113,15 @@ class Run:
 
     @cached_property
     def _foreign(self) -> set[str]:
-        """Variables that the function declares as somebody else's."""
+        """Variables that the function declares as global or nonlocal."""
         declared = [node for node in ast.walk(self._tree) if isinstance(node, ast.Global | ast.Nonlocal)]
         return {name for node in declared for name in node.names}
 
     @cached_property
     def bound_before(self) -> set[str]:
-        """Names that are bound wherever the run begins."""
+        """Names that are always bound when the run begins."""
         bound = parameter_names(self._tree.args)
-        # From the function's own body inwards: what stands before in each body, and what entering the next one binds.
+        # From the function's body inward: what comes before in each body, and what entering the next one binds.
         outwards = list(reversed(self._around))
         bodies = [self.function.body, *(suite for _, suite in outwards)]
         for body, step in zip(bodies, [*outwards, None], strict=True):
@@ -133,7 +133,7 @@ class Run:
     def _bound_by(statements: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> set[str]:
         bound = flow(parsed(statements)).bound
         if bound is None:
-            raise DeclinedError("it is never reached")
+            raise DeclinedError("it's never reached")
         return bound
 
     @cached_property
@@ -142,27 +142,27 @@ class Run:
         found = flow(parsed(self.suite.body[self.stop :])).read_first
         for node, _ in self._around:
             found |= _read_next(node)
-            found |= self._read_behind(node)
+            found |= self._read_below(node)
         return found
 
-    def _read_behind(self, node: cst.CSTNode) -> set[str]:
-        """Names read by what stands behind a statement in its body."""
+    def _read_below(self, node: cst.CSTNode) -> set[str]:
+        """Names read by the code after a statement in its body."""
         suite = next(self.source.parents(node))
         if not isinstance(suite, cst.BaseSuite):
-            return set()  # an elif: its if counts
+            return set()  # an elif: the code after its if is looked at
         at = next(index for index, other in enumerate(suite.body) if other is node)
         return flow(parsed(suite.body[at + 1 :])).read_first
 
     def check(self) -> None:
-        """Whether the run can be moved.
+        """Decline if the run can't be moved.
 
         Raises:
-            DeclinedError: It cannot.
+            DeclinedError: It can't.
         """
         for node in jumps(self.parsed):
             if isinstance(node, ast.Return):
                 if self.flow.ends:
-                    raise DeclinedError("it returns from the function in some cases only")
+                    raise DeclinedError("it returns from the function only in some cases")
             elif isinstance(node, ast.Break | ast.Continue):
                 raise DeclinedError(f"it has a `{type(node).__name__.lower()}` of the loop around it")
             else:
@@ -172,37 +172,37 @@ class Run:
                 if isinstance(inner, ast.Delete):
                     raise DeclinedError("it deletes something")
                 if isinstance(inner, ast.Name) and inner.id in _LOOKS_AT_LOCALS:
-                    raise DeclinedError(f"it calls `{inner.id}`, which looks at the variables around it")
+                    raise DeclinedError(f"it calls `{inner.id}`, which reads the variables around it")
         if foreign := sorted(self.flow.assigned & self._foreign):
             raise DeclinedError(f"it binds `{foreign[0]}`, which is global or nonlocal")
         if shared := sorted(self.flow.assigned & captured(self._tree.body)):
-            raise DeclinedError(f"a function inside shares `{shared[0]}` with it")
+            raise DeclinedError(f"an inner function shares `{shared[0]}` with it")
         if shared := sorted(captured(self.parsed) & self.local_names & flow(self._tree.body).assigned):
-            raise DeclinedError(f"a function in it shares `{shared[0]}` with the code around it")
+            raise DeclinedError(f"one of its inner functions shares `{shared[0]}` with the code around it")
         if stale := sorted(self._stale()):
-            raise DeclinedError(f"if it raises half way, `{stale[0]}` would have another value afterwards")
+            raise DeclinedError(f"if it raises halfway, `{stale[0]}` would have a different value afterwards")
 
     def _stale(self) -> set[str]:
-        """Names that would lack what the run gave them before it raised, where somebody reads them all the same."""
+        """Names that something reads after the run raised, and that would lack what the run had assigned to them."""
         read: set[str] = set()
         for node, suite in self._around:
-            read |= _read_when_raised(node, suite, behind=self._read_behind(node) | self._read_after_of(node))
+            read |= _read_when_raised(node, suite, later=self._read_below(node) | self._read_after_of(node))
         if isinstance(self.parsed[-1], ast.Assign | ast.AnnAssign | ast.AugAssign):
             return read & flow(self.parsed[:-1]).assigned
         return read & self.flow.assigned
 
     def _read_after_of(self, node: cst.CSTNode) -> set[str]:
         around = [outer for outer, _ in self._around]
-        return set().union(*(_read_next(o) | self._read_behind(o) for o in around[around.index(node) + 1 :]))
+        return set().union(*(_read_next(o) | self._read_below(o) for o in around[around.index(node) + 1 :]))
 
     @cached_property
     def returns(self) -> list[str]:
-        """Names that it binds and somebody reads behind it."""
+        """Names that it binds and that are read after it."""
         read = self.read_after & self.local_names
         found = sorted((self.flow.assigned & read), key=self._order)
         for name in found:
             if not self.flow.has(name) and name not in self.bound_before:
-                raise DeclinedError(f"`{name}` may be unbound behind it")
+                raise DeclinedError(f"`{name}` may be unset after it")
         return found if self.flow.ends else []
 
     @cached_property
@@ -211,12 +211,12 @@ class Run:
         needed = self.flow.read_first & self.local_names
         for name in sorted(needed):
             if name not in self.bound_before:
-                raise DeclinedError(f"`{name}` may be unbound before it")
+                raise DeclinedError(f"`{name}` may be unset before it")
         needed |= {name for name in self.returns if not self.flow.has(name)}
         return sorted(needed, key=self._order)
 
     def _order(self, name: str) -> tuple[int, int, str]:
-        """In the order in which the run names them."""
+        """Sort key for the order in which the run names them."""
         places = [
             (node.lineno, node.col_offset)
             for statement in self.parsed
@@ -226,10 +226,10 @@ class Run:
         return (*min(places, default=(0, 0)), name)
 
     def moved(self, name: str) -> SourceFile:
-        """The file with the run in a function of its own.
+        """The file with the run in its own function.
 
         Args:
-            name: The new function's.
+            name: The name of the new function.
 
         Raises:
             DeclinedError: That could change what the program does.
@@ -240,7 +240,7 @@ class Run:
             parameters = [parameter for parameter in self.parameters if parameter != owner]
             returns = self.returns
         except (SyntaxError, RecursionError):
-            raise DeclinedError("this Python cannot parse it") from None
+            raise DeclinedError("this version of Python can't parse it") from None
         function = _definition(name, [owner, *parameters] if owner else parameters, self.statements, returns)
         if owner is None and isinstance(next(self.source.parents(self.function)), cst.Module):
             function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
@@ -257,7 +257,7 @@ class Run:
         return any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
 
     def _owner(self) -> str | None:
-        """What a method calls its object; None for a function."""
+        """The name of a method's object, such as ``self``; None for a function."""
         suite = next(self.source.parents(self.function))
         if not isinstance(next(self.source.parents(suite), None), cst.ClassDef):
             if any(names(statement) & {"super", "__class__"} for statement in self.parsed):
@@ -265,28 +265,28 @@ class Run:
             return None
         decorators = [self.source.code(decorator.decorator) for decorator in self.function.decorators]
         if any(decorator in ("staticmethod", "classmethod") for decorator in decorators):
-            raise DeclinedError("a static method or a class method has no object to call another method of")
+            raise DeclinedError("a static or class method has no object whose methods it could call")
         parameters = [*self._tree.args.posonlyargs, *self._tree.args.args]
         if not parameters:
-            raise DeclinedError("the method does not name its object")
+            raise DeclinedError("the method has no parameter for its object")
         owner = parameters[0].arg
         if owner in flow(self._tree.body).assigned:
             raise DeclinedError(f"the method binds `{owner}` anew")
         return owner
 
     def _with(self, call: cst.SimpleStatementLine) -> cst.BaseSuite:
-        """The body with the call in the run's place; blank lines before it stay."""
+        """The body with the call in place of the run; blank lines before it stay."""
         first = self.statements[0]
         blank = _blank(getattr(first, "leading_lines", ()))
         body = [*self.suite.body[: self.start], call.with_changes(leading_lines=blank), *self.suite.body[self.stop :]]
         if isinstance(self.suite, cst.IndentedBlock):
-            # Comments behind its last line stay where they are: nobody knows which of the lines they are about.
+            # Comments after its last line stay: they could be about any of the lines.
             return self.suite.with_changes(body=body)
         return cst.IndentedBlock(body)
 
 
 def call_of(source: SourceFile, name: str) -> Statement:
-    """The statement that calls a function which ``moved`` made."""
+    """The statement that calls a function that ``moved`` created."""
     for node in walk(source.tree):
         if isinstance(node, cst.Call) and called(node) == name:
             return next(outer for outer in source.parents(node) if isinstance(outer, cst.SimpleStatementLine))
@@ -296,7 +296,7 @@ def call_of(source: SourceFile, name: str) -> Statement:
 def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:
     function = source.function_of(node)
     if not isinstance(function, cst.FunctionDef):
-        raise DeclinedError("the line is in no function")
+        raise DeclinedError("the line isn't in a function")
     return function
 
 
@@ -344,20 +344,20 @@ def _read_next(node: cst.CSTNode) -> set[str]:
     return set()
 
 
-def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, behind: set[str]) -> set[str]:
-    """Names that somebody may read after a body of a compound statement raised."""
+def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, later: set[str]) -> set[str]:
+    """Names that may be read after a body of a compound statement raised."""
     match node:
         case cst.With():
             tree = _tree_of(node)
             assert isinstance(tree, ast.With | ast.AsyncWith)
-            return behind if any(map(swallows, tree.items)) else set()
+            return later if any(map(swallows, tree.items)) else set()
         case cst.Try() | cst.TryStar() if suite is node.body:
             tree = _tree_of(node)
             assert isinstance(tree, ast.Try | ast.TryStar)
             found = flow(tree.finalbody).read_first
             for handler in tree.handlers:
                 caught = flow(handler.body)
-                found |= caught.read_first | (behind if caught.ends else set())
+                found |= caught.read_first | (later if caught.ends else set())
             return found
         case cst.Try() | cst.TryStar() if node.finalbody is not None and node.finalbody.body is not suite:
             return flow(parsed(node.finalbody.body.body)).read_first

@@ -1,7 +1,7 @@
-"""Which local names statements read and bind, and in what order: what a move of them into another function must keep.
+"""Which local names statements read and bind, and in what order, so that they can be moved into another function.
 
-Comes in: statements of a concrete syntax tree. Goes out: sets of names. Nothing is run; where the order cannot be
-told, a name counts as read, and as perhaps not bound.
+Comes in: statements of a concrete syntax tree. Goes out: sets of names. Nothing is run; if the order is uncertain, a
+name counts as read, and as possibly unbound.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Flow:
 
     Args:
         read_first: Names that may be read before the run binds them.
-        bound: Names that are bound wherever the run ends normally; None when it never does.
-        assigned: Names that are bound anywhere in it.
+        bound: Names that are always bound when the run ends normally; None if it never does.
+        assigned: Names that are bound anywhere in the run.
     """
 
     read_first: set[str] = field(default_factory=set)
@@ -34,15 +34,15 @@ class Flow:
 
     @property
     def ends(self) -> bool:
-        """The statement behind the run can be reached."""
+        """Whether the code after the run can be reached."""
         return self.bound is not None
 
     def has(self, name: str) -> bool:
-        """The name is bound behind the run."""
+        """Whether a name is bound after the run."""
         return self.bound is None or name in self.bound
 
     def then(self, other: Flow) -> Flow:
-        """This run, and behind it the other."""
+        """This run followed by the other."""
         if self.bound is None:
             return Flow(self.read_first, None, self.assigned | other.assigned)
         return Flow(
@@ -68,7 +68,7 @@ def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> 
     """Statements as Python's own syntax tree.
 
     Raises:
-        SyntaxError: The running Python does not know the syntax.
+        SyntaxError: This version of Python doesn't know the syntax.
     """
     lines = [
         node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node.with_changes(semicolon=_NONE)])
@@ -96,7 +96,7 @@ def flow_of(node: ast.expr | None) -> Flow:
 
 
 def captured(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names that functions, classes and generator expressions inside may read later than they stand."""
+    """Names that inner functions, classes and generator expressions may read later."""
     found: set[str] = set()
     for node in nodes:
         for inner in ast.walk(node):
@@ -106,7 +106,7 @@ def captured(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def names(node: ast.AST) -> set[str]:
-    """Every name in it, read or bound."""
+    """Every name in a node, read or bound."""
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
@@ -131,7 +131,7 @@ def parameter_names(parameters: ast.arguments) -> set[str]:
 
 
 def swallows(item: ast.withitem) -> bool:
-    """The context manager lets the program go on behind an exception, by its name."""
+    """Whether a context manager suppresses exceptions, judging by its name."""
     return _SWALLOWS.search(ast.unparse(item.context_expr)) is not None
 
 
@@ -156,7 +156,7 @@ def _jumps(node: ast.AST, *, in_loop: bool) -> Iterator[ast.AST]:
 
 
 def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:
-    """A generator expression that is a call's only argument: ``sum(f(x) for x in xs)`` reads it at once."""
+    """Whether a generator expression is the only argument of a call, which reads it at once: ``sum(x for x in xs)``."""
     return isinstance(scope, ast.GeneratorExp) and any(
         isinstance(call, ast.Call) and call.args == [scope] and isinstance(call.func, ast.Name)
         for call in ast.walk(around)
@@ -172,7 +172,7 @@ def _own_parameters(scope: ast.AST) -> set[str]:
 
 
 def _reading(node: ast.AST) -> Flow:
-    """An expression: all that it reads counts as read first, what a ``:=`` in it binds as perhaps unbound."""
+    """An expression: everything it reads counts as read first, and what a ``:=`` in it binds as possibly unbound."""
     read: set[str] = set()
     assigned: set[str] = set()
     _read(node, frozenset(), read, assigned)
@@ -255,7 +255,7 @@ def _statement(node: ast.stmt) -> Flow:
 
 
 def _without_end(body: Sequence[ast.stmt]) -> Flow:
-    """A loop's body: where it breaks or goes on early, what stands behind is not bound."""
+    """A loop's body: after a ``break`` or ``continue``, names further down aren't bound."""
     found = flow(body)
     return Flow(found.read_first, set(), found.assigned)
 
@@ -272,6 +272,6 @@ def _try(node: ast.Try | ast.TryStar) -> Flow:
             handled = Flow(handled.read_first, handled.bound - {handler.name}, handled.assigned | {handler.name})
         ended = ended.either(handled)
     last = flow(node.finalbody)
-    # What the last part reads may be unbound: it also runs when the body broke off.
+    # What the last part reads may be unbound: it also runs if the body raised.
     whole = ended.then(last)
     return Flow(whole.read_first | last.read_first, whole.bound, whole.assigned)

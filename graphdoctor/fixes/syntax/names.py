@@ -1,4 +1,4 @@
-"""The names that a function uses: which are free for something new, what a local one stands for."""
+"""The names that a function uses: which ones are free, and what a local one stands for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphdoctor.fixes.syntax.source import SourceFile, walk
 
 
 def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
-    """The variables that are named in a node: no attributes, no keywords of calls."""
+    """The variables in a node, without attributes and keywords of calls."""
     for child in node.children:
         is_label = (isinstance(node, cst.Attribute) and child is node.attr) or (
             isinstance(node, cst.Arg) and child is node.keyword
@@ -23,7 +23,7 @@ def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
 
 
 def dotted(node: cst.CSTNode) -> str | None:
-    """``self.scale`` for a name or a chain of attributes of one, else None."""
+    """``self.scale`` for a name or a chain of attributes; None for anything else."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute) and (base := dotted(node.value)) is not None:
@@ -32,7 +32,7 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 
 class Names:
-    """The names of one function, those of functions within it included.
+    """The names of one function, including those of inner functions.
 
     Args:
         source: The file.
@@ -53,18 +53,18 @@ class Names:
         return frozenset(found.name.value for found in walk(self._function.params) if isinstance(found, cst.Param))
 
     def fresh(self, name: str) -> str:
-        """A name that the file does not use and that was not given before: ``condition``, ``condition_2``."""
+        """A name that the file doesn't use and that wasn't returned before: ``condition``, ``condition_2``."""
         candidate = self._source.free_name(name, self._given)
         self._given.add(candidate)
         return candidate
 
     def is_only_in(self, name: str, nodes: Sequence[cst.CSTNode]) -> bool:
-        """A local name that nothing outside some nodes uses or declares."""
+        """Whether nothing outside some nodes uses or declares a name."""
         inside = sum(found.value == name for node in nodes for found in names_in(node))
         return inside == sum(found.value == name for found in self._used)
 
     def is_bound_before(self, name: str, node: cst.CSTNode) -> bool:
-        """A parameter, or named somewhere before a node or in its test."""
+        """Whether a name is a parameter, or appears before a node or in its test."""
         place = self._source.position(node).start
         test = list(names_in(node.test)) if isinstance(node, cst.If) else []
         if name in self._parameters or any(found.value == name for found in test):
@@ -76,7 +76,7 @@ class Names:
         return False
 
     def is_declared(self, name: str) -> bool:
-        """Named by ``global`` or ``nonlocal``: not the function's own."""
+        """Whether ``global`` or ``nonlocal`` declares a name, so that it isn't the function's own."""
         return any(
             item.name.value == name
             for found in walk(self._function)
@@ -85,7 +85,7 @@ class Names:
         )
 
     def values(self, name: str) -> list[cst.BaseExpression]:
-        """All that a local name ever stands for; empty where that is not plain."""
+        """All values that a local name is set to; empty if that isn't certain."""
         if name in self._parameters:
             return []
         values: list[cst.BaseExpression] = []
@@ -100,7 +100,7 @@ class Names:
 
     @cached_property
     def is_changing_tensors(self) -> bool:
-        """Something in the function is changed in place, as far as the text shows."""
+        """Whether the function visibly changes something in place."""
         around = [self._function, *self._source.parents(self._function)]
         outermost = [found for found in around if isinstance(found, cst.FunctionDef | cst.Lambda)][-1]
         for found in walk(outermost):
@@ -125,7 +125,7 @@ def _bound(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def is_in_place(node: cst.CSTNode) -> bool:
-    """A call that changes its tensor by torch's convention: ``x.add_(1)``, ``relu(x, inplace=True)``, ``out=``."""
+    """Whether a call changes a tensor, by torch's conventions: ``x.add_(1)``, ``relu(x, inplace=True)``, ``out=``."""
     if not isinstance(node, cst.Call):
         return False
     name = called(node)

@@ -1,7 +1,7 @@
-"""Which expressions may be computed although nobody asked for their result.
+"""Which expressions may be computed even though their result may not be used.
 
-``torch.where`` computes both ways. Comes in: the value of one way. Goes out: whether it is a tensor at all, as far as
-the text shows, and whether computing it can do harm.
+``torch.where`` computes both branches. Comes in: the value of one branch. Goes out: whether it can be a tensor, and
+whether computing it can do harm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOTAL = frozenset(
     {"abs", "add", "atan", "clamp", "cos", "erf", "hardtanh", "leaky_relu", "maximum", "minimum", "mul", "neg",
      "negative", "relu", "relu6", "sigmoid", "silu", "sin", "square", "sub", "tanh"}
 )  # fmt: skip
-"""One element from one element of each operand, defined for every finite number, with finite gradients."""
+"""Elementwise, defined for every finite number, with finite gradients."""
 _MODULES = frozenset({"torch", "F", "torch.nn.functional", "functional"})
 _EFFECTS = frozenset(
     {"append", "backward", "clear", "exec", "eval", "extend", "input", "insert", "next", "open", "pop", "popitem",
@@ -30,26 +30,28 @@ _CONTAINERS = (
 
 
 def refuse_unless_tensor(value: cst.BaseExpression) -> None:
-    """Raises where a value is plainly no tensor, or where computing it does more than give a value.
+    """Decline a value that certainly isn't a tensor, or that has a side effect.
 
     Raises:
-        DeclinedError: For such a value.
+        DeclinedError: It is such a value.
     """
     match value:
         case cst.BaseString():
-            raise DeclinedError("a way gives a text, not a tensor")
+            raise DeclinedError("a branch yields a string, not a tensor")
         case cst.Name(value="None" | "True" | "False" | "Ellipsis") | cst.Ellipsis():
-            raise DeclinedError(f"a way gives `{value.value if isinstance(value, cst.Name) else '...'}`, not a tensor")
+            raise DeclinedError(
+                f"a branch yields `{value.value if isinstance(value, cst.Name) else '...'}`, not a tensor"
+            )
         case cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
-            raise DeclinedError("a way gives a Python truth value, not a tensor")
+            raise DeclinedError("a branch yields a Python bool, not a tensor")
     if isinstance(value, _CONTAINERS):
-        raise DeclinedError("a way gives several values or a container, not one tensor")
+        raise DeclinedError("a branch yields several values or a container, not one tensor")
     for node in walk(value):
         match node:
             case cst.NamedExpr():
-                raise DeclinedError("a value assigns a name on the way")
+                raise DeclinedError("a value assigns a name")
             case cst.Await() | cst.Yield():
-                raise DeclinedError("a way waits for something")
+                raise DeclinedError("a branch awaits or yields")
             case cst.Call() if called(node) in _EFFECTS:
                 raise DeclinedError(f"`{called(node)}(…)` has a side effect")
             case cst.Call() if is_in_place(node):
@@ -57,11 +59,11 @@ def refuse_unless_tensor(value: cst.BaseExpression) -> None:
 
 
 def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
-    """Computing a value in vain changes nothing: it cannot fail, and its gradients are finite.
+    """Whether computing an unused value changes nothing: it can't fail, and its gradients are finite.
 
     Args:
         value: The value.
-        source: The file, whose imports tell modules from tensors.
+        source: The file, whose imports distinguish modules from tensors.
     """
     match value:
         case cst.Integer() | cst.Float():
@@ -80,7 +82,7 @@ def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
 
 
 def operands(value: cst.BaseExpression) -> frozenset[str]:
-    """The variables that a harmless value is computed from: they alone decide on its shape."""
+    """The variables that a harmless value is computed from, which alone determine its shape."""
     return frozenset(_operands(value))
 
 
@@ -100,7 +102,7 @@ def _operands(value: cst.CSTNode) -> Iterator[str]:
 
 
 def _is_module(base: cst.BaseExpression, source: SourceFile) -> bool:
-    """The name before the dot was imported: ``math.sin`` takes no tensor."""
+    """Whether the name before the dot was imported: ``math.sin`` doesn't take a tensor."""
     name = dotted(base)
     if name is None:
         return False

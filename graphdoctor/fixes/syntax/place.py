@@ -62,7 +62,7 @@ class Place:
         for small in statement.body:
             if any(node is small for node in around):
                 return small
-        raise DeclinedError("the line holds several statements and torch doesn't say which one it means")
+        raise DeclinedError("the line contains several statements and torch doesn't say which one it means")
 
     @cached_property
     def expression(self) -> cst.BaseExpression | None:

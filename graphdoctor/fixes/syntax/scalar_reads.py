@@ -33,13 +33,13 @@ _CASTS = {"builtins.float": "float", "builtins.int": "int"}
 _MATH = frozenset(
     {"sqrt", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan"}
 )
-"""Functions of ``math`` that torch has by the same name, for one tensor."""
+"""Functions of ``math`` that torch has under the same name, for one tensor."""
 
 _SAME_DTYPE = frozenset({"abs", "max", "min", "amax", "amin", "mean", "std", "var", "norm", "median", "detach"})
-"""Methods of a tensor whose result has its dtype."""
+"""Methods of a tensor whose result has the same dtype."""
 
 _REDUCTIONS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var", "norm", "median"})
-"""Those of them that leave one number, without a dimension, when they are called without arguments."""
+"""Those that return one zero-dim tensor if they are called without arguments."""
 
 _FRESH = _SAME_DTYPE - {"detach"} | frozenset(
     {
@@ -58,19 +58,19 @@ _FRESH = _SAME_DTYPE - {"detach"} | frozenset(
         "all",
     }
 )
-"""Methods whose result shares no memory with what they are called on."""
+"""Methods whose result doesn't share memory with what they are called on."""
 
 _WHOLE = frozenset({"argmax", "argmin", "count_nonzero", "long", "int"})
-"""Methods whose result is a whole number: no gradient can flow through it."""
+"""Methods whose result is an integer, through which no gradient can flow."""
 
 _TAKES_TENSOR = frozenset(
     {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "pow", "fmod"}
     | {"remainder", "where", "lerp", "masked_fill", "eq", "ne", "lt", "le", "gt", "ge"}
 )
-"""Functions and methods of torch that compute the same with a number and with a tensor of no dimension."""
+"""Functions and methods of torch that compute the same with a number and with a zero-dim tensor."""
 
 _BOUNDS = frozenset({"clamp", "clip"})
-"""Likewise, as long as both bounds are tensors or one is missing."""
+"""The same, as long as both bounds are tensors or one is missing."""
 
 
 class ScalarRead:
@@ -78,7 +78,7 @@ class ScalarRead:
 
     Args:
         source: The file.
-        call: ``x.item()``, ``float(x)``, ``int(x.item())``; the tensor itself in ``math.sqrt(x)``.
+        call: ``x.item()``, ``float(x)`` or ``int(x.item())``; in ``math.sqrt(x)``, the tensor itself.
         tensor: The tensor that is read, ``x``.
         cast: ``float``, ``int`` or an empty string.
     """
@@ -91,14 +91,14 @@ class ScalarRead:
         self._seen: set[cst.CSTNode] = {call}
         self._math: list[cst.BaseExpression] = []
         self.is_same = False
-        """Results stay as they are for every input."""
+        """Whether results stay the same for every input."""
 
     @classmethod
     def at(cls, place: Place) -> ScalarRead:
         """The read that torch points to.
 
         Raises:
-            DeclinedError: There is none, or its number is needed as one.
+            DeclinedError: There is none, or something needs a Python number.
         """
         source = place.source
         found = pointed(
@@ -125,12 +125,12 @@ class ScalarRead:
 
     @property
     def words(self) -> str:
-        """The read as the line has it, cut where it is long."""
+        """The read as in the source, shortened."""
         return shortened(self._source, self._call)
 
     @property
     def needs_detach(self) -> bool:
-        """A gradient could flow through the tensor that stays."""
+        """Whether a gradient could flow through the tensor that stays."""
         if self._cast == "int" or _is_without_grad(self._source, self._call):
             return False
         for call in _chain(self._source, self._tensor):
@@ -145,17 +145,17 @@ class ScalarRead:
         """The file with the tensor in place of the number.
 
         Raises:
-            DeclinedError: A comment would get lost.
+            DeclinedError: A comment would be lost.
         """
         if has_comment(self._call) and not has_comment(self._tensor):
-            raise DeclinedError("a comment stands in the middle of it")
+            raise DeclinedError("a comment inside it would be lost")
         names = ["detach"] if is_detached and self.needs_detach else []
         whole = _WHOLE & {method_name(self._source, call) for call in _chain(self._source, self._tensor)}
         if self._cast == "int" and not whole:
             names.append("long")
         if self._cast == "float" and (whole or isinstance(self._tensor, cst.Comparison)):
             names.append("float")
-        # A number stays as it was read; a tensor that shares memory would follow later changes.
+        # A number doesn't change after it was read; a tensor that shares memory would.
         is_named = isinstance(next(self._source.parents(self._call)), cst.Assign | cst.NamedExpr)
         if is_named and not _is_fresh(self._source, self._tensor):
             names.append("clone")
@@ -168,7 +168,7 @@ class ScalarRead:
         return self._source.replaced(*changes, imports=("torch",) if self._math else ())
 
     def _follow(self, node: cst.CSTNode) -> None:
-        """Go where a number goes, to the operations that make a tensor of it."""
+        """Follow a number to the operations that turn it into a tensor."""
         parent = next(self._source.parents(node))
         match parent:
             case cst.BinaryOperation(
@@ -182,7 +182,7 @@ class ScalarRead:
             ):
                 other = parent.right if parent.left is node else parent.left
                 if isinstance(other, cst.BaseString | cst.List | cst.Tuple):
-                    raise DeclinedError("it is no arithmetic")
+                    raise DeclinedError("it isn't arithmetic")
                 if other in self._seen or _is_number(self._source, other):
                     self._seen.add(parent)
                     self._follow(parent)
@@ -229,7 +229,7 @@ class ScalarRead:
     def _follow_argument(self, argument: cst.Arg) -> None:
         call = next(self._source.parents(argument))
         if not isinstance(call, cst.Call) or argument.star:
-            raise DeclinedError("the number is handed on")
+            raise DeclinedError("the number is passed on")
         name, method = dotted_name(self._source, call.func), method_name(self._source, call).rstrip("_")
         if name == "builtins.abs" or _is_math(self._source, call):
             if name != "builtins.abs":
@@ -257,7 +257,7 @@ class ScalarRead:
             self._follow(name)
 
     def _keeps_dtype(self) -> bool:
-        """The number is a reduction of a tensor, and is computed with that very tensor only."""
+        """Whether the number is a reduction of a tensor and is only combined with that same tensor."""
         calls = list(_chain(self._source, self._tensor))
         names = [method_name(self._source, call) for call in calls]
         root = receiver(self._source, calls[-1]) if calls else None
@@ -289,7 +289,7 @@ def _read_tensor(source: SourceFile, node: cst.BaseExpression) -> cst.BaseExpres
 
 
 def _math_argument(source: SourceFile, node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """What ``math.sqrt(x)`` reads, where it is no number yet."""
+    """What ``math.sqrt(x)`` reads, unless it is a number already."""
     match node:
         case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if _is_math(source, node):
             return None if _is_number(source, tensor) else tensor
@@ -313,20 +313,20 @@ def _cast_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
 
 
 def _chain(source: SourceFile, node: cst.BaseExpression | None) -> Iterator[cst.Call]:
-    """The calls that lead to a tensor, last first: ``max`` and ``abs`` for ``y.abs().max()``."""
+    """The calls that produce a tensor, last first: ``max`` and ``abs`` for ``y.abs().max()``."""
     while isinstance(node, cst.Call):
         yield node
         node = receiver(source, node)
 
 
 def _is_fresh(source: SourceFile, tensor: cst.BaseExpression) -> bool:
-    """It shares no memory with another tensor."""
+    """Whether it shares no memory with another tensor."""
     is_computed = isinstance(tensor, cst.BinaryOperation | cst.UnaryOperation | cst.Comparison)
     return is_computed or method_name(source, tensor) in _FRESH
 
 
 def _is_without_grad(source: SourceFile, node: cst.CSTNode) -> bool:
-    """``torch.no_grad()`` is around it, in the function or as its decorator."""
+    """Whether it runs under ``torch.no_grad()``, as a ``with`` or a decorator."""
     off = {"torch.no_grad", "torch.inference_mode"}
 
     def is_off(expression: cst.BaseExpression) -> bool:
@@ -341,7 +341,7 @@ def _is_without_grad(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _is_number(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """It is a Python number beyond doubt."""
+    """Whether it is certainly a Python number."""
     match node:
         case cst.BaseNumber():
             return True
@@ -376,15 +376,18 @@ def _last(func: cst.BaseExpression) -> cst.Name:
 
 
 _NEEDS: tuple[tuple[type[cst.CSTNode] | tuple[type[cst.CSTNode], ...], str], ...] = (
-    ((cst.If, cst.While, cst.Assert, cst.IfExp, cst.BooleanOperation, cst.UnaryOperation), "the number decides"),
+    (
+        (cst.If, cst.While, cst.Assert, cst.IfExp, cst.BooleanOperation, cst.UnaryOperation),
+        "the number decides which branch runs",
+    ),
     ((cst.Return, cst.Yield, cst.Lambda), "the number is returned"),
     ((cst.Index, cst.Slice), "the number is an index"),
-    (cst.FormattedStringExpression, "the number is written as text"),
+    (cst.FormattedStringExpression, "the number is formatted as text"),
     ((cst.Element, cst.DictElement, cst.AnnAssign), "the number is stored"),
-    (cst.Expr, "nobody uses the number"),
+    (cst.Expr, "nothing uses the number"),
 )
 
 
 def _need(user: cst.CSTNode) -> str:
     """Why a place needs the Python number."""
-    return next((words for kind, words in _NEEDS if isinstance(user, kind)), "it is not clear who uses the number")
+    return next((words for kind, words in _NEEDS if isinstance(user, kind)), "it's unclear what uses the number")

@@ -1,7 +1,7 @@
 """A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting and comments.
 
-Comes in: the file's bytes. Goes out: nodes at places, and the bytes of an edited file. A file that has no source, or
-whose source does not parse, raises ``UnreadableError`` with the reason in words.
+Comes in: the file's bytes. Goes out: nodes at positions, and the bytes of an edited file. A file without source, or
+whose source doesn't parse, raises ``UnreadableError`` with the reason.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
 
 Change = tuple[cst.CSTNode, "cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]"]
-"""A node of the tree and what takes its place."""
+"""A node of the tree and its replacement."""
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
-"""A statement that stands in a body of its own; ``a; b`` is one of two small statements."""
+"""A statement of a body; ``a; b`` is one statement made of two small statements."""
 
 _DEEPEST = 100
-"""Levels of Python's own tree. libcst's visitors need up to nine frames for each, and the stack may hold 1000."""
+"""Levels of Python's own tree. libcst's visitors need up to nine frames for each, and the stack limit is 1000."""
 
 
 class UnreadableError(Exception):
-    """The source cannot be had or parsed.
+    """The source can't be read or parsed.
 
     Args:
-        reason: Why, a clause.
+        reason: Why, as a clause.
     """
 
     def __init__(self, reason: str) -> None:
@@ -42,7 +42,7 @@ class UnreadableError(Exception):
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and all below it, in the order of the text."""
+    """A node and everything below it, in source order."""
     yield node
     for child in node.children:
         yield from walk(child)
@@ -53,8 +53,8 @@ class SourceFile:
     """One parsed file.
 
     Args:
-        path: Where it lies.
-        content: Its bytes, as they were parsed.
+        path: Its path.
+        content: The bytes that were parsed.
         tree: The syntax tree.
     """
 
@@ -67,14 +67,14 @@ class SourceFile:
         """Read and parse a file.
 
         Raises:
-            UnreadableError: It is no ``.py`` file on disk, or cannot be read or parsed.
+            UnreadableError: It isn't a ``.py`` file on disk, or can't be read or parsed.
         """
         if path.suffix != ".py":
-            raise UnreadableError(f"{path.name or path} is no .py file")
+            raise UnreadableError(f"{path.name or path} isn't a .py file")
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise UnreadableError(f"{path} cannot be read: {error.strerror}") from error
+            raise UnreadableError(f"{path} can't be read: {error.strerror}") from error
         return cls.parse(path, content)
 
     @classmethod
@@ -82,7 +82,7 @@ class SourceFile:
         """Parse bytes as the content of a file.
 
         Raises:
-            UnreadableError: They are no Python that libcst can parse.
+            UnreadableError: libcst can't parse them.
         """
         if _is_too_deep(content):
             raise UnreadableError(f"{path.name} is nested too deeply")
@@ -91,14 +91,14 @@ class SourceFile:
         try:
             tree = cst.parse_module(content)
         except (cst.ParserSyntaxError, UnicodeDecodeError, LookupError, SyntaxError, ValueError, RecursionError):
-            raise UnreadableError(f"{path.name} cannot be parsed") from None
+            raise UnreadableError(f"{path.name} can't be parsed") from None
         source = cls(path, content, tree)
         if source.edited(tree) != content:
-            raise UnreadableError(f"{path.name} would not be written back as it is")
+            raise UnreadableError(f"{path.name} wouldn't be written back unchanged")
         return source
 
     def edited(self, tree: cst.Module) -> bytes:
-        """The file's bytes with another tree: its encoding, byte-order mark and newlines stay."""
+        """The file's bytes with another tree; its encoding, byte-order mark and newlines stay."""
         encoding = "utf-8" if self.tree.encoding == "utf-8-sig" else self.tree.encoding
         mark = codecs.BOM_UTF8 if self.content.startswith(codecs.BOM_UTF8) else b""
         return mark + tree.code.encode(encoding)
@@ -107,10 +107,10 @@ class SourceFile:
         """The file's bytes with nodes of the tree replaced.
 
         Args:
-            changes: Pairs of a node of ``tree`` and what takes its place; none lies in another. What takes its place
-                is new or a ``deep_clone()``: one node must not stand in a tree twice.
-            imports: Top-level modules that the new text names; ``import`` lines for those that the file does not
-                import under their own names are added behind the last import above the first change.
+            changes: Pairs of a node of ``tree`` and its replacement; none is inside another. The replacement is new or
+                a ``deep_clone()``: one node must not be in a tree twice.
+            imports: Top-level modules that the new text uses. For those that the file doesn't import under their own
+                names, an ``import`` line is added after the last import above the first change.
 
         Raises:
             UnicodeEncodeError: The new text has a character that the file's encoding lacks.
@@ -127,11 +127,11 @@ class SourceFile:
         return self.edited(tree)
 
     def free_name(self, wanted: str, given: Iterable[str] = ()) -> str:
-        """A name that the file does not use: ``wanted`` itself, or ``wanted_2`` and so on.
+        """A name that the file doesn't use: ``wanted`` itself, or ``wanted_2`` and so on.
 
         Args:
             wanted: The name.
-            given: Names that are taken, too.
+            given: Names that are also taken.
         """
         taken = {*re.findall(r"\w+", self.tree.code), *given}
         name, number = wanted, 1
@@ -141,7 +141,7 @@ class SourceFile:
         return name
 
     def imports(self, name: str) -> bool:
-        """The file imports a top-level module under its own name, for every line of it."""
+        """Whether the file imports a top-level module under its own name at the top level."""
         for line in self.tree.body:
             for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
                 for alias in small.names if isinstance(small, cst.Import) else ():
@@ -162,7 +162,7 @@ class SourceFile:
         return cast("dict[cst.CSTNode, cst.CSTNode]", dict(self._wrapper.resolve(ParentNodeProvider)))
 
     def position(self, node: cst.CSTNode) -> CodeRange:
-        """Where a node of the tree stands: lines from 1, columns from 0, without the comments before it."""
+        """The position of a node of the tree: 1-based lines, 0-based columns, without the comments before it."""
         return self._positions[node]
 
     def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -184,7 +184,7 @@ class SourceFile:
         return self.tree.code_for_node(node)
 
     def statement_at(self, line: int) -> Statement | None:
-        """The innermost statement that a line belongs to: for a line of its body a compound statement gives way.
+        """The innermost statement that a line belongs to.
 
         A decorator's line belongs to what it decorates.
 
@@ -205,13 +205,13 @@ class SourceFile:
         return found
 
     def expression_at(self, line: int, column: int, end_column: int | None) -> cst.BaseExpression | None:
-        """The expression that begins at a place, the outermost that ends where it should.
+        """The outermost expression that begins and ends at a position.
 
         Args:
             line: 1-based.
             column: 1-based column of its first character.
-            end_column: 1-based column behind its last character, where it ends on the same line; None for the
-                outermost that begins there and does not end on the line.
+            end_column: 1-based column after its last character if it ends on the same line; None for the outermost
+                expression that begins there and ends on another line.
         """
         found: list[tuple[tuple[int, int], cst.BaseExpression]] = []
         for node, place in self._positions.items():
@@ -220,12 +220,12 @@ class SourceFile:
             is_on_line = place.end.line == line
             if (end_column is None and not is_on_line) or (is_on_line and end_column == place.end.column + 1):
                 found.append(((place.end.line, place.end.column), node))
-        # The first of equals is the outermost: metadata has parents before their children.
+        # Of equal positions, the first is the outermost: metadata lists parents before their children.
         return max(found, key=lambda item: item[0])[1] if found else None
 
 
 def _is_too_deep(content: bytes) -> bool:
-    """The text is nested as no person writes it: libcst would run out of stack, or end the process."""
+    """Whether the text is nested so deeply that libcst would run out of stack, or end the process."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -233,7 +233,7 @@ def _is_too_deep(content: bytes) -> bool:
     except (RecursionError, MemoryError):
         return True
     except SyntaxError as error:
-        # Other text may be Python of a later version than ours.
+        # Otherwise it may be valid in a later version of Python.
         return "too many nested" in error.msg
     except ValueError:
         return False
@@ -247,7 +247,7 @@ def _is_import(line: cst.CSTNode) -> bool:
 
 
 class _Replacement(cst.CSTTransformer):
-    """Puts nodes in the place of others, found by identity, and lines behind one of them."""
+    """Replaces nodes, found by identity, and adds lines after one of them."""
 
     def __init__(
         self, changes: Sequence[Change], anchor: cst.CSTNode | None, added: Sequence[cst.SimpleStatementLine]

@@ -18,26 +18,29 @@ def edit(text: str) -> Edit:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("loss.backward()\n", "the line is in no function"),
-        ("f = lambda loss: loss.backward()\n", "the line is in no function"),
+        ("loss.backward()\n", "the line isn't in a function"),
+        ("f = lambda loss: loss.backward()\n", "the line isn't in a function"),
         (
             "@torch.compiler.disable\ndef f(x):\n    y = x.sum()\n    y.backward()\n",
-            "Dynamo is disabled for the function already",
+            "Dynamo is already disabled for the function",
         ),
-        ("def f(x):\n    optimizer.step()\n", "the function's body has no `backward()` on a line of its own"),
+        ("def f(x):\n    optimizer.step()\n", "the function's body has no `backward()` on its own line"),
         (
             "def f(x):\n    y = x.sum()\n    return torch.autograd.grad(y, x)  # backward\n",
             "the function's body has no",
         ),
         ("def f(x):\n    for y in x:\n        z = y.sum()\n        z.backward()\n", "the function's body has no"),
         ("def f(x):\n    y = x.sum(); y.backward()\n", "the function's body has no"),
-        ("def f(x):\n    x.sum().backward()\n", "no forward and loss stand before `backward()`"),
-        ("def f(x):\n    o.zero_grad()\n    x.sum().backward()\n", "no forward and loss stand before `backward()`"),
+        ("def f(x):\n    x.sum().backward()\n", "there is no forward pass and loss before `backward()`"),
+        (
+            "def f(x):\n    o.zero_grad()\n    x.sum().backward()\n",
+            "there is no forward pass and loss before `backward()`",
+        ),
         (
             "def f(x):\n    for _ in x:\n        o.step()\n    y = x.sum()\n    y.backward()\n",
-            "calls of the training step stand between the forward and the loss",
+            "there are calls of the training step between the forward pass and the loss",
         ),
-        ("def f(x, n):\n    if n:\n        y = x.sum()\n    y.backward()\n", "`y` may be unbound behind it"),
+        ("def f(x, n):\n    if n:\n        y = x.sum()\n    y.backward()\n", "`y` may be unset after it"),
         (
             "def f(x, n):\n    if n:\n        return x\n    y = x.sum()\n    y.backward()\n",
             "it returns from the function",
@@ -72,4 +75,4 @@ def test_a_method_that_is_no_forward_is_skipped_like_a_function() -> None:
 
 def test_it_needs_judgement() -> None:
     found = edit("def f(x):\n    y = x.sum()\n    y.backward()\n")
-    assert (found.is_safe, found.title) == (False, "Compile the forward and the loss of `f` only")
+    assert (found.is_safe, found.title) == (False, "Compile only the forward pass and the loss of `f`")

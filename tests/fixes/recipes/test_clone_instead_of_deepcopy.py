@@ -30,25 +30,25 @@ def in_class(init: str, copied: str = "self.state") -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (in_class("self.state = nn.Linear(8, 8)"), "what is copied may be no tensor"),
-        (in_class("self.state = make()"), "what is copied may be no tensor"),
-        (in_class("self.other = 1"), "nothing here says what `self.state` is"),
+        (in_class("self.state = nn.Linear(8, 8)"), "what is copied may not be a tensor"),
+        (in_class("self.state = make()"), "what is copied may not be a tensor"),
+        (in_class("self.other = 1"), "nothing in the file says what `self.state` is"),
         (in_class("self.state = {}"), "not everything in the container is a tensor"),
         (in_class("self.state = {'a': torch.zeros(1), 'n': 0}"), "not everything in the container is a tensor"),
         (in_class("self.state = [[torch.zeros(1)]]"), "not everything in the container is a tensor"),
         (in_class("self.state = [nn.Linear(1, 1) for _ in range(2)]"), "not everything in the container is a tensor"),
         (
             in_class("self.state = torch.zeros(1); self.state = [torch.zeros(1)]"),
-            "`self.state` is set to different kinds of things",
+            "`self.state` is set to values of different kinds",
         ),
-        (in_class("pass", "x * 2"), "what is copied may be no tensor"),
-        (in_class("pass", "self.layer()"), "what is copied may be no tensor"),
-        (in_class("pass", "[*x]"), "something is unpacked into the container"),
+        (in_class("pass", "x * 2"), "what is copied may not be a tensor"),
+        (in_class("pass", "self.layer()"), "what is copied may not be a tensor"),
+        (in_class("pass", "[*x]"), "the container unpacks other containers"),
         (in_class("pass", "x, memo"), "the line doesn't contain a call to `copy.deepcopy`"),
         (in_class("pass", "*x"), "the line doesn't contain a call to `copy.deepcopy`"),
-        ("def f(x: nn.Module):\n    return copy.deepcopy(x)\n", "`x` may be no tensor"),
-        ("def f(x: dict[str, list]):\n    return copy.deepcopy(x)\n", "`x` may be no tensor"),
-        ("def f(x: dict):\n    return copy.deepcopy(x)\n", "`x` may be no tensor"),
+        ("def f(x: nn.Module):\n    return copy.deepcopy(x)\n", "`x` may not be a tensor"),
+        ("def f(x: dict[str, list]):\n    return copy.deepcopy(x)\n", "`x` may not be a tensor"),
+        ("def f(x: dict):\n    return copy.deepcopy(x)\n", "`x` may not be a tensor"),
         ("def f(x):\n    return x.deepcopy(x)\n", "the line doesn't contain a call to `copy.deepcopy`"),
         (
             "def f(x, y):\n    return copy.deepcopy(x) + copy.deepcopy(y)\n",
@@ -64,7 +64,7 @@ def test_what_may_be_no_tensor_is_left(text: str, reason: str) -> None:
 
 def test_a_comment_within_the_call_is_not_lost() -> None:
     text = HEAD + "def f(x):\n    return copy.deepcopy(  # why\n        x\n    )\n"
-    with pytest.raises(DeclinedError, match="a comment stands in the middle of it"):
+    with pytest.raises(DeclinedError, match="a comment inside it would be lost"):
         CloneInsteadOfDeepcopy().edit(place_in(text, "GD108", 5, (12, None)))
 
 

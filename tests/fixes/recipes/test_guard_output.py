@@ -35,9 +35,9 @@ def test_another_function_s_call_is_unsafe() -> None:
     ("line", "reason"),
     [
         ("y = print(x)", "its result is used"),
-        ("print(y := x)", "an argument of the call binds a name"),
-        ("log.setLevel(10)", "`log.setLevel` may do more than speak"),
-        ("if x: print(x); x = x + 1", "the line holds more than the call"),
+        ("print(y := x)", "an argument of the call assigns a name"),
+        ("log.setLevel(10)", "`log.setLevel` may do more than log"),
+        ("if x: print(x); x = x + 1", "the line contains more than the call"),
     ],
 )
 def test_what_does_more_than_speak_is_declined(line: str, reason: str) -> None:

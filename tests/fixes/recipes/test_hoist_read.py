@@ -11,7 +11,7 @@ from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
 HEAD = "import os, random, time\nimport torch\nfrom datetime import datetime\n\n\ndef forward(self, x, log):\n"
-MATTERS = "more than output depends on what is read"
+MATTERS = "the value is used for more than output"
 GUARD = "if not torch.compiler.is_compiling():"
 
 
@@ -37,9 +37,9 @@ def written(body: str) -> str:
         ("    t = «time.time()»\n    return x * t\n", MATTERS),
         (
             "    t = «time.time()»\n    if t > 5:\n        x = -x\n    return x\n",
-            "a line that holds more than that uses",
+            "a line that does more uses",
         ),
-        ("    t = «time.time()»\n    if t > 5: print(t)\n    return x\n", "a line that holds more than that uses"),
+        ("    t = «time.time()»\n    if t > 5: print(t)\n    return x\n", "a line that does more uses"),
         ("    t = «time.time()»\n    d = self.save(t)\n    return x\n", MATTERS),
         ("    t = «time.time()»\n    self.save(t)\n    return x\n", MATTERS),
         ("    t = «time.time()»\n    catalog.add(t)\n    return x\n", MATTERS),
@@ -48,21 +48,21 @@ def written(body: str) -> str:
         ("    global t\n    t = «time.time()»\n    return x\n", MATTERS),
         ("    t = «time.time()»\n    print(u := t)\n    return x * u\n", MATTERS),
         ("    t = 1\n    t += «time.time()»\n    return x * t\n", MATTERS),
-        ("    t = «time.time()»; print(t)\n    return x\n", "a line that holds more than that uses"),
+        ("    t = «time.time()»; print(t)\n    return x\n", "a line that does more uses"),
         ("    t = x = «time.time()»\n    return x\n", MATTERS),
         (
             "    t = «time.time()»\n    def inner():\n        print(t)\n    inner()\n    return x\n",
-            "another function uses what is read",
+            "another function uses the value",
         ),
         ("    f = lambda: «time.time()»\n    return x * f()\n", MATTERS),
-        ("    return x * «random.choice([1, 2])»\n", "no other place is known for `random.choice()`"),
-        ("    return x * «random.gauss(0, 1)»\n", "no other place is known for `random.gauss()`"),
-        ("    return x * len(«os.listdir('/')»)\n", "no other place is known for `os.listdir()`"),
-        ("    return x * «self.count()»\n", "no other place is known for `self.count()`"),
-        ("    return x * «os.path.exists(self.path)»\n", "what it is asked about is known inside only"),
-        ("    _PID = 2\n    return x * «os.getpid()»\n", "the name `_PID` is taken"),
-        ("    import os\n    return x * «os.getpid()»\n", "its module is imported inside only"),
-        ("    return x * «os.path.exists(  # why\n        'a')\n", "a comment stands in the middle of it"),
+        ("    return x * «random.choice([1, 2])»\n", "`random.choice()` can't be moved"),
+        ("    return x * «random.gauss(0, 1)»\n", "`random.gauss()` can't be moved"),
+        ("    return x * len(«os.listdir('/')»)\n", "`os.listdir()` can't be moved"),
+        ("    return x * «self.count()»\n", "`self.count()` can't be moved"),
+        ("    return x * «os.path.exists(self.path)»\n", "its arguments are only known inside the function"),
+        ("    _PID = 2\n    return x * «os.getpid()»\n", "the name `_PID` is already used"),
+        ("    import os\n    return x * «os.getpid()»\n", "its module is only imported inside the function"),
+        ("    return x * «os.path.exists(  # why\n        'a')\n", "a comment inside it would be lost"),
     ],
 )
 def test_what_matters_for_results_is_left(body: str, reason: str) -> None:
@@ -72,7 +72,7 @@ def test_what_matters_for_results_is_left(body: str, reason: str) -> None:
 
 
 def test_what_is_in_no_function_is_left() -> None:
-    with pytest.raises(DeclinedError, match="it is in no function of the module"):
+    with pytest.raises(DeclinedError, match="it isn't in a function of the module"):
         edit("f = lambda x: x * «os.getpid()»\n", head="import os\n")
 
 

@@ -29,15 +29,15 @@ def written(body: str, recipe: type[KeepTensor] | type[DropItem] = KeepTensor) -
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("    if «x.item()»: y = -y\n    return y\n", "the number decides"),
+        ("    if «x.item()»: y = -y\n    return y\n", "the number decides which branch runs"),
         ("    if «x.item()» > 0: y = -y\n    return y\n", "the number is compared in Python"),
         ("    b = «x.item()» > 0\n    return y\n", "the number is compared in Python"),
         ("    b = 0 < «x.item()» < 2\n    return y\n", "the number is compared in Python"),
         ("    b = «x.item()» in items\n    return y\n", "the number is compared in Python"),
         ("    n = «x.item()»\n    while y > n: y = y - 1\n    return y\n", "the number is compared in Python"),
-        ("    n = «x.item()»\n    return y if n else -y\n", "the number decides"),
-        ("    n = «x.item()» or 1\n    return y * n\n", "the number decides"),
-        ("    n = not «x.item()»\n    return y * n\n", "the number decides"),
+        ("    n = «x.item()»\n    return y if n else -y\n", "the number decides which branch runs"),
+        ("    n = «x.item()» or 1\n    return y * n\n", "the number decides which branch runs"),
+        ("    n = not «x.item()»\n    return y * n\n", "the number decides which branch runs"),
         ("    return «x.item()»\n", "the number is returned"),
         ("    n = «x.item()» * 2\n    return n\n", "the number is returned"),
         ("    return y, «x.item()»\n", "the number is stored"),
@@ -56,21 +56,21 @@ def written(body: str, recipe: type[KeepTensor] | type[DropItem] = KeepTensor) -
         ("    return self.scaled(*[«x.item()»])\n", "the number is stored"),
         ("    items.append(«x.item()»)\n    return y\n", "`items.append` may need a Python number"),
         ("    print(«x.item()»)\n    return y\n", "`print` needs a Python number"),
-        ('    s = f"{«x.item()»}"\n    return y\n', "the number is written as text"),
-        ('    s = "%f" % «x.item()»\n    return y\n', "it is no arithmetic"),
+        ('    s = f"{«x.item()»}"\n    return y\n', "the number is formatted as text"),
+        ('    s = "%f" % «x.item()»\n    return y\n', "it isn't arithmetic"),
         ("    self.seen = «x.item()»\n    return y\n", "the number is stored"),
         ("    self.seen += «x.item()»\n    return y\n", "the number is stored"),
         ("    items[0] = «x.item()»\n    return y\n", "the number is stored"),
         ("    a, b = «x.item()», 1\n    return y * a\n", "the number is stored"),
         ("    n: float = «x.item()»\n    return y * n\n", "the number is stored"),
         ("    global n\n    n = «x.item()»\n    return y * n\n", "the number is stored"),
-        ("    «x.item()»\n    return y\n", "nobody uses the number"),
+        ("    «x.item()»\n    return y\n", "nothing uses the number"),
         (
             "    n = self.size\n    return y * n + «bool(x)»\n",
             "torch doesn't point to `.item()`, `float(…)` or `int(…)`",
         ),
         ("    return y * math.pow(«x.item()», 2)\n", "`math.pow` needs a Python number"),
-        ("    return y << «x.item()»\n", "it is not clear who uses the number"),
+        ("    return y << «x.item()»\n", "it's unclear what uses the number"),
     ],
 )
 def test_a_number_that_is_needed_is_left(body: str, reason: str) -> None:
@@ -140,7 +140,7 @@ def test_tabs_and_crlf_stay() -> None:
 
 def test_a_comment_within_the_read_is_not_lost() -> None:
     text = "def forward(x, y):\n    return y * float(  # why\n        x\n    )\n"
-    with pytest.raises(DeclinedError, match="a comment stands in the middle of it"):
+    with pytest.raises(DeclinedError, match="a comment inside it would be lost"):
         KeepTensor().edit(place_in(text, "GD103", 2, (16, None)))
 
 

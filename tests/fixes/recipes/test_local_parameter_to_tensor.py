@@ -18,22 +18,22 @@ def edit(body: str, columns: tuple[int, int] | None = None) -> Edit:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("y = make(x)", "the line makes no parameter, or several"),
-        ("y = Parameter(x) + Parameter(x)", "the line makes no parameter, or several"),
+        ("y = make(x)", "the line doesn't create exactly one parameter"),
+        ("y = Parameter(x) + Parameter(x)", "the line doesn't create exactly one parameter"),
         ("if Parameter(x): pass", "the line begins a compound statement"),
-        ("p = Parameter()", "it does not say what the parameter begins with"),
-        ("p = Parameter(*x)", "it does not say what the parameter begins with"),
-        ("p = Parameter(x, False)", "it has arguments that a tensor has not"),
-        ("p = Parameter(x, dtype=int)", "it has arguments that a tensor has not"),
-        ("self.p = Parameter(x)", "the parameter is kept beyond the function"),
-        ("p = q = Parameter(x)", "the parameter is kept beyond the function"),
-        ("return Parameter(x)", "the parameter may go to someone else"),
-        ("y = g(Parameter(x))", "the parameter may go to someone else"),
-        ("p = Parameter(x)\nreturn p", "in line 4 `p` may go to someone else"),
-        ("p = Parameter(x)\nself.p = p", "in line 4 `p` may go to someone else"),
-        ("p = Parameter(x)\ny = p.grad", "in line 4 `p` may go to someone else"),
-        ("p = Parameter(x)\ng(p)", "in line 4 `p` may go to someone else"),
-        ("p = Parameter(x)\no = torch.optim.SGD([p])", "in line 4 `p` may go to someone else"),
+        ("p = Parameter()", "it doesn't say what the parameter is initialized with"),
+        ("p = Parameter(*x)", "it doesn't say what the parameter is initialized with"),
+        ("p = Parameter(x, False)", "it has arguments that a tensor doesn't take"),
+        ("p = Parameter(x, dtype=int)", "it has arguments that a tensor doesn't take"),
+        ("self.p = Parameter(x)", "the parameter outlives the call"),
+        ("p = q = Parameter(x)", "the parameter outlives the call"),
+        ("return Parameter(x)", "the parameter may be passed to other code"),
+        ("y = g(Parameter(x))", "the parameter may be passed to other code"),
+        ("p = Parameter(x)\nreturn p", "line 4 may pass `p` to other code"),
+        ("p = Parameter(x)\nself.p = p", "line 4 may pass `p` to other code"),
+        ("p = Parameter(x)\ny = p.grad", "line 4 may pass `p` to other code"),
+        ("p = Parameter(x)\ng(p)", "line 4 may pass `p` to other code"),
+        ("p = Parameter(x)\no = torch.optim.SGD([p])", "line 4 may pass `p` to other code"),
     ],
 )
 def test_it_declines(body: str, reason: str) -> None:
@@ -43,7 +43,7 @@ def test_it_declines(body: str, reason: str) -> None:
 
 
 def test_it_declines_outside_of_a_function() -> None:
-    with pytest.raises(DeclinedError, match="kept beyond the function"):
+    with pytest.raises(DeclinedError, match="outlives the call"):
         LocalParameterToTensor().edit(place_in("p = Parameter(x)\n", "GD115", 1))
 
 

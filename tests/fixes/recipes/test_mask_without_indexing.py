@@ -11,8 +11,8 @@ from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
 HEAD = "import torch\n\ndef forward(self, x, y, m):\n"
-NEEDED = "the selected values are needed themselves"
-PLACES = "the places where the mask is true are used themselves"
+NEEDED = "the selected values are used directly"
+PLACES = "the indices where the mask is true are used directly"
 
 
 def edit(body: str) -> Edit:
@@ -40,18 +40,18 @@ def written(body: str) -> str:
         ("    return self.sum(«x[m]»)\n", NEEDED),
         ("    return «x[m]».numel() * y\n", NEEDED),
         ("    return f(«x[m]», y[m]).mean()\n", NEEDED),
-        ("    return «x[m]».sum(1)\n", "its arguments are not understood"),
-        ("    return «x[m]».sum(0, True)\n", "its arguments are not understood"),
-        ("    return «x[m]».max(0)\n", "`max` over rows yields their places as well"),
+        ("    return «x[m]».sum(1)\n", "its arguments aren't supported"),
+        ("    return «x[m]».sum(0, True)\n", "its arguments aren't supported"),
+        ("    return «x[m]».max(0)\n", "`max` over rows also returns their indices"),
         ("    return «x[self.mask(x)]».mean()\n", "the mask would be computed twice"),
         ("    x[m] = y\n    y = «x[m]».clamp(0)\n", NEEDED),
-        ("    y[m] = «x[m]».sqrt()\n", "what is assigned is not picked by the same mask"),
-        ("    y[m] = «x[m]» / y[m]\n", "what is assigned is not picked by the same mask"),
-        ("    «y[m]» += x\n", "what is assigned is not picked by the same mask"),
-        ("    «y[m]» /= x[m]\n", "it could divide by what the mask leaves out"),
-        ("    «y[m]» **= 2\n", "the operator is none of `+=`, `-=`, `*=` and `/=`"),
+        ("    y[m] = «x[m]».sqrt()\n", "the assigned values aren't selected by the same mask"),
+        ("    y[m] = «x[m]» / y[m]\n", "the assigned values aren't selected by the same mask"),
+        ("    «y[m]» += x\n", "the assigned values aren't selected by the same mask"),
+        ("    «y[m]» /= x[m]\n", "it could divide by values that the mask leaves out"),
+        ("    «y[m]» **= 2\n", "the operator isn't `+=`, `-=`, `*=` or `/=`"),
         ("    self.f()[m] = «x[m]»\n", "the tensor would be computed twice"),
-        ("    y[self.mask(x)] = «x[self.mask(x)]»\n", "the mask is computed twice"),
+        ("    y[self.mask(x)] = «x[self.mask(x)]»\n", "the mask would be computed twice"),
         ("    y[m], a = «x[m]», 1\n", NEEDED),
         ("    n = «torch.nonzero(m)»\n    return x * n.shape[0]\n", PLACES),
         ("    n = «m.nonzero(as_tuple=False)»\n    return x[n].sum(0)\n", PLACES),
@@ -61,18 +61,18 @@ def written(body: str) -> str:
         ("    n = «m.nonzero()».squeeze(-1)\n    return x[:, n].sum(0)\n", PLACES),
         (
             "    n = «m.nonzero()».squeeze(-1)\n    return x[n].sum()\n",
-            "nothing says that it selects rows of a matrix",
+            "nothing shows that it selects rows of a matrix",
         ),
         (
             "    n = «m.nonzero()».squeeze(-1)\n    n = n + 1\n    return x[n].sum(0)\n",
-            "the places where the mask is true are bound elsewhere, too",
+            "the indices where the mask is true are assigned more than once",
         ),
         ("    a, b = «torch.where(m)»\n    return x[a, b].sum()\n", PLACES),
         ("    self.rows = «m.nonzero()».squeeze(-1)\n", PLACES),
         ("    return «torch.where(m, x, y)»\n", "torch doesn't point to a mask that selects values"),
         ("    return «x[0]».sum()\n", "torch doesn't point to a mask that selects values"),
         ("    return «x.unique()»\n", "torch doesn't point to a mask that selects values"),
-        ("    return «x[  # why\n        m\n    ].sum()\n", "a comment stands in the middle of it"),
+        ("    return «x[  # why\n        m\n    ].sum()\n", "a comment inside it would be lost"),
     ],
 )
 def test_selected_values_that_are_needed_are_left(body: str, reason: str) -> None:
@@ -151,7 +151,7 @@ def test_tabs_and_crlf_stay() -> None:
 
 def test_a_comment_within_the_selection_is_not_lost() -> None:
     text = HEAD + "    return (x[m]  # why\n        .sum())\n"
-    with pytest.raises(DeclinedError, match="a comment stands in the middle of it"):
+    with pytest.raises(DeclinedError, match="a comment inside it would be lost"):
         MaskWithoutIndexing().edit(place_in(text, "GD104", 4, (13, 17)))
 
 

@@ -52,12 +52,12 @@ def edit(
         ("return x * math.sqrt(self.step + 1)", "line 10 does more than arithmetic"),
         ("return torch.full((1,), self.step * 2)", "line 10 does more than arithmetic"),
         ("return x * int(self.step + 1)", "line 10 does more than arithmetic"),
-        ("self.step, y = 1, 2\nreturn x + self.step", "line 10 does more than to write `step`"),
-        ("self.step = y = 1\nreturn x + self.step", "line 10 does more than to write `step`"),
-        ("for self.step in x: pass\nreturn x + self.step", "line 10 does more than to write `step`"),
-        ("del self.step", "line 10 does more than to write `step`"),
-        ("self.step //= 2\nreturn x + self.step", "`self.step //= 2` has no counterpart that keeps the type"),
-        ("setattr(self, 'step', 1)\nreturn x + self.step", 'the file has "step" in quotes'),
+        ("self.step, y = 1, 2\nreturn x + self.step", "line 10 does more than set `step`"),
+        ("self.step = y = 1\nreturn x + self.step", "line 10 does more than set `step`"),
+        ("for self.step in x: pass\nreturn x + self.step", "line 10 does more than set `step`"),
+        ("del self.step", "line 10 does more than set `step`"),
+        ("self.step //= 2\nreturn x + self.step", "`self.step //= 2` has no in-place version that keeps the dtype"),
+        ("setattr(self, 'step', 1)\nreturn x + self.step", 'the file has "step" as a string'),
     ],
 )
 def test_it_declines(body: str, reason: str) -> None:
@@ -69,11 +69,11 @@ def test_it_declines(body: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("head", "reason"),
     [
-        (HEAD.replace("self.step = 0", "pass"), "no class of the file sets `step` to a number in `__init__`"),
-        (HEAD.replace("self.step = 0", "self.step = [0]"), "no class of the file sets `step` to a number"),
-        (HEAD.replace("        super().__init__()\n", ""), "`step` is set before the module is initialised"),
-        (HEAD.replace("    def __init__", "    step = 0\n\n    def __init__"), "the class itself has a `step` too"),
-        (HEAD[:-26] + "\n\n" + HEAD.replace("Net", "Other"), "more than one class of the file sets `step`"),
+        (HEAD.replace("self.step = 0", "pass"), "no class in the file sets `step` to a number in `__init__`"),
+        (HEAD.replace("self.step = 0", "self.step = [0]"), "no class in the file sets `step` to a number"),
+        (HEAD.replace("        super().__init__()\n", ""), "`step` is set before the module is initialized"),
+        (HEAD.replace("    def __init__", "    step = 0\n\n    def __init__"), "the class also has its own `step`"),
+        (HEAD[:-26] + "\n\n" + HEAD.replace("Net", "Other"), "more than one class in the file sets `step`"),
         (
             HEAD.replace("class Net", "class A(B):\n    def f(self): return self.step\n\n\nclass Net"),
             "another class",
@@ -87,9 +87,9 @@ def test_it_declines_a_class(head: str, reason: str) -> None:
 
 
 def test_it_declines_what_it_does_not_know() -> None:
-    with pytest.raises(DeclinedError, match="it is not known which number changed"):
+    with pytest.raises(DeclinedError, match="it's unknown which number changed"):
         edit("return x", kind="size")
-    with pytest.raises(DeclinedError, match="is no attribute"):
+    with pytest.raises(DeclinedError, match="isn't an attribute"):
         edit("return x", expression="self.sizes[0].steps[1]")
 
 

@@ -21,17 +21,20 @@ def edit(body: str, head: str = HEAD, **more: str) -> Edit:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("for i in x:\n    print(i)", "the line begins no `with`"),
-        ("with lock: self.n += 1", "the line begins no `with`"),
+        ("for i in x:\n    print(i)", "the line doesn't begin a `with`"),
+        ("with lock: self.n += 1", "the line doesn't begin a `with`"),
         ("with lock as held:\n    self.n += 1\n    x = x.cos()", "the `with` enters more than a lock"),
         ("with lock, other:\n    self.n += 1\n    x = x.cos()", "the `with` enters more than a lock"),
-        ("with other:\n    self.n += 1\n    x = x.cos()", "nothing says that `other` is a lock"),
-        ("with lock:\n    y = x.sin()\n    x = y.cos()", "the lock holds nothing but computations"),
-        ("with lock:\n    self.n += 1\n    x.add_(1)\nreturn x", "what the lock holds neither begins nor ends with"),
-        ("with lock:\n    self.n += 1\n    x = self.scale * x\nreturn x", "what the lock holds neither begins"),
-        ("with lock:\n    self.n += 1\n    x = shared(x)\nreturn x", "what the lock holds neither begins"),
-        ("with lock:\n    self.n += 1\n    self.y = x.cos()\nreturn x", "what the lock holds neither begins"),
-        ("with lock:\n    if x: y = 1\n    z = x.cos()\nreturn y", "`y` may be unbound behind it"),
+        ("with other:\n    self.n += 1\n    x = x.cos()", "nothing shows that `other` is a lock"),
+        ("with lock:\n    y = x.sin()\n    x = y.cos()", "the code under the lock only computes"),
+        (
+            "with lock:\n    self.n += 1\n    x.add_(1)\nreturn x",
+            "the code under the lock neither begins nor ends with",
+        ),
+        ("with lock:\n    self.n += 1\n    x = self.scale * x\nreturn x", "the code under the lock neither begins"),
+        ("with lock:\n    self.n += 1\n    x = shared(x)\nreturn x", "the code under the lock neither begins"),
+        ("with lock:\n    self.n += 1\n    self.y = x.cos()\nreturn x", "the code under the lock neither begins"),
+        ("with lock:\n    if x: y = 1\n    z = x.cos()\nreturn y", "`y` may be unset after it"),
     ],
 )
 def test_it_declines(body: str, reason: str) -> None:
@@ -47,7 +50,7 @@ def test_torch_may_say_that_it_is_a_lock() -> None:
 
 def test_it_needs_judgement() -> None:
     found = edit("with lock:\n    self.n += 1\n    x = x.cos()\nreturn x")
-    assert (found.is_safe, found.title) == (False, "Hold `lock` around shared state alone")
+    assert (found.is_safe, found.title) == (False, "Hold `lock` only around shared state")
     assert "    _f_with(self)\n    x = x.cos()\n    return x\n" in found.content.decode()
 
 

@@ -86,8 +86,8 @@ def test_tabs_and_carriage_returns_stay() -> None:
     ("text", "reason"),
     [
         ("import torch\n", "another file"),
-        ("import torch\nwith torch.inference_mode(a): pass\n", "switched by a value"),
-        ("import torch\nwith torch.inference_mode(mode=False): pass\n", "switched by a value"),
+        ("import torch\nwith torch.inference_mode(a): pass\n", "a value switches"),
+        ("import torch\nwith torch.inference_mode(mode=False): pass\n", "a value switches"),
         ("import torch\na = torch.inference_mode if b else torch.no_grad\n", "passed around"),
     ],
 )
@@ -98,16 +98,16 @@ def test_modes_that_are_declined(text: str, reason: str) -> None:
 
 def test_other_flips_are_declined() -> None:
     place = place_in("import torch\nwith torch.inference_mode(): pass\n", "GD212", 1)
-    with pytest.raises(DeclinedError, match="not what changed"):
+    with pytest.raises(DeclinedError, match="isn't what changed"):
         NoGradForInferenceMode().edit(place)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("y = x.is_inference", "no question"),
-        ("y = x.is_inference() or y.is_inference()", "no question"),
-        ("if x.is_inference():\n    with torch.inference_mode(): y = x", "where the answer is yes"),
+        ("y = x.is_inference", "doesn't point to a check"),
+        ("y = x.is_inference() or y.is_inference()", "doesn't point to a check"),
+        ("if x.is_inference():\n    with torch.inference_mode(): y = x", "inside the check"),
     ],
 )
 def test_questions_that_are_declined(text: str, reason: str) -> None:

@@ -27,26 +27,26 @@ def edit(call: str, body: str = "def forward(v, t):\n    return {}\n") -> Edit:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        ("np.unwrap(v)", "no torch version of `np.unwrap` is known"),
-        ("np.maximum.accumulate(v)", "no torch version of `np.maximum.accumulate` is known"),
-        ("np.cov(v)", "no torch version of `np.cov` is known"),
-        ("np.interp(v, t, t, 0.0)", "its arguments are not understood"),
-        ("np.interp(v, t, t, period=1)", "its arguments are not understood"),
-        ("np.interp(v, t)", "its arguments are not understood"),
-        ("np.interp(*v)", "its arguments are not understood"),
-        ("np.interp(0.5, t, t)", "it looks up one number only"),
-        ("np.digitize(v, t, True)", "its arguments are not understood"),
-        ("np.nanmean(v, 0, None)", "its arguments are not understood"),
-        ("np.nanmean(v, keepdims=True)", "its arguments are not understood"),
-        ("np.nanmean(axis=0)", "its arguments are not understood"),
-        ("np.nanmax(v, where=t)", "its arguments are not understood"),
-        ("np.nanmedian(v, axis=(0, 1))", "its arguments are not understood"),
-        ("np.nanquantile(v, t)", "its quantile is not written out"),
-        ("np.trapezoid(v, t, 2.0)", "its arguments are not understood"),
-        ("np.select(t, [v])", "its conditions are not written out"),
-        ("np.select([*t], [v])", "its conditions are not written out"),
-        ("np.select([t], [v, v])", "its conditions are not written out"),
-        ("np.nanmean(  # why\n        v)", "a comment stands in the middle of it"),
+        ("np.unwrap(v)", "there is no known torch version of `np.unwrap`"),
+        ("np.maximum.accumulate(v)", "there is no known torch version of `np.maximum.accumulate`"),
+        ("np.cov(v)", "there is no known torch version of `np.cov`"),
+        ("np.interp(v, t, t, 0.0)", "its arguments aren't supported"),
+        ("np.interp(v, t, t, period=1)", "its arguments aren't supported"),
+        ("np.interp(v, t)", "its arguments aren't supported"),
+        ("np.interp(*v)", "its arguments aren't supported"),
+        ("np.interp(0.5, t, t)", "it interpolates a single number"),
+        ("np.digitize(v, t, True)", "its arguments aren't supported"),
+        ("np.nanmean(v, 0, None)", "its arguments aren't supported"),
+        ("np.nanmean(v, keepdims=True)", "its arguments aren't supported"),
+        ("np.nanmean(axis=0)", "its arguments aren't supported"),
+        ("np.nanmax(v, where=t)", "its arguments aren't supported"),
+        ("np.nanmedian(v, axis=(0, 1))", "its arguments aren't supported"),
+        ("np.nanquantile(v, t)", "its quantile isn't a literal number"),
+        ("np.trapezoid(v, t, 2.0)", "its arguments aren't supported"),
+        ("np.select(t, [v])", "its conditions aren't a literal list"),
+        ("np.select([*t], [v])", "its conditions aren't a literal list"),
+        ("np.select([t], [v, v])", "its conditions aren't a literal list"),
+        ("np.nanmean(  # why\n        v)", "a comment inside it would be lost"),
     ],
 )
 def test_unknown_functions_and_arguments_are_left(call: str, reason: str) -> None:
@@ -93,7 +93,7 @@ def test_one_array_function_is_put_above_what_calls_it_and_used_again() -> None:
 
 
 def test_a_taken_name_is_not_hidden() -> None:
-    with pytest.raises(DeclinedError, match="the name `_interp` is taken"):
+    with pytest.raises(DeclinedError, match="the name `_interp` is already used"):
         edit("np.interp(v, t, t)", "_interp = 1\ndef f(v, t):\n    return {}\n")
 
 

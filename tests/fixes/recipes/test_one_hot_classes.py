@@ -30,38 +30,38 @@ def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("def forward(labels):\n    return F.one_hot(labels)\n", "no number of classes can be read there"),
-        (in_class("self.size = num_classes"), "no number of classes can be read there"),
-        (in_class("self.classes = ['cat', 'dog']"), "no number of classes can be read there"),
-        (in_class("self.num_classes = None"), "no number of classes can be read there"),
+        ("def forward(labels):\n    return F.one_hot(labels)\n", "no number of classes is in scope"),
+        (in_class("self.size = num_classes"), "no number of classes is in scope"),
+        (in_class("self.classes = ['cat', 'dog']"), "no number of classes is in scope"),
+        (in_class("self.num_classes = None"), "no number of classes is in scope"),
         (
             in_class("self.num_classes = num_classes; self.num_labels = 2"),
-            "several numbers of classes can be read there",
+            "several numbers of classes are in scope",
         ),
         (
             in_class("self.num_classes = num_classes", parameters="self, labels, num_classes"),
-            "several numbers of classes can be read there",
+            "several numbers of classes are in scope",
         ),
         (
             in_class("self.num_classes = num_classes", parameters="labels"),
-            "no number of classes can be read there",
+            "no number of classes is in scope",
         ),
-        (in_class("self.num_classes = 2", "F.one_hot(labels, 3)"), "it has a number of classes"),
-        (in_class("self.num_classes = 2", "F.one_hot(labels, num_classes=n)"), "it has a number of classes"),
-        (in_class("self.num_classes = 2", "F.one_hot(*labels)"), "its arguments are unpacked from something"),
+        (in_class("self.num_classes = 2", "F.one_hot(labels, 3)"), "it already has a number of classes"),
+        (in_class("self.num_classes = 2", "F.one_hot(labels, num_classes=n)"), "it already has a number of classes"),
+        (in_class("self.num_classes = 2", "F.one_hot(*labels)"), "its arguments are unpacked"),
         (
             "def forward(labels):\n    y = F.one_hot(labels)\n    num_classes = 3\n    return y\n",
-            "no number of classes can be read there",
+            "no number of classes is in scope",
         ),
         (
             "def forward(labels, num_classes=None):\n    return F.one_hot(labels)\n",
-            "no number of classes can be read there",
+            "no number of classes is in scope",
         ),
         (
             "from mine import num_classes\ndef f(x):\n    return F.one_hot(x)\n",
-            "no number of classes can be read there",
+            "no number of classes is in scope",
         ),
-        ("def f(num_classes):\n    return F.one_hot(num_classes)\n", "no number of classes can be read there"),
+        ("def f(num_classes):\n    return F.one_hot(num_classes)\n", "no number of classes is in scope"),
         ("def f(x, num_classes):\n    return x.one_hot(x)\n", "the line doesn't contain a call to `one_hot`"),
         (
             "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n",

@@ -34,7 +34,7 @@ def declined(body: str, head: str = "def forward(x, n):") -> str:
         ("with torch.no_grad():\n    y = x.sin()\n    print(y)\nreturn y.cos()", "no loop, `try` or `with` is around"),
         (
             "for i in n:\n    x = x + i\n    print(x)\n    if i: return x\nreturn x.cos()",
-            "it returns from the function in some cases only",
+            "it returns from the function only in some cases",
         ),
         ("for i in n:\n    print(x)\n    yield x\nx = x.cos()", "it yields or awaits"),
         (
@@ -44,24 +44,24 @@ def declined(body: str, head: str = "def forward(x, n):") -> str:
         ("for i in n:\n    print(x)\n    if i: continue\n    y = x.cos()\nreturn y", "it has a `continue` of the loop"),
         ("for i in n:\n    x = x.sin()\n    print(locals())\nreturn x.cos()", "it calls `locals`"),
         ("for i in n:\n    y = x + i\n    del y\n    print(x)\nreturn x.cos()", "it deletes something"),
-        ("for i in n:\n    print(i)\n    if i: y = x + i\nreturn y", "`y` may be unbound behind it"),
-        ("for i in n:\n    print(i)\n    if i == 0: h = x\n    h = h + 1\nx = x.cos()", "`h` may be unbound before it"),
+        ("for i in n:\n    print(i)\n    if i: y = x + i\nreturn y", "`y` may be unset after it"),
+        ("for i in n:\n    print(i)\n    if i == 0: h = x\n    h = h + 1\nx = x.cos()", "`h` may be unset before it"),
         ("global h\nfor i in n:\n    print(i)\n    h = x + i\nreturn x.cos()", "it binds `h`, which is global or"),
         (
             "f = lambda: x\nfor i in n:\n    x = x + i\n    print(f())\nreturn x.cos()",
-            "a function inside shares `x` with it",
+            "an inner function shares `x` with it",
         ),
         (
             "fs = []\nfor i in n:\n    fs.append(lambda: x + i)\n    print(i)\nx = x.cos()\nreturn fs",
-            "a function in it shares",
+            "one of its inner functions shares",
         ),
         (
             "try:\n    print(x)\n    x = x.sin()\n    x.check()\nexcept ValueError:\n    x = x + 1",
-            "if it raises half way, `x` would have another value afterwards",
+            "if it raises halfway, `x` would have a different value afterwards",
         ),
         (
             "with suppress(ValueError):\n    print(x)\n    x = x.sin()\n    x = x.check()\nreturn x",
-            "if it raises half way, `x`",
+            "if it raises halfway, `x`",
         ),
         ("for i in n: print(i)", "there is nothing to compile in or around the `for`"),
         ('"""Doc."""\nfor i in n:\n    x = f(x, i)  # print\nreturn x', "there is nothing to compile in or around the"),
@@ -72,7 +72,7 @@ def test_it_declines(body: str, reason: str) -> None:
 
 
 def test_it_declines_outside_of_a_function() -> None:
-    with pytest.raises(DeclinedError, match="the line is in no function"):
+    with pytest.raises(DeclinedError, match="the line isn't in a function"):
         edited("x = 1\nfor i in range(3):\n    x = x + i\n    print(x)\n")
 
 
@@ -81,13 +81,16 @@ def test_it_declines_a_method_without_an_object(decorator: str) -> None:
     text = (
         f"class A:\n    @{decorator}\n    def f(x):\n        for i in x:\n            x = x + i\n            print(x)\n"
     )
-    with pytest.raises(DeclinedError, match="a static method or a class method"):
+    with pytest.raises(DeclinedError, match="a static or class method"):
         edited(text)
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [("def f(*args):", "the method does not name its object"), ("def f(self):\n        self = 1", "binds `self` anew")],
+    [
+        ("def f(*args):", "the method has no parameter for its object"),
+        ("def f(self):\n        self = 1", "binds `self` anew"),
+    ],
 )
 def test_it_declines_a_method_that_hides_its_object(line: str, reason: str) -> None:
     text = f"class A:\n    {line}\n        for i in x:\n            y = i + 1\n            print(y)\n"
@@ -163,4 +166,4 @@ def test_moving_is_safe_and_drops_no_output() -> None:
         place_in("def f(x, n):\n    for i in n:\n        x = x + i\n        print(x)\n", "GD111", 4)
     )
     assert (edit.is_safe, edit.drops_output) == (True, False)
-    assert edit.title == "Move the body of the `for` in line 2 into a function of its own"
+    assert edit.title == "Move the body of the `for` at line 2 into its own function"

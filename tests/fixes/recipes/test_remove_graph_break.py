@@ -76,12 +76,12 @@ def test_tabs_and_carriage_returns_stay() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("def f(x):\n    y = torch._dynamo.graph_break()\n", "no call that only breaks"),
-        ("def f(x):\n    g(torch._dynamo.graph_break())\n", "no call that only breaks"),
-        ("def f(x):\n    return lambda: torch._dynamo.graph_break()\n", "no call that only breaks"),
-        ("def f(x):\n    library(graph_break=1)\n", "no call that only breaks"),
+        ("def f(x):\n    y = torch._dynamo.graph_break()\n", "isn't a call that only breaks"),
+        ("def f(x):\n    g(torch._dynamo.graph_break())\n", "isn't a call that only breaks"),
+        ("def f(x):\n    return lambda: torch._dynamo.graph_break()\n", "isn't a call that only breaks"),
+        ("def f(x):\n    library(graph_break=1)\n", "isn't a call that only breaks"),
         ("def f(x):\n    if torch._dynamo.graph_break():\n        pass\n", "compound"),
-        ("torch._dynamo.graph_break()\n", "outside any function"),
+        ("torch._dynamo.graph_break()\n", "isn't in a function"),
     ],
 )
 def test_declined(text: str, reason: str) -> None:

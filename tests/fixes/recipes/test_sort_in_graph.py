@@ -17,19 +17,19 @@ def edit(line: str, columns: tuple[int, int] | None = None) -> Edit:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("y = max(x)", "the line calls no `sorted` or `sort`, or several"),
-        ("y = sorted(x) + sorted(z)", "the line calls no `sorted` or `sort`, or several"),
-        ("model.parts.sort()", "the line calls no `sorted` or `sort`, or several"),
+        ("y = max(x)", "the line doesn't call `sorted` or `sort` exactly once"),
+        ("y = sorted(x) + sorted(z)", "the line doesn't call `sorted` or `sort` exactly once"),
+        ("model.parts.sort()", "the line doesn't call `sorted` or `sort` exactly once"),
         ("if sorted(x): pass", "the line begins a compound statement"),
-        ("y = sorted()", "it does not say what it sorts"),
-        ("y = sorted(*x)", "it does not say what it sorts"),
-        ("y = sorted(x.values())", "what it sorts is no list"),
-        ("y = sorted(a for a in x)", "what it sorts is no list"),
+        ("y = sorted()", "it doesn't say what it sorts"),
+        ("y = sorted(*x)", "it doesn't say what it sorts"),
+        ("y = sorted(x.values())", "what it sorts isn't a list"),
+        ("y = sorted(a for a in x)", "what it sorts isn't a list"),
         ("y = sorted([])", "what it sorts is empty"),
         ("y = sorted(x, key=abs)", "it sorts by a key"),
         ("y = sorted(x, **options)", "it sorts by a key"),
         ("x.sort(key=abs)", "it sorts by a key"),
-        ("y = x.sort()", "what it sorts is no variable"),
+        ("y = x.sort()", "what it sorts isn't a variable"),
     ],
 )
 def test_it_declines(line: str, reason: str) -> None:

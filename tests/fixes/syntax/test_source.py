@@ -285,36 +285,36 @@ class TestUnreadable:
 
     @pytest.mark.parametrize("name", ["note.ipynb", "model.pyc", "model", "<ipython-input-1>", "<string>", "model.pyi"])
     def test_what_is_no_python_file_by_name(self, name: str, tmp_path: Path) -> None:
-        assert self.reason(Path(name)) == f"{name} is no .py file"
+        assert self.reason(Path(name)) == f"{name} isn't a .py file"
         (tmp_path / name).write_bytes(b"x = 1\n")
-        assert self.reason(tmp_path / name) == f"{name} is no .py file"
+        assert self.reason(tmp_path / name) == f"{name} isn't a .py file"
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        assert self.reason(tmp_path / "a.py") == f"{tmp_path / 'a.py'} cannot be read: No such file or directory"
+        assert self.reason(tmp_path / "a.py") == f"{tmp_path / 'a.py'} can't be read: No such file or directory"
 
     def test_a_file_in_an_archive(self, tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
             archive.writestr("a.py", "x = 1\n")
-        assert self.reason(tmp_path / "a.zip" / "a.py").endswith("cannot be read: Not a directory")
+        assert self.reason(tmp_path / "a.zip" / "a.py").endswith("can't be read: Not a directory")
 
     def test_a_folder(self, tmp_path: Path) -> None:
         (tmp_path / "a.py").mkdir()
-        assert self.reason(tmp_path / "a.py").endswith("a.py cannot be read: Is a directory")
+        assert self.reason(tmp_path / "a.py").endswith("a.py can't be read: Is a directory")
 
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
-            (b"x = (\n", "cannot be parsed"),
-            (b"print 'x'\n", "cannot be parsed"),
-            (b"if a:\n\tx\n        y\n", "cannot be parsed"),
-            (b"# coding: nonsense\nx = 1\n", "cannot be parsed"),
-            (b"# coding: rot13\nk = 1\n", "cannot be parsed"),
-            (b"# coding: ascii\nx = '\xe9'\n", "cannot be parsed"),
-            (codecs.BOM_UTF8 + b"# coding: latin-1\nx = 1\n", "cannot be parsed"),
+            (b"x = (\n", "can't be parsed"),
+            (b"print 'x'\n", "can't be parsed"),
+            (b"if a:\n\tx\n        y\n", "can't be parsed"),
+            (b"# coding: nonsense\nx = 1\n", "can't be parsed"),
+            (b"# coding: rot13\nk = 1\n", "can't be parsed"),
+            (b"# coding: ascii\nx = '\xe9'\n", "can't be parsed"),
+            (codecs.BOM_UTF8 + b"# coding: latin-1\nx = 1\n", "can't be parsed"),
             ("x = 'é'\n".encode("utf-16"), "has a null byte"),
-            (b"x = '\xff'\n", "cannot be parsed"),
+            (b"x = '\xff'\n", "can't be parsed"),
             (b"x = '\0'\n", "has a null byte"),
-            (b"x = 1\r", "would not be written back as it is"),
+            (b"x = 1\r", "wouldn't be written back unchanged"),
             (b"(" * 3000 + b")" * 3000, "is nested too deeply"),
             (b"-" * 30000 + b"1", "is nested too deeply"),
             (b"x = 1" + b" + 1" * 400, "is nested too deeply"),
