@@ -106,7 +106,7 @@ def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Tex
     yield Text("What your compiled model is sensitive to", style="bold")
     call = next(iter(diagnosis.calls), None)
     if call is not None and call.inputs is not None:
-        yield clean(f"Changed one property of the call at a time: ({call.inputs}).")
+        yield clean(f"One property changed at a time, starting from the call ({call.inputs}).")
     tried = [variation for variation in variations if variation.verdict != "not_varied"]
     parts = [f"{len(tried)} varied"]
     names = {"fails": "fail", "recompiles": "recompile", "generalises": "become dynamic", "free": "free"}
