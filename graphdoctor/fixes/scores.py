@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.fixes import Measures
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, percents
 
 Score = tuple[int, int, int, int, int, int]
 """Lower is better: functions over their limit, percent outside graphs, then the other counts."""
@@ -39,7 +39,7 @@ def made_worse(best: Observed, last: Observed) -> str:
         skipped, line = finding.effects.skipped_frames[0], finding.location.line
         return f"`{skipped}` is skipped because of the next break, at line {line}"
     if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
-        return f"coverage drops from {was.coverage:.0%} to {now.coverage:.0%}"
+        return "coverage drops from {} to {}".format(*percents(was.coverage, now.coverage))
     sites, graphs = counted(now.break_sites, "break site"), counted(now.graphs, "graph")
     if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
         return f"another break takes its place ({sites}, {graphs} as before)"

@@ -16,7 +16,7 @@ from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, ResultKind
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, percents
 
 _COVERAGE_NOISE = 0.005
 
@@ -256,7 +256,7 @@ def _is_more(one: float | None, other: float | None) -> bool:
 
 def _progress(was: Measures, now: Measures) -> str:
     if was.coverage is not None and now.coverage is not None and abs(was.coverage - now.coverage) > _COVERAGE_NOISE:
-        return f"coverage goes from {was.coverage:.0%} to {now.coverage:.0%}"
+        return "coverage goes from {} to {}".format(*percents(was.coverage, now.coverage))
     return f"{counted(was.graphs, 'graph')} → {now.graphs}"
 
 

@@ -35,3 +35,13 @@ def percent_of_limit(share: float, limit: float) -> str:
 def times(number: int) -> str:
     """How often: ``once``, ``twice``, ``3 times``."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def percents(before: float, after: float) -> tuple[str, str]:
+    """Two shares, in as many digits as show that they differ."""
+    texts = percent(before), percent(after)
+    digits = 0
+    while texts[0] == texts[1] and before != after:
+        digits += 1
+        texts = f"{before:.{digits}%}", f"{after:.{digits}%}"
+    return texts

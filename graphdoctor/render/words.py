@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.wording import counted as counted  # noqa: PLC0414 - the views take it from here
 from graphdoctor.model.wording import percent as percent  # noqa: PLC0414
-from graphdoctor.model.wording import percent_of_limit
+from graphdoctor.model.wording import percent_of_limit, percents
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import Budget, CheckReport
@@ -225,7 +225,7 @@ def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str,
     yield "recompiles", str(before.recompiles), str(after.recompiles)
     if before.frames_over_limit or after.frames_over_limit:
         yield "frames over the limit", str(before.frames_over_limit), str(after.frames_over_limit)
-    yield "coverage", share_text(before.coverage), share_text(after.coverage)
+    yield "coverage", *_shares(before.coverage, after.coverage)
 
 
 # The gate.
@@ -283,7 +283,7 @@ def compared_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
         if pair.before or pair.after:
             yield label, _count(pair.before), _count(pair.after), ""
     coverage, seconds, call = numbers.coverage, numbers.compile_time_s, numbers.steady_call_us
-    yield "coverage", share_text(coverage.before), share_text(coverage.after), ""
+    yield "coverage", *_shares(coverage.before, coverage.after), ""
     yield "compile time", _seconds(seconds.before), _seconds(seconds.after), speed_change(seconds)
     yield "steady call", _microseconds(call.before), _microseconds(call.after), speed_change(call)
 
@@ -306,6 +306,10 @@ def _count(number: int | None) -> str:
 def share_text(share: float | None) -> str:
     """A share in percent, or that it's unknown."""
     return UNKNOWN if share is None else percent(share)
+
+
+def _shares(before: float | None, after: float | None) -> tuple[str, str]:
+    return (share_text(before), share_text(after)) if before is None or after is None else percents(before, after)
 
 
 def _seconds(seconds: float | None) -> str:

@@ -9,6 +9,7 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import guard_filter
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.guards import Guards, GuardSet
+from graphdoctor.model.wording import percent
 
 _MIN_SHARE = 0.1
 _MIN_PART = 0.2
@@ -77,7 +78,7 @@ class GuardOverhead(RecordingRule):
         return (
             RuleMatch(
                 entry=frame_entry(frame),
-                message=f"guard checks take {guards.share:.0%} of a steady call{most}{_parts(costliest)}",
+                message=f"guard checks take {percent(guards.share)} of a steady call{most}{_parts(costliest)}",
                 count=sum(found.runs_per_call or 0 for found in run),
                 compile_ids=tuple(found.compile_id for found in run),
                 fixes=_fixes(guards),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.model.wording import percent, percent_of_limit
+from graphdoctor.model.wording import percent, percent_of_limit, percents
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,24 @@ def test_rounding_never_crosses_a_limit(share: float, limit: float) -> None:
     exact = Fraction(repr(share)), Fraction(repr(limit))
     assert (shown < exact[1]) == (exact[0] < exact[1])
     assert shown == exact[1] or exact[0] != exact[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (0.18, 1.0, ("18%", "100%")),
+        (0.9, 0.9, ("90%", "90%")),
+        (0.904, 0.896, ("90.4%", "89.6%")),
+        (0.999, 0.998, ("99.9%", "99.8%")),
+        (0.0, 0.001, ("0%", "<1%")),
+        (0.5, 0.50001, ("50.000%", "50.001%")),
+    ],
+)
+def test_two_shares_that_differ_never_read_alike(before: float, after: float, shown: tuple[str, str]) -> None:
+    assert percents(before, after) == shown
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_equal_texts_are_of_equal_shares(before: float, after: float) -> None:
+    one, other = percents(before, after)
+    assert (one == other) == (before == after)

@@ -63,7 +63,8 @@ def _change(pair: CountPair | SharePair | TimePair) -> str:
     if pair.before == pair.after:
         return "same"
     if isinstance(pair, SharePair):
-        return f"{100 * (pair.after - pair.before):+.0f} points"
+        points = 100 * (pair.after - pair.before)
+        return f"{points:+.0f} points" if abs(points) >= 1 else f"{points:+.2g} points"
     return f"{pair.after - pair.before:+d}"
 
 
