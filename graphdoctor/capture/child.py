@@ -307,7 +307,7 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
         target: Fields of ``TargetInfo``.
         ended: How the child ended; None while it runs.
     """
-    meta = {"format": FORMAT, "target": target, "exit": None if ended is None else ended.model_dump(mode="json")}
+    meta = {"format": FORMAT, "target": target, "exit": None if ended is None else ended.model_dump()}
     temporary = recording / f"{META_FILE}.new"
     temporary.write_text(json.dumps(meta), encoding="utf-8")
     temporary.replace(recording / META_FILE)

@@ -28,7 +28,7 @@ def frame_reports(recording: Recording) -> Iterator[FrameReport]:
     for frame in recording.frames:
         compiles = [compile_ for compile_ in recording.compiles if compile_.frame_id == frame.frame_id]
         yield FrameReport(
-            **frame.model_dump(),
+            **vars(frame),
             state=_state(compiles, rest_eager),
             compile_ids=tuple(compile_.compile_id for compile_ in compiles),
             call_path=compiles[0].stack[:-1],
@@ -67,7 +67,7 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
         frame = frames.get(compile_.frame_id) if compile_ else None
         site = ends.get(graph.compile_id)
         yield GraphReport(
-            **graph.model_dump(),
+            **vars(graph),
             function=described(frame) if frame else "?",
             resumes_at=frame.resumes_at if frame else None,
             ended_by=_ended_by(site, compile_, root),

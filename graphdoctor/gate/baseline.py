@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.gate.parsing import BOM, check_schema, first_problem, parsed_json
+from graphdoctor.gate.parsing import BOM, check_schema, parsed_json
+from graphdoctor.model.base import InvalidFactError, field_types
 from graphdoctor.model.check import BaselineEntry
 from graphdoctor.model.diagnosis import Finding
 
@@ -144,7 +143,7 @@ def write_baseline(baseline: Baseline) -> str:
     """The file's text: sorted, indented, without empty values."""
     targets = {
         name: {
-            version: [entry.model_dump(mode="json", exclude_none=True) for entry in sorted(entries, key=_place)]
+            version: [_plain(entry) for entry in sorted(entries, key=_place)]
             for version, entries in sorted(versions.items(), key=lambda item: _order(item[0]))
         }
         for name, versions in sorted(baseline.targets.items())
@@ -177,11 +176,15 @@ def read_baseline(content: bytes, name: str) -> Baseline:
     check_schema(version, name, reads=VERSION, hint=hint)
     try:
         return _targets(document["targets"])
-    except (ValidationError, LookupError, TypeError, AttributeError) as error:
-        what = f": {first_problem(error)}" if isinstance(error, ValidationError) else ""
+    except (InvalidFactError, LookupError, TypeError, AttributeError) as error:
+        what = f": {error}" if isinstance(error, InvalidFactError) else ""
         raise GraphDoctorError(
             f"{name} isn't a valid baseline (schema version {version}){what}.", hint=_REWRITE
         ) from error
+
+
+def _plain(entry: BaselineEntry) -> dict[str, object]:
+    return {name: value for name, value in entry.model_dump().items() if value is not None}
 
 
 def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Baseline:
@@ -194,4 +197,4 @@ def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> 
 
 def _entry(value: Mapping[str, Any]) -> BaselineEntry:
     """An entry without unknown keys: a later minor version may have added them."""
-    return BaselineEntry(**{key: item for key, item in value.items() if key in BaselineEntry.model_fields})
+    return BaselineEntry.model_validate({key: item for key, item in value.items() if key in field_types(BaselineEntry)})

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.gate.parsing import check_schema, first_problem, parsed_json
+from graphdoctor.gate.parsing import check_schema, parsed_json
+from graphdoctor.model.base import InvalidFactError
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 
 _HOW = "graphdoctor report --format json writes a diagnosis."
@@ -27,11 +26,11 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
     """
     document = _checked(parsed_json(content, name, hint=_HOW), name)
     try:
-        return _validated(document)
-    except ValidationError as error:
+        return Diagnosis.model_validate(document, skips_unknown=True)
+    except InvalidFactError as error:
         version = document["schema_version"]
         raise GraphDoctorError(
-            f"{name} isn't a valid diagnosis (schema version {version}): {first_problem(error)}.",
+            f"{name} isn't a valid diagnosis (schema version {version}): {error}.",
             hint="It was edited, or a newer graphdoctor wrote it. Write it again.",
         ) from error
 
@@ -46,22 +45,3 @@ def _checked(document: object, name: str) -> dict[str, Any]:
     if not {"findings", "summary"} <= document.keys():
         raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
     return document
-
-
-def _validated(document: dict[str, Any]) -> Diagnosis:
-    try:
-        return Diagnosis.model_validate(document)
-    except ValidationError as error:
-        unknown = [item["loc"] for item in error.errors() if item["type"] == "extra_forbidden"]
-        for place in unknown:
-            _drop(document, place)
-        if not unknown:
-            raise
-    return Diagnosis.model_validate(document)
-
-
-def _drop(document: Any, place: tuple[int | str, ...]) -> None:  # noqa: ANN401
-    *path, name = place
-    for part in path:
-        document = document[part]
-    del document[name]

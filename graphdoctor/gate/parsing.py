@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import orjson
-from pydantic import ValidationError
 
 from graphdoctor.errors import GraphDoctorError
 
@@ -43,9 +42,3 @@ def check_schema(version: str, name: str, *, reads: str, hint: str) -> None:
     major = reads.partition(".")[0]
     if version.partition(".")[0] != major:
         raise GraphDoctorError(f"{name} has schema version {version}; this graphdoctor reads {major}.x.", hint=hint)
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first thing that is wrong with a document, such as ``summary.calls: Field required``."""
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis, Finding, Severity
 
@@ -139,7 +137,7 @@ class CheckReport(Fact):
     """The baseline file that was compared; None if there is none."""
     root: str | None = None
     """Absolute path of the project folder; the paths of findings, entries and ignores are relative to it."""
-    notes: tuple[str, ...] = Field(default=())
+    notes: tuple[str, ...] = ()
     """What limits the result, in sentences."""
 
     @property

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
-
-from pydantic import Field
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.fixes import Treatment, Verdict
@@ -214,7 +213,7 @@ class RecompileReport(Fact):
     """Number of the call; None if calls have no numbers."""
     call_site: Location | None = None
     """The line that made the call; None if it isn't in user or package code."""
-    loop_values: dict[str, str] = Field(default_factory=dict)
+    loop_values: dict[str, str] = field(default_factory=dict)
     """Loop counters around that line and their values."""
     nearest: str | None = None
     """Compile id of the cache entry that was compared; None if unknown."""

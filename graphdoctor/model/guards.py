@@ -5,8 +5,6 @@ Costs are measured in the steady call, after the user's own calls. ``None`` alwa
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from graphdoctor.model.base import Fact
 from graphdoctor.model.stack import StackEntry
 
@@ -84,7 +82,7 @@ class GuardSet(Fact):
 class Guards(Fact):
     """The guards of a whole recording, and the steady call that they were measured in."""
 
-    sets: tuple[GuardSet, ...] = Field(default=())
+    sets: tuple[GuardSet, ...] = ()
     """Guards of each compile, in order, without those of extra calls."""
     call_us: float | None = None
     """Median time of the steady call (only the forward pass), in microseconds; None if not measured."""

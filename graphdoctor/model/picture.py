@@ -8,9 +8,8 @@ They are only read on request, because they are most of a log. ``None`` always m
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
-
-from pydantic import Field
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.stack import Origin
@@ -122,7 +121,7 @@ class Phase(Fact):
     thread: int = 0
     """0 for the thread that compiles, where phases are nested; 1 and up for other threads, which are distinguished by
     overlap, because torch gives every thread the number 0 (``torch/_dynamo/utils.py``, 2.13)."""
-    notes: dict[str, str] = Field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     """torch's notes, such as the result of a cache lookup, with shortened values."""
 
 
@@ -139,7 +138,7 @@ class Segment(Fact):
     """The compile, or the compile whose code ran; None for eager operations or if unknown."""
     graph_index: int | None = None
     """``Graph.index``, for a run of a graph."""
-    op_names: dict[str, int] = Field(default_factory=dict)
+    op_names: dict[str, int] = field(default_factory=dict)
     """For ``eager``: the outermost ``aten::`` operations, most frequent first, at most 12 names."""
     op_count: int | None = None
     """For ``eager``: how many operations there are."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
-
-from pydantic import Field
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.stack import StackEntry
@@ -93,7 +92,7 @@ class RecompileCause(Fact):
     """How many more values differ than are listed."""
     caller: tuple[StackEntry, ...] = ()
     """The Python stack that led to the frame, outermost first, if the compile's own ``stack`` is empty."""
-    loop_values: dict[str, str] = Field(default_factory=dict)
+    loop_values: dict[str, str] = field(default_factory=dict)
     """Loop counters around the calling line and their values, such as ``{"step": "17"}``."""
     is_exact: bool
     """True if compared while running; False if read from torch's log."""

@@ -6,9 +6,8 @@ Lines and columns are 1-based; columns count characters, and ``end_column`` is e
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
-
-from pydantic import Field
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.fixes import Treatment
@@ -77,11 +76,11 @@ class TargetInfo(Fact):
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
     inputs_from: str | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
-    compile_arguments: dict[str, object] = Field(default_factory=dict)
+    compile_arguments: dict[str, object] = field(default_factory=dict)
     """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
-    config: dict[str, object] = Field(default_factory=dict)
+    config: dict[str, object] = field(default_factory=dict)
     """torch config values that were set for the run, by dotted name."""
-    call_options: dict[str, object] = Field(default_factory=dict)
+    call_options: dict[str, object] = field(default_factory=dict)
     """How the calls were made: calls, backward, train, no_grad, seed, device."""
 
     @property
@@ -118,7 +117,7 @@ class CompileCall(Fact):
     """Name of the code object that the line is in."""
     compiled: str
     """What was compiled: the qualified name of a class or function."""
-    arguments: dict[str, str] = Field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
     """The arguments that differ from torch.compile's defaults, with shortened values."""
     process: str | None = None
     """The process that made the call, such as ``p2``; None for the main one."""
@@ -363,7 +362,7 @@ class Coverage(Fact):
     """Calls that were added until nothing compiled, including the measured one."""
     extra_compiles: int
     """Compiles in these calls. If above 0, the last call recompiles even with the same arguments."""
-    eager_op_names: dict[str, int] = Field(default_factory=dict)
+    eager_op_names: dict[str, int] = field(default_factory=dict)
     """The eager operations by name, most frequent first, at most 20."""
 
     @property

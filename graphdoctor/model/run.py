@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
-
-from pydantic import Field
 
 from graphdoctor.model.base import Fact
 from graphdoctor.probe.wire import HintCode, HintValue
@@ -49,7 +48,7 @@ class ProbeExit(Fact):
     hint_code: HintCode | None = None
     """What ``message`` and ``hint`` say, for another surface to word (``model/hints.py``); None where they are the same
     on every surface."""
-    hint_values: dict[str, HintValue] = Field(default_factory=dict)
+    hint_values: dict[str, HintValue] = field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""
     error_type: str | None = None
     """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in recordings of 0.1."""

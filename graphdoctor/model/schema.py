@@ -17,7 +17,9 @@ from graphdoctor.model.base import Fact
 
 def described_schema(model: type[Fact]) -> dict[str, Any]:
     """The JSON Schema of a serialized model, with a description of each field."""
-    schema = model.model_json_schema(mode="serialization")
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(model).json_schema(mode="serialization")
     definitions: dict[str, Any] = schema.get("$defs", {})
     for fact in _subclasses(Fact):
         definition = schema if fact is model else definitions.get(fact.__name__)

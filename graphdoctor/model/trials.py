@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
-
-from pydantic import Field
 
 from graphdoctor.model.base import Fact
 
@@ -48,7 +47,7 @@ class Comparison(Fact):
 class Replay(Fact):
     """What one replay gave, besides its compiles."""
 
-    compared: dict[Literal["eager", "untouched"], Comparison] = Field(default_factory=dict)
+    compared: dict[Literal["eager", "untouched"], Comparison] = field(default_factory=dict)
     """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it."""
     steady_us: float | None = None
     """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""

@@ -25,7 +25,7 @@ _KINDS: dict[type[Document], str] = {
 
 def render_json(document: Document) -> str:
     """A document as JSON, indented, with a newline at the end."""
-    return json_text(document.model_dump(mode="json"))
+    return json_text(document)
 
 
 def json_text(value: object, *, is_indented: bool = True) -> str:

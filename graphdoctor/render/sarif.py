@@ -134,7 +134,7 @@ def _run_properties(report: CheckReport) -> _Json:
                 "baselineTorch": target.baseline_torch,
                 "isOtherTorch": target.is_other_torch,
                 "failOn": target.fail_on,
-                "budgets": [budget.model_dump(mode="json") for budget in target.budgets],
+                "budgets": [budget.model_dump() for budget in target.budgets],
                 "fixed": [_fixed(entry) for entry in target.fixed],
             }
             for target in report.targets
@@ -143,7 +143,7 @@ def _run_properties(report: CheckReport) -> _Json:
 
 
 def _fixed(entry: BaselineEntry) -> _Json:
-    return entry.model_dump(mode="json", include={"fingerprint", "code", "file", "function", "message"})
+    return {name: getattr(entry, name) for name in ("fingerprint", "code", "file", "function", "message")}
 
 
 # Results.

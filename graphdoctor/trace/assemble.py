@@ -155,22 +155,24 @@ class Assembler:
         metrics = compile_.metrics or {}
         outcome = self._outcome(compile_)
         restarts = metrics.get("restart_reasons") or ()
-        return Compile(
-            compile_id=compile_.compile_id,
-            frame_id=compile_.frame_id,
-            call_index=compile_.call_index,
-            outcome=outcome,
-            is_recompile=bool(compile_.reasons) or bool(metrics.get("recompile_reason")),
-            recompile_reasons=compile_.reasons,
-            attempts=compile_.attempts,
-            restart_reasons=tuple(str(reason).splitlines()[0] for reason in restarts),
-            op_count=metrics.get("graph_op_count"),
-            guard_count=metrics.get("guard_count"),
-            duration_s=_seconds(metrics.get("duration_us")),
-            backend_s=_seconds(metrics.get("aot_autograd_cumulative_compile_time_us")),
-            failure=self._failure(compile_, outcome),
-            stack=self._named(compile_.stack),
-            cause=self._cause(compile_),
+        return Compile.model_validate(
+            {
+                "compile_id": compile_.compile_id,
+                "frame_id": compile_.frame_id,
+                "call_index": compile_.call_index,
+                "outcome": outcome,
+                "is_recompile": bool(compile_.reasons) or bool(metrics.get("recompile_reason")),
+                "recompile_reasons": compile_.reasons,
+                "attempts": compile_.attempts,
+                "restart_reasons": tuple(str(reason).splitlines()[0] for reason in restarts),
+                "op_count": metrics.get("graph_op_count"),
+                "guard_count": metrics.get("guard_count"),
+                "duration_s": _seconds(metrics.get("duration_us")),
+                "backend_s": _seconds(metrics.get("aot_autograd_cumulative_compile_time_us")),
+                "failure": self._failure(compile_, outcome),
+                "stack": self._named(compile_.stack),
+                "cause": self._cause(compile_),
+            }
         )
 
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
@@ -343,15 +345,17 @@ def _seconds(microseconds: object) -> float | None:
 
 
 def _graph(index: int, value: dict[str, Any]) -> Graph:
-    return Graph(
-        compile_id=value["compile_id"] or "?",
-        index=index,
-        op_count=value.get("op_count"),
-        tensor_op_count=value.get("tensor_op_count"),
-        inputs=value.get("inputs"),
-        nodes=value.get("nodes"),
-        code=value.get("code"),
-        backend=value.get("backend"),
-        backend_s=value.get("backend_s"),
-        backend_error=value.get("backend_error"),
+    return Graph.model_validate(
+        {
+            "compile_id": value["compile_id"] or "?",
+            "index": index,
+            "op_count": value.get("op_count"),
+            "tensor_op_count": value.get("tensor_op_count"),
+            "inputs": value.get("inputs"),
+            "nodes": value.get("nodes"),
+            "code": value.get("code"),
+            "backend": value.get("backend"),
+            "backend_s": value.get("backend_s"),
+            "backend_error": value.get("backend_error"),
+        }
     )

@@ -265,11 +265,11 @@ class Intake:
         else:
             if index in self.calls:
                 outcome = {key: value[key] for key in ("outcome", "duration_s", "error") if key in value}
-                self.calls[index] = Call(**self.calls[index].model_dump() | outcome)
+                self.calls[index] = Call.model_validate(vars(self.calls[index]) | outcome)
             self._call, self._is_extra = None, False
 
     def _on_compile_call(self, record: Record) -> None:
-        self.compile_calls.append(CompileCall(**orjson.loads(record.payload or "{}")))
+        self.compile_calls.append(CompileCall.model_validate(orjson.loads(record.payload or "{}")))
 
     def _on_graph(self, record: Record) -> None:
         if self._is_extra:
@@ -280,9 +280,9 @@ class Intake:
             compile_.has_graph = True
             compile_.backend_error = value.get("backend_error")
         if value.get("inputs") is not None:
-            value["inputs"] = tuple(GraphInput(**item) for item in value["inputs"])
+            value["inputs"] = tuple(GraphInput.model_validate(item) for item in value["inputs"])
         if value.get("nodes") is not None:
-            value["nodes"] = tuple(GraphNode(**item) for item in value["nodes"])
+            value["nodes"] = tuple(GraphNode.model_validate(item) for item in value["nodes"])
         # torch's own record of the same graph is right before it, unless a backend is called again.
         if self.graphs and self.graphs[-1]["compile_id"] == record.compile_id and "index" not in self.graphs[-1]:
             self.graphs[-1] |= value
@@ -318,7 +318,7 @@ class Intake:
 
     def _on_sources(self, record: Record) -> None:
         for value in orjson.loads(record.payload or "[]"):
-            context = SourceContext(**value)
+            context = SourceContext.model_validate(value)
             self.sources[context.file, context.line] = context
             self._files[context.file] = None
 

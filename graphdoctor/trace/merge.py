@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphdoctor.model.base import Fact
+from graphdoctor.model.base import Fact, field_types
 from graphdoctor.model.recording import CaptureGap, Recording
 
 
@@ -79,7 +79,7 @@ def merge(parts: Sequence[Part]) -> Recording:
 def _rename(part: Part, frame_base: int) -> Recording:
     """The recording with prefixed compile ids and with frame ids from ``frame_base`` on."""
     update: dict[str, object] = {}
-    for name in type(part.recording).model_fields:
+    for name in field_types(type(part.recording)):
         value = getattr(part.recording, name)
         if isinstance(value, tuple) and name not in ("gaps", "calls", "sources"):
             update[name] = tuple(_renamed(item, part, frame_base) for item in value)
@@ -89,7 +89,7 @@ def _rename(part: Part, frame_base: int) -> Recording:
 def _renamed(fact: Fact, part: Part, frame_base: int) -> Fact:
     """One fact with its ids renamed, and those of the facts in it; lines of code and graph nodes have none."""
     update: dict[str, object] = {}
-    for name in type(fact).model_fields:
+    for name in field_types(type(fact)):
         value = getattr(fact, name)
         if name == "compile_id" and value is not None:
             update[name] = part.prefix + value

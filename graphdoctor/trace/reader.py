@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.base import InvalidFactError
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.recording import Coverage, Environment, Recording, SteadyCall, TargetInfo
 from graphdoctor.model.run import ProbeExit
@@ -42,7 +41,7 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
     folder = open_folder(path)
     try:
         return _with_trials(_read(folder, has_guards=guards, has_picture=picture), folder)
-    except ValidationError as error:
+    except InvalidFactError as error:
         raise GraphDoctorError(
             f"{path} was written by another version of graphdoctor, or changed since.",
             hint="Run graphdoctor explain again; the trace log inside can be read by itself: graphdoctor report "
@@ -52,7 +51,7 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
 
 def _read(folder: RecordingFolder, *, has_guards: bool, has_picture: bool) -> Recording:
     events = folder.events
-    environment = Environment(**events.fields("environment"))
+    environment = Environment.model_validate(events.fields("environment"))
     main_pid = events.fields("process").get("pid")
     # No log at all means one process, in which torch wrote nothing.
     processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
@@ -89,7 +88,7 @@ def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events:
         update={
             "gaps": (*gaps, *merged.gaps),
             "variations": read_variations(events.all),
-            "steady_call": SteadyCall(**events.fields("steady_call")) if "steady_call" in events else None,
+            "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
         }
     )
 
@@ -97,10 +96,10 @@ def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events:
 def _run_facts(folder: RecordingFolder) -> RunFacts:
     meta, events = folder.meta, folder.events
     return RunFacts(
-        target=TargetInfo(**(meta.get("target") or {}) | events.fields("target")),
-        exit=ProbeExit(**meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
-        coverage=Coverage(**events.fields("coverage")) if "coverage" in events else None,
-        replay=Replay(**events.fields("trial")) if "trial" in events else None,
+        target=TargetInfo.model_validate((meta.get("target") or {}) | events.fields("target")),
+        exit=ProbeExit.model_validate(meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
+        coverage=Coverage.model_validate(events.fields("coverage")) if "coverage" in events else None,
+        replay=Replay.model_validate(events.fields("trial")) if "trial" in events else None,
     )
 
 
@@ -134,7 +133,7 @@ def _with_guards(recording: Recording, parts: Sequence[tuple[Part, Section]], ev
 def _with_trials(recording: Recording, folder: RecordingFolder) -> Recording:
     return recording.model_copy(
         update={
-            "what_if": WhatIf(**folder.what_if) if folder.what_if else None,
-            "treatment": Treatment(**folder.fixes) if folder.fixes else None,
+            "what_if": WhatIf.model_validate(folder.what_if) if folder.what_if else None,
+            "treatment": Treatment.model_validate(folder.fixes) if folder.fixes else None,
         }
     )

@@ -32,23 +32,18 @@ def read_variations(events: Sequence[dict[str, Any]]) -> tuple[Variation, ...] |
     if not any(event["event"] == "vary_end" for event in events):
         for number, planned in enumerate(plan):
             if number not in found:
-                found[number] = Variation(**planned, verdict="not_varied", reason=_NOT_REACHED)
+                found[number] = Variation.model_validate({**planned, "verdict": "not_varied", "reason": _NOT_REACHED})
     return tuple(found[number] for number in sorted(found))
 
 
 def _variation(event: dict[str, Any]) -> Variation:
     fields = {key: value for key, value in event.items() if key not in ("event", "number")}
-    tried = tuple(TriedValue(**value) for value in fields.pop("tried", ()))
+    tried = tuple(TriedValue.model_validate(value) for value in fields.pop("tried", ()))
     seconds = [value.compile_s for value in tried if value.compile_s is not None]
     reason = fields.pop("reason", None)
     verdict = verdict_of(tried) if reason is None else "not_varied"
-    return Variation(
-        **fields,
-        tried=tried,
-        verdict=verdict,
-        compile_s=sum(seconds) if seconds else None,
-        reason=reason,
-    )
+    said = {"tried": tried, "verdict": verdict, "compile_s": sum(seconds) if seconds else None, "reason": reason}
+    return Variation.model_validate(fields | said)
 
 
 def verdict_of(tried: Sequence[TriedValue]) -> Verdict:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from graphdoctor.model.base import Fact, field_types
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Fact)
 
 
 def filled(model: type[Model], text: str) -> Model:
     """An instance with this text in every field that takes any text, and one item in every collection."""
-    return model(**{name: _value(field.annotation, text) for name, field in model.model_fields.items()})
+    return model(**{name: _value(kind, text) for name, kind in field_types(model).items()})
 
 
 def _value(kind: Any, text: str) -> Any:
@@ -31,5 +31,5 @@ def _value(kind: Any, text: str) -> Any:
         return text
     if kind in (bool, int, float):
         return kind(1)
-    assert issubclass(kind, BaseModel), kind
+    assert issubclass(kind, Fact), kind
     return filled(kind, text)

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from graphdoctor.capture.ends import end_of_block, end_of_failed_call, end_of_probe, end_of_script
+from graphdoctor.model.base import field_types
 from graphdoctor.model.run import ProbeExit
 
 PROCESS = {"event": "process", "pid": 1}
@@ -171,7 +172,7 @@ def test_a_probe_ends(case):
 
 def test_the_ways_to_end_cover_every_reason():
     reasons = {expected[0] for _, expected in PROBES.values()}
-    declared = next(kind for kind in get_args(ProbeExit.model_fields["reason"].annotation) if kind is not type(None))
+    declared = next(kind for kind in get_args(field_types(ProbeExit)["reason"]) if kind is not type(None))
     assert reasons == set(get_args(declared))
 
 

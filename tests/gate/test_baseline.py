@@ -128,8 +128,8 @@ def test_a_release_has_no_build_tag(version, expected):
         ("[]", "isn't a baseline written by graphdoctor"),
         ('{"graphdoctor_baseline": "1.0"}', "isn't a valid baseline"),
         (
-            '{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [{"code": 1}]}}}',
-            r"isn't a valid baseline \(schema version 1\.0\): fingerprint: Field required",
+            '{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [{"code": "GD101"}]}}}',
+            r"isn't a valid baseline \(schema version 1\.0\): fingerprint: is missing",
         ),
         ('{"graphdoctor_baseline": "1.0", "targets": {"m": [1]}}', "isn't a valid baseline"),
         ('{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [3]}}}', "isn't a valid baseline"),

@@ -25,7 +25,7 @@ def diagnosis_of(name: str, *, guards: bool = False) -> Diagnosis:
 
 
 def changed(**values: Any) -> bytes:
-    document = diagnosis_of("item").model_dump(mode="json")
+    document = diagnosis_of("item").model_dump()
     return orjson.dumps(document | values)
 
 
@@ -41,13 +41,13 @@ def test_a_byte_order_mark_is_no_trouble() -> None:
 
 
 def test_fields_of_a_later_minor_version_are_passed_over() -> None:
-    document = diagnosis_of("item").model_dump(mode="json")
+    document = diagnosis_of("item").model_dump()
     version = f"{SCHEMA_VERSION.partition('.')[0]}.99"
     document |= {"schema_version": version, "later": {"x": 1}}
     document["summary"]["later"] = 1
     document["findings"][1] |= {"later": [], "latest": None}
     read = read_diagnosis(orjson.dumps(document), "a.json")
-    assert read.model_dump(exclude={"schema_version"}) == diagnosis_of("item").model_dump(exclude={"schema_version"})
+    assert read == diagnosis_of("item").model_copy(update={"schema_version": version})
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_fields_of_a_later_minor_version_are_passed_over() -> None:
         (b'{"schema_version": 1}', "isn't a diagnosis written by graphdoctor"),
         (orjson.dumps({"schema_version": SCHEMA_VERSION}), "isn't a diagnosis written by graphdoctor"),
         (changed(schema_version="2.0"), "a.json has schema version 2.0; this graphdoctor reads 1.x"),
-        (changed(summary={}), "(schema version 1.0): summary.calls: Field required"),
-        (changed(summary={"later": 1}), "summary.calls: Field required"),
-        (changed(gaps="none"), "gaps: Input should be a valid tuple"),
+        (changed(summary={}), "(schema version 1.0): summary.calls: is missing"),
+        (changed(summary={"later": 1}), "summary.calls: is missing"),
+        (changed(gaps="none"), "gaps: 'none' isn't a list"),
     ],
     ids=["cut", "cut late", "list", "number", "bare", "other major", "empty", "empty and more", "wrong type"],
 )

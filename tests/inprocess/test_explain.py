@@ -95,7 +95,7 @@ def test_the_diagnosis_is_that_of_the_command_line(
 
     report = quietly(lambda: graphdoctor.explain(module.Net(), *module.example_inputs()))
 
-    ours = report.diagnosis.model_dump(mode="json")
+    ours = report.diagnosis.model_dump()
     same = ("frames", "break_sites", "gaps", "compile_calls", "is_partial", "recompiles")
     assert {name: ours[name] for name in same if name in ours} == {name: told[name] for name in same if name in told}
     for name in (

@@ -71,7 +71,7 @@ def test_text_json_and_html_are_written_in_place_of_what_was_there(report: Repor
         report.save(str(tmp_path / name))
     assert "GD107" in (tmp_path / "out.txt").read_text()
     assert "\x1b" not in (tmp_path / "out.txt").read_text()
-    assert json.loads((tmp_path / "out.json").read_text()) == report.diagnosis.model_dump(mode="json")
+    assert json.loads((tmp_path / "out.json").read_text()) == report.diagnosis.model_dump()
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "out.json", "out.txt"]
 

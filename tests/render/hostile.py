@@ -6,8 +6,7 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel
-
+from graphdoctor.model.base import Fact, field_types
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.result import Result
 
@@ -23,7 +22,7 @@ CODE_POINTS = (
 """What a terminal could obey, or what could reorder or break a line; no lone surrogate, which no model holds."""
 EVIL = "[bold]" + "".join(map(chr, CODE_POINTS)) + "\x1b]0;title\x07\x9b31m"
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=Fact)
 
 
 def spoiled(model: type[_Model], variant: int = 0) -> _Model:
@@ -34,7 +33,7 @@ def spoiled(model: type[_Model], variant: int = 0) -> _Model:
         variant: Which of the values of a ``Literal`` is chosen, and whether flags are set.
     """
     hints = typing.get_type_hints(model)
-    values = {name: _value(name, hints[name], variant) for name in model.model_fields}
+    values = {name: _value(name, hints[name], variant) for name in field_types(model)}
     return model(**values)
 
 
@@ -51,7 +50,7 @@ def _value(name: str, kind: Any, variant: int) -> Any:
         return {_value(name, arguments[0], variant): _value(name, arguments[1], variant)}
     if origin is typing.Annotated:
         return _value(name, arguments[0], variant)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    if isinstance(kind, type) and issubclass(kind, Fact):
         return spoiled(kind, variant)
     if kind is str:
         return _text(name)

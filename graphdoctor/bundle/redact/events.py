@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from pydantic import ValidationError
-
 from graphdoctor.bundle.redact import public
 from graphdoctor.bundle.redact.public import SITE, STDLIB, Public
 from graphdoctor.bundle.redact.records import error_table
 from graphdoctor.bundle.redact.shapes import Table, let_through, number, one_of, text
 from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
+from graphdoctor.model.base import InvalidFactError, field_types
 from graphdoctor.model.recording import TargetInfo
 from graphdoctor.probe.wire import GapKind, HintCode
 
@@ -64,11 +63,11 @@ def redacted_meta(meta: Mapping[str, Any], shown: Public) -> dict[str, Any]:
 
 
 def _target(fields: Mapping[str, Any], shown: Public) -> dict[str, Any]:
-    known = {key: value for key, value in fields.items() if key in TargetInfo.model_fields}
+    known = {key: value for key, value in fields.items() if key in field_types(TargetInfo)}
     try:
-        return redacted_target(TargetInfo(**known), shown).model_dump(mode="json", exclude_unset=False)
-    except ValidationError:
-        return TargetInfo().model_dump(mode="json")
+        return redacted_target(TargetInfo.model_validate(known), shown).model_dump()
+    except InvalidFactError:
+        return TargetInfo().model_dump()
 
 
 def _tables(shown: Public) -> Mapping[str, Table]:

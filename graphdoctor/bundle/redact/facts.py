@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel
-
 from graphdoctor.bundle.redact import public
 from graphdoctor.bundle.redact.public import Public
 from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
+from graphdoctor.model.base import Fact, field_types
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Location
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.picture import GeneratedCode, Picture, SourceText, StageNode
@@ -28,7 +27,7 @@ from graphdoctor.model.variations import Variation
 from graphdoctor.rules.catalog import ALL_RULES
 
 Reader = Callable[[str], str | None]
-_Model = TypeVar("_Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=Fact)
 
 _LEFT_OUT_WHOLE = (WhatIf, Treatment, Variation, SourceText, GeneratedCode)
 """Models that mostly hold source or values."""
@@ -49,7 +48,7 @@ class Facts:
     def __init__(self, shown: Public) -> None:
         self._shown = shown
         self._readers = self._table(shown)
-        self._whole: Mapping[type[BaseModel], Callable[[Any], dict[str, object]]] = {
+        self._whole: Mapping[type[Fact], Callable[[Any], dict[str, object]]] = {
             ProbeExit: self._exit,
             StackEntry: self._entry,
             Location: self._location,
@@ -74,14 +73,14 @@ class Facts:
         if isinstance(value, TargetInfo):
             return redacted_target(value, self._shown)  # type: ignore[return-value]
         changed: dict[str, object] = {}
-        for name, field in type(value).model_fields.items():
-            changed[name] = self._value(getattr(value, name), field.annotation, self._reader(type(value), name))
-        for kind, whole in self._whole.items():
-            if isinstance(value, kind):
+        for name, kind in field_types(type(value)).items():
+            changed[name] = self._value(getattr(value, name), kind, self._reader(type(value), name))
+        for whole_kind, whole in self._whole.items():
+            if isinstance(value, whole_kind):
                 changed |= whole(value)
         return value.model_copy(update=changed)
 
-    def _reader(self, model: type[BaseModel], name: str) -> Reader | None:
+    def _reader(self, model: type[Fact], name: str) -> Reader | None:
         return next(
             (self._readers[kind.__name__, name] for kind in model.__mro__ if (kind.__name__, name) in self._readers),
             None,
@@ -94,7 +93,7 @@ class Facts:
             return self._of_union(value, get_args(kind), reader)
         if isinstance(value, str):
             return LEFT_OUT if reader is None else reader(value) or LEFT_OUT
-        if isinstance(value, BaseModel):
+        if isinstance(value, Fact):
             return self._model(value)
         if isinstance(value, dict):
             return {} if reader is None else self._of_dict(value, reader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from graphdoctor.model.base import field_types
 from graphdoctor.model.comparison import CountPair, DiagnosisComparison, SharePair, Side, TimePair
 from graphdoctor.render import words
 from graphdoctor.render.html.document import write_document
@@ -34,7 +35,7 @@ def render_comparison_page(comparison: DiagnosisComparison, *, has_source: bool 
 
 
 def _rows(comparison: DiagnosisComparison) -> Iterator[dict[str, str]]:
-    for name in type(comparison.numbers).model_fields:
+    for name in field_types(type(comparison.numbers)):
         pair = getattr(comparison.numbers, name)
         label, shown = _LABELS.get(name, (name.replace("_", " "), str))
         if pair.before is None and pair.after is None:

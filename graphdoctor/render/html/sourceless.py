@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TypeVar, get_args
 
-from pydantic import BaseModel
-
+from graphdoctor.model.base import Fact, field_types
 from graphdoctor.model.diagnosis import Fix
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=Fact)
 
 _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
 """Fields that hold the program's own lines, in any model."""
@@ -32,10 +31,10 @@ def without_source(model: _Model) -> _Model:
         model: A diagnosis, its picture, or a comparison.
     """
     changed: dict[str, object] = {}
-    for name in type(model).model_fields:
+    for name, kind in field_types(type(model)).items():
         value = getattr(model, name)
         new = _without(name, value)
-        if new == "" and type(None) in get_args(type(model).model_fields[name].annotation):
+        if new == "" and type(None) in get_args(kind):
             new = None
         if new is not value:
             changed[name] = new
@@ -50,9 +49,9 @@ def _without(name: str, value: object) -> object:
             return ""
         kept = _without_quoted_lines(value)
         return _QUOTED.sub(_name_alone, kept) if name in _SENTENCES else kept
-    if isinstance(value, BaseModel):
+    if isinstance(value, Fact):
         return without_source(value)
-    if isinstance(value, tuple) and any(isinstance(item, (BaseModel, str)) for item in value):
+    if isinstance(value, tuple) and any(isinstance(item, (Fact, str)) for item in value):
         return tuple(_without(name, item) for item in value)
     return value
 
