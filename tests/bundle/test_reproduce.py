@@ -83,6 +83,27 @@ def test_inputs_are_drawn_as_the_probe_draws_them():
     assert "calls = [((torch.randn([2, 3], dtype=torch.float32),), {'scale': 0.5})]" in script()
 
 
+def test_random_numbers_are_seeded_before_the_file_and_before_the_calls():
+    text = script(seed=7)
+    assert "torch.manual_seed(7)" in text
+    first, second = (index for index in range(len(text)) if text.startswith("_seed()\n", index))
+    assert text.index("def _seed():") < first < text.index("class Net") < second < text.index("torch.compile(")
+
+
+def test_a_factory_that_gives_its_arguments_is_called_once_for_both():
+    factory = "def make():\n    return Net(), torch.ones(2)\n"
+    made = write_script(
+        recording(
+            {FILE: TEXT.replace("import helper\n", "") + factory}, name="make", kind="factory", inputs_from="make()"
+        ),
+        request(inputs=None),
+    )
+    assert made.text is not None, made.reason
+    assert "target = make()\n    given = _given(target[1:])\n" in made.text
+    assert "for args, kwargs in [given]:" in made.text
+    assert made.text.count("make()") == 2  # its definition, its call
+
+
 def test_arguments_and_config_are_those_of_the_recording():
     text = script(
         dynamic=True, fullgraph=True, mode=None, options={}, config={"torch._dynamo.config.recompile_limit": 2}
