@@ -1,12 +1,12 @@
-"""graphdoctor tells you what ``torch.compile`` did to your model, and why.
+"""graphdoctor reports what ``torch.compile`` did to your model, and why.
 
-``explain`` and ``record`` do so in the running process, for scripts and notebooks; the command line runs user code and
-torch in a child process. Importing this package imports neither torch nor anything else of its own.
+``explain`` and ``record`` do so in the running process, for scripts and notebooks. The command line runs user code and
+torch in a child process. Importing this package imports neither torch nor any other module of the package.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing is not needed to ask for the version
+TYPE_CHECKING = False  # reading the version shouldn't import typing
 if TYPE_CHECKING:
     from graphdoctor.errors import GraphDoctorError
     from graphdoctor.inprocess.block import BlockRecording, record
@@ -28,7 +28,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is public when it is first asked for."""
+    """Import a public name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

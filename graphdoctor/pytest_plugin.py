@@ -67,7 +67,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
             doctor = closing.enter_context(opened(item))
         try:
-            return (yield from doctor.judged())
+            return (yield from doctor.checked())
         except (pytest.skip.Exception, pytest.xfail.Exception):
             raise
         except (Exception, pytest.fail.Exception):

@@ -16,8 +16,8 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.gate import expectations
 from graphdoctor.inprocess.block import BlockRecording
 from graphdoctor.testing.frames import runner_frames
-from graphdoctor.testing.marker import Demands, demands_of, nearest
-from graphdoctor.testing.recordings import CompiledInTest, RecordedBlock, Surroundings, fail_if, failing_by_name
+from graphdoctor.testing.marker import MarkerArguments, arguments_of, nearest
+from graphdoctor.testing.recordings import CompiledInTest, RecordedBlock, TestContext, fail_if, failing_by_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,16 +30,16 @@ class TestDoctor:
 
     Args:
         item: The test.
-        demands: What its marker asks for.
+        arguments: What its marker asks for.
     """
 
     __test__ = False
 
-    def __init__(self, item: pytest.Item, demands: Demands) -> None:
+    def __init__(self, item: pytest.Item, arguments: MarkerArguments) -> None:
         width = item.config.get_terminal_writer().fullwidth
         runner = runner_frames(getattr(item, "obj", None))
-        self._surroundings = Surroundings(item.nodeid, item.config.rootpath, width, runner)
-        self._demands = demands
+        self._context = TestContext(item.nodeid, item.config.rootpath, width, runner)
+        self._marker = arguments
         self._running: RecordedBlock | None = None
         self._made: list[RecordedBlock] = []
         self._compiled: list[CompiledInTest[..., Any]] = []
@@ -65,7 +65,7 @@ class TestDoctor:
             compiled(function, arguments),
             arguments,
             recording=recording,
-            surroundings=self._surroundings,
+            context=self._context,
             end=self._ended_by_test,
         )
         self._compiled.append(made)
@@ -82,34 +82,34 @@ class TestDoctor:
         """
         __tracebackhide__ = True
         if self._running is not None:
-            by = "its marker" if self._demands.has_limits else "graphdoctor.compile"
-            with failing_by_name(self._surroundings.root):
+            by = "its marker" if self._marker.has_limits else "graphdoctor.compile"
+            with failing_by_name(self._context.root):
                 raise GraphDoctorError(
                     f"This test is already being recorded by {by}, so graphdoctor.record() can't record it too.",
                     hint="Use one of the two. A recording by graphdoctor.compile ends at its first assertion.",
                 )
-        self._made.append(RecordedBlock(self._surroundings, reset=reset))
+        self._made.append(RecordedBlock(self._context, reset=reset))
         return self._made[-1]
 
-    def judged(self) -> Generator[None, object, object]:
+    def checked(self) -> Generator[None, object, object]:
         """Record what runs while this is suspended, then check it against the marker; for use in a hook wrapper."""
         __tracebackhide__ = True
-        if not self._demands.has_limits:
+        if not self._marker.has_limits:
             return (yield)
         recording = self._begin()
         try:
             result = yield
         finally:
             self.end()
-        place, demands = str(self._demands), self._demands
+        place, arguments = str(self._marker), self._marker
         diagnosis = recording.diagnosis
-        if demands.max_breaks is not None:
-            broken = expectations.breaks(diagnosis, limit=demands.max_breaks, own_code=demands.own_code)
-            fail_if(broken, self._surroundings, place=place)
-        if demands.max_recompiles is not None:
-            broken = expectations.recompiles(diagnosis, limit=demands.max_recompiles, is_empty_allowed=False)
-            fail_if(broken, self._surroundings, place=place)
-        if demands.min_coverage is not None:
+        if arguments.max_breaks is not None:
+            broken = expectations.breaks(diagnosis, limit=arguments.max_breaks, own_code=arguments.own_code)
+            fail_if(broken, self._context, place=place)
+        if arguments.max_recompiles is not None:
+            broken = expectations.recompiles(diagnosis, limit=arguments.max_recompiles, is_empty_allowed=False)
+            fail_if(broken, self._context, place=place)
+        if arguments.min_coverage is not None:
             if not self._compiled:
                 with failing_by_name():
                     raise GraphDoctorError(
@@ -117,7 +117,7 @@ class TestDoctor:
                         hint="Use the fixture: rec = graphdoctor.compile(model), then call rec(…).",
                     )
             for made in self._compiled:
-                made.judge_coverage(demands.min_coverage, place=place)
+                made.check_coverage(arguments.min_coverage, place=place)
         return result
 
     def save_report(self, folder: Path) -> Path | None:
@@ -126,7 +126,7 @@ class TestDoctor:
         ended = [recording for recording in self._made if recording.has_ended]
         if not ended:
             return None
-        file = folder / f"{_file_name(self._surroundings.name)}.html"
+        file = folder / f"{_file_name(self._context.name)}.html"
         folder.mkdir(parents=True, exist_ok=True)
         ended[-1].report().save(file)
         return file
@@ -145,16 +145,16 @@ class TestDoctor:
 
     def _begin(self) -> RecordedBlock:
         __tracebackhide__ = True
-        recording = RecordedBlock(self._surroundings, reset=False)
+        recording = RecordedBlock(self._context, reset=False)
         recording.__enter__()
         self._made.append(recording)
         self._running = recording
         return recording
 
     def _ended_by_test(self, recording: BlockRecording) -> BlockRecording:
-        if self._demands.has_limits:
+        if self._marker.has_limits:
             raise GraphDoctorError(
-                f"{self._demands} checks this test when it ends, so it can't have assertions of its own.",
+                f"{self._marker} checks this test when it ends, so it can't have assertions of its own.",
                 hint="Use either limits in the marker or assertions.",
             )
         if recording is self._running:
@@ -173,9 +173,9 @@ def opened(item: pytest.Item) -> Iterator[TestDoctor]:
     with contextlib.ExitStack() as put_back:
         put_back.enter_context(_trace_not_captured())
         with failing_by_name():
-            demands = demands_of(item.get_closest_marker("graphdoctor"))
-            put_back.enter_context(_isolated(demands))
-        doctor = TestDoctor(item, demands)
+            arguments = arguments_of(item.get_closest_marker("graphdoctor"))
+            put_back.enter_context(_isolated(arguments))
+        doctor = TestDoctor(item, arguments)
         put_back.callback(doctor.close)
         yield doctor
 
@@ -200,7 +200,7 @@ def _is_other_log(record: logging.LogRecord) -> bool:
     return record.name != "torch.__trace"
 
 
-def _isolated(demands: Demands) -> contextlib.AbstractContextManager[None]:
+def _isolated(arguments: MarkerArguments) -> contextlib.AbstractContextManager[None]:
     try:
         from graphdoctor.probe.ways_in.testing import isolated
     except ModuleNotFoundError as error:
@@ -210,18 +210,20 @@ def _isolated(demands: Demands) -> contextlib.AbstractContextManager[None]:
             "torch isn't installed here, so nothing can be compiled.",
             hint='pytest.importorskip("torch") skips a test if torch is missing.',
         ) from None
-    return _named(isolated, demands)
+    return _named(isolated, arguments)
 
 
 @contextlib.contextmanager
-def _named(isolated: Callable[..., contextlib.AbstractContextManager[None]], demands: Demands) -> Iterator[None]:
+def _named(
+    isolated: Callable[..., contextlib.AbstractContextManager[None]], arguments: MarkerArguments
+) -> Iterator[None]:
     from graphdoctor.probe.ways_in.testing import UnknownConfigError
 
     with contextlib.ExitStack() as put_back:
         try:
-            put_back.enter_context(isolated(demands.config))
+            put_back.enter_context(isolated(arguments.config))
         except UnknownConfigError as error:
-            message = f"{demands}: torch._dynamo.config has no {error.name}."
+            message = f"{arguments}: torch._dynamo.config has no {error.name}."
             raise GraphDoctorError(message, hint=nearest(error.name, error.names)) from None
         yield
 

@@ -17,7 +17,7 @@ _NAMES = (*_LIMITS, "own_code", "config")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demands:
+class MarkerArguments:
     """What a marker asks of its test.
 
     Args:
@@ -47,7 +47,7 @@ class Demands:
         return f"@pytest.mark.graphdoctor({shown})"
 
 
-def demands_of(marker: pytest.Mark | None) -> Demands:
+def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
     """Read a marker.
 
     Args:
@@ -57,28 +57,28 @@ def demands_of(marker: pytest.Mark | None) -> Demands:
         GraphDoctorError: An argument is unknown or has the wrong type, or there is none at all.
     """
     if marker is None:
-        return Demands()
+        return MarkerArguments()
     if marker.args:
         raise _wrong("takes keyword arguments only", hint=f"They are {', '.join(_NAMES)}.")
     for name in marker.kwargs:
         if name not in _NAMES:
             raise _wrong(f"has no argument {name}", hint=nearest(name, _NAMES))
-    demands = Demands(**marker.kwargs)
+    arguments = MarkerArguments(**marker.kwargs)
     for name in ("max_breaks", "max_recompiles"):
-        value = getattr(demands, name)
+        value = getattr(arguments, name)
         if value is not None and (type(value) is not int or value < 0):
             raise _wrong(f"needs a whole number for {name}, not {value!r}")
-    if demands.min_coverage is not None:
-        check_share(demands.min_coverage)
-    if type(demands.own_code) is not bool:
-        raise _wrong(f"needs True or False for own_code, not {demands.own_code!r}")
-    if not isinstance(demands.config, Mapping) or not all(isinstance(name, str) for name in demands.config):
-        raise _wrong(f"needs a dict of settings for config, not {demands.config!r}")
-    if demands.own_code and demands.max_breaks is None:
+    if arguments.min_coverage is not None:
+        check_share(arguments.min_coverage)
+    if type(arguments.own_code) is not bool:
+        raise _wrong(f"needs True or False for own_code, not {arguments.own_code!r}")
+    if not isinstance(arguments.config, Mapping) or not all(isinstance(name, str) for name in arguments.config):
+        raise _wrong(f"needs a dict of settings for config, not {arguments.config!r}")
+    if arguments.own_code and arguments.max_breaks is None:
         raise _wrong("has own_code without max_breaks, so it has no effect", hint="Add max_breaks=0.")
-    if not demands.has_limits and not demands.config:
+    if not arguments.has_limits and not arguments.config:
         raise _wrong("has no arguments", hint="Add a limit, such as max_breaks=0, or config.")
-    return demands
+    return arguments
 
 
 def check_share(value: object) -> None:

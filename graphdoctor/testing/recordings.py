@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TestContext:
     """What a recording needs to know of its test.
 
     Args:
@@ -59,24 +59,24 @@ def failing_by_name(root: Path | None = None) -> Iterator[None]:
         raise pytest.fail.Exception("\n".join(filter(None, lines)), pytrace=False) from None
 
 
-def fail_if(broken: expectations.Broken | None, surroundings: Surroundings, *, place: str | None = None) -> None:
+def fail_if(broken: expectations.Broken | None, context: TestContext, *, place: str | None = None) -> None:
     """Fail the test with the diagnosis if an expectation is broken.
 
     Args:
         broken: The broken expectation, or None.
-        surroundings: The test.
+        context: The test.
         place: What expected it; None for the test's line.
     """
     __tracebackhide__ = True
     if broken is not None:
-        shown = place or callers_line(surroundings.root)
-        raise pytest.fail.Exception(broken_text(broken, place=shown, width=surroundings.width), pytrace=False)
+        shown = place or callers_line(context.root)
+        raise pytest.fail.Exception(broken_text(broken, place=shown, width=context.width), pytrace=False)
 
 
-class Judged(abc.ABC):
+class AssertableRecording(abc.ABC):
     """A recording with assertions. The first one that doesn't hold fails the test, with the diagnosis as its text."""
 
-    surroundings: Surroundings
+    context: TestContext
     _may_be_empty = False
 
     @abc.abstractmethod
@@ -96,18 +96,18 @@ class Judged(abc.ABC):
             own_code: Don't count breaks in installed packages.
         """
         __tracebackhide__ = True
-        fail_if(expectations.breaks(self.diagnosis, limit=0, own_code=own_code), self.surroundings)
+        fail_if(expectations.breaks(self.diagnosis, limit=0, own_code=own_code), self.context)
 
     def assert_fullgraph(self) -> None:
         """Assert that every compile gave one graph: no graph break, no skipped frame, nothing eager."""
         __tracebackhide__ = True
-        fail_if(expectations.fullgraph(self.diagnosis), self.surroundings)
+        fail_if(expectations.fullgraph(self.diagnosis), self.context)
 
     def assert_max_recompiles(self, limit: int) -> None:
         """Assert that there were at most ``limit`` recompiles, and that no function went over torch's limit."""
         __tracebackhide__ = True
         broken = expectations.recompiles(self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty)
-        fail_if(broken, self.surroundings)
+        fail_if(broken, self.context)
 
     @abc.abstractmethod
     def assert_coverage(self, minimum: float) -> None:
@@ -115,27 +115,27 @@ class Judged(abc.ABC):
 
     def _reported(self) -> Report:
         __tracebackhide__ = True
-        with failing_by_name(self.surroundings.root):
+        with failing_by_name(self.context.root):
             return self.report()
 
 
-class RecordedBlock(Judged, BlockRecording):
+class RecordedBlock(AssertableRecording, BlockRecording):
     """The recording of a ``with`` block, with assertions to make after it.
 
     Args:
-        surroundings: The test.
+        context: The test.
         reset: Reset torch's compiler state first.
     """
 
     _may_be_empty = True  # everything may have been compiled before the block
 
-    def __init__(self, surroundings: Surroundings, *, reset: bool) -> None:
-        super().__init__(reset=reset, name=surroundings.name, outside=surroundings.runner)
-        self.surroundings = surroundings
+    def __init__(self, context: TestContext, *, reset: bool) -> None:
+        super().__init__(reset=reset, name=context.name, outside=context.runner)
+        self.context = context
 
     def __enter__(self) -> Self:
         __tracebackhide__ = True
-        with failing_by_name(self.surroundings.root):
+        with failing_by_name(self.context.root):
             return super().__enter__()
 
     def report(self) -> Report:
@@ -145,7 +145,7 @@ class RecordedBlock(Judged, BlockRecording):
     def assert_coverage(self, minimum: float) -> None:
         """Fail the test: coverage is measured by repeating a call, and a block's calls are unknown."""
         __tracebackhide__ = True
-        with failing_by_name(self.surroundings.root):
+        with failing_by_name(self.context.root):
             raise GraphDoctorError(
                 f"Coverage isn't measured for a block, so it can't be compared with {minimum:g}.",
                 hint="Use rec = graphdoctor.compile(model) and call rec(…), which can repeat its last call.",
@@ -159,7 +159,7 @@ class _LastCall:
     no_grad: bool
 
 
-class CompiledInTest(Judged, Generic[P, R]):
+class CompiledInTest(AssertableRecording, Generic[P, R]):
     """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it.
 
     Args:
@@ -167,7 +167,7 @@ class CompiledInTest(Judged, Generic[P, R]):
         compiled: What ``torch.compile`` returned for it.
         arguments: ``torch.compile``'s arguments.
         recording: The test's recording.
-        surroundings: The test.
+        context: The test.
         end: Ends the recording and returns it.
     """
 
@@ -178,11 +178,11 @@ class CompiledInTest(Judged, Generic[P, R]):
         arguments: Mapping[str, Any],
         *,
         recording: BlockRecording,
-        surroundings: Surroundings,
+        context: TestContext,
         end: Callable[[BlockRecording], BlockRecording],
     ) -> None:
         self.compiled = compiled
-        self.surroundings = surroundings
+        self.context = context
         self._function = function
         self._arguments = arguments
         self._recording = recording
@@ -195,7 +195,7 @@ class CompiledInTest(Judged, Generic[P, R]):
         from graphdoctor.probe.ways_in.testing import is_grad_enabled
 
         if not self._recording.is_running:
-            with failing_by_name(self.surroundings.root):
+            with failing_by_name(self.context.root):
                 raise GraphDoctorError(
                     "The recording has ended, so this call wouldn't count.",
                     hint="Make all calls before the first assertion, or call graphdoctor.compile again.",
@@ -211,9 +211,9 @@ class CompiledInTest(Judged, Generic[P, R]):
         """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
         __tracebackhide__ = True
         self._reported()
-        self.judge_coverage(minimum, place=None)
+        self.check_coverage(minimum, place=None)
 
-    def judge_coverage(self, minimum: float, *, place: str | None) -> None:
+    def check_coverage(self, minimum: float, *, place: str | None) -> None:
         """Measure the coverage of the last call, and fail the test if it's below the minimum.
 
         Compiles the model again, with the ``eager`` backend, for that one call.
@@ -225,7 +225,7 @@ class CompiledInTest(Judged, Generic[P, R]):
         __tracebackhide__ = True
         from graphdoctor.inprocess.explainer import Explainer
 
-        with failing_by_name(None if place else self.surroundings.root):
+        with failing_by_name(None if place else self.context.root):
             check_share(minimum)
             if (over := self._recording.diagnosis.summary.frames_over_limit) != 0:
                 raise GraphDoctorError(
@@ -244,4 +244,4 @@ class CompiledInTest(Judged, Generic[P, R]):
                 no_grad=self._last.no_grad,
             )
             measured = explainer.explain(self._function, *self._last.args, **self._last.kwargs)
-        fail_if(expectations.coverage(measured.diagnosis, limit=minimum), self.surroundings, place=place)
+        fail_if(expectations.coverage(measured.diagnosis, limit=minimum), self.context, place=place)
