@@ -106,7 +106,9 @@ def during(phase: str | None) -> str:
 
 
 def _no_inputs(values: Values, surface: Surface) -> Words:
-    message = f"There are no inputs for {values['callable']}: none were given, and there is none of {_list(values)}."
+    message = (
+        f"There are no inputs for {values['callable']}: none were given, and the program has none of {_list(values)}."
+    )
     function = "    def example_inputs():\n        return (torch.randn(8, 128),)"
     return message, f"{surface.inputs_hint}, or add two lines to the file:\n{function}"
 

@@ -33,7 +33,7 @@ class EventFile:
             self._stream.write(line.encode())
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         self._stream.close()
 
     def phase(self, phase: str) -> None:

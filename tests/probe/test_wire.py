@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import graphdoctor
+from graphdoctor.capture.child import RECORDING_VARIABLE
 from graphdoctor.probe import wire
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.processes import find_logs
@@ -184,6 +185,13 @@ def test_file_names_stand_in_one_place():
             continue
         constants = [node.value for node in nodes_of(file) if isinstance(node, ast.Constant)]
         assert not names.intersection(value for value in constants if isinstance(value, str)), file
+
+
+def test_a_programs_start_finds_the_recording_where_capture_puts_it():
+    # sitecustomize.py runs before anything of ours can be imported, so it has a copy of the name.
+    assert RECORDING_VARIABLE in {
+        node.value for node in nodes_of(PROBE / "startup" / "sitecustomize.py") if isinstance(node, ast.Constant)
+    }
 
 
 @pytest.mark.parametrize("recording", RECORDED, ids=lambda path: "-".join(path.parts[-2:]))

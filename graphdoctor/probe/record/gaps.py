@@ -1,4 +1,4 @@
-"""Gaps that every way in can find: what torch left unrecorded, and what of ours failed."""
+"""Gaps that every way in can find: what torch left unrecorded, and which of our handlers failed."""
 
 from __future__ import annotations
 

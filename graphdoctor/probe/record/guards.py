@@ -384,7 +384,7 @@ def _is_part_of(source: str, whole: str) -> bool:
 
 
 def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
-    """The guard's text alone doesn't say what the value was."""
+    """The guard's text alone doesn't show what the value was."""
     if any(kind in _OBJECT_GUARDS or "KEY" in kind for kind in kinds):
         return True
     is_argument = not any(part in source for part in ("._parameters[", "._buffers[", "._modules["))

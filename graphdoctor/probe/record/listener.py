@@ -54,10 +54,10 @@ def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[StackEntryRec
 
 
 def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
-    """1-based column after an expression that starts at ``start``, or None when it goes on in another line.
+    """1-based column after an expression that starts at ``start``, or None when it continues on another line.
 
-    Dynamo keeps where an instruction's expression ends but not in which line (``frame_summary``,
-    ``torch/_dynamo/symbolic_convert.py``, 2.13); one that isn't whole on its first line ends on another.
+    Dynamo keeps where an instruction's expression ends but not on which line (``frame_summary``,
+    ``torch/_dynamo/symbolic_convert.py``, 2.13); one that isn't complete on its first line ends on another.
     """
     if end_offset is None:
         return None

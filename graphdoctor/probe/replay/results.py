@@ -162,7 +162,7 @@ def _text_difference(mine: str, other: str) -> str:
 
 
 def _difference(value: object, wanted: object) -> tuple[float | None, str | None]:
-    """The largest absolute difference, where there is a number, and a detail, where there is more to say."""
+    """The largest absolute difference, or a detail where there is no number."""
     if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
         return None, f"{_short(value)} instead of {_short(wanted)}"
     if value.shape != wanted.shape or value.dtype != wanted.dtype or value.layout != wanted.layout:
@@ -195,7 +195,7 @@ def _kept(leaf: object) -> Any:  # noqa: ANN401
 
 
 def _named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The leaves of nested containers with their paths; objects that torch does not take apart by their tensors."""
+    """The leaves of nested containers with their paths; objects that torch doesn't take apart, by their tensors."""
     for path, leaf in torch_api.tree_leaves_with_path(value):
         yield f"{name}{path}", leaf
         if isinstance(leaf, (torch.Tensor, *_NUMBERS, type)) or depth > 2:

@@ -202,7 +202,7 @@ def _step_text(key: str, index: str, attribute: str) -> str:
 
 
 def _with_changed(value: Any, steps: list[tuple[str, str, str]], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-    """A value with what lies at the end of the steps changed; containers on the way are copied."""
+    """A value with the item at the end of the steps changed; containers on the way are copied."""
     if not steps:
         return change(value)
     key, index, _ = steps[0]

@@ -85,7 +85,7 @@ class Lanes:
         self._random = RandomState()
         self._kept: list[Call] = []
         self._kept_bytes = 0
-        self._is_keeping = not workload.is_made_anew
+        self._is_keeping = not workload.has_fresh_calls
         self._inputs = ""
         self._watched = 0.0, 0.0, 0
         """Start and end of the call that was watched last, and how many graphs there were before it."""
@@ -198,7 +198,7 @@ class Lanes:
 
     def _repeat_calls(self, wanted: list[int]) -> None:
         """Repeat the program's calls from the first to the last that is wanted, and profile those that are."""
-        odd: list[int] = []
+        differing: list[int] = []
         done = 0
         ends = time.perf_counter() + _BUDGET_S + 3 * sum(made.cut.duration_us for made in self._made) / 1e6
         try:
@@ -214,7 +214,7 @@ class Lanes:
                     if cut is not None:
                         self._write(index, cut)
                     elif index in wanted:
-                        odd.append(index)
+                        differing.append(index)
                     done = index
                     if done == wanted[-1]:
                         break
@@ -226,11 +226,11 @@ class Lanes:
             self._report_lost(
                 wanted[bisect_right(wanted, done) :], f"call {done + 1} raised {type(error).__qualname__}"
             )
-        self._report_lost(odd, "they ran other graphs than the first time")
+        self._report_lost(differing, "they ran other graphs than the first time")
 
     def _calls(self) -> Iterator[Call]:
         """The program's calls again, with their arguments as they were."""
-        return self._workload.calls() if self._workload.is_made_anew else iter(self._kept)
+        return self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
 
     def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
         """Make one call again.

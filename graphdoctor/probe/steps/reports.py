@@ -1,4 +1,4 @@
-"""What a run reports around its calls: where it runs, torch's config, what of ours failed."""
+"""What a run reports around its calls: where it runs, torch's config, which of our handlers failed."""
 
 from __future__ import annotations
 

@@ -143,15 +143,15 @@ class Varying:
                 self._write(number, prop, {"reason": reason})
                 continue
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
-            found_out: VariedRecord | None
+            outcome: VariedRecord | None
             try:
-                found_out = self._vary(prop, watch, place)
+                outcome = self._vary(prop, watch, place)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - one variation must not lose the others
-                found_out = {"reason": f"trying it raised {_error_text(error)}"}
-            if found_out is not None:
-                self._write(number, prop, found_out)
+                outcome = {"reason": f"trying it raised {_error_text(error)}"}
+            if outcome is not None:
+                self._write(number, prop, outcome)
 
     def _vary(self, prop: Property, watch: CompileWatch, place: str) -> VariedRecord | None:
         """Vary one property.
@@ -251,7 +251,7 @@ class Varying:
         seed_everything(self._request["seed"])
         return make(call)
 
-    def _write(self, number: int, prop: Property, found_out: VariedRecord) -> None:
+    def _write(self, number: int, prop: Property, outcome: VariedRecord) -> None:
         planned = prop.planned()
         event = VariationEvent(
             event="variation",
@@ -259,14 +259,14 @@ class Varying:
             expression=planned["expression"],
             kind=planned["kind"],
             base=planned["base"],
-            tied=found_out.get("tied", planned["tied"]),
+            tied=outcome.get("tied", planned["tied"]),
         )
-        if "tried" in found_out:
-            event["tried"] = found_out["tried"]
-        if "back_compiles" in found_out:
-            event["back_compiles"] = found_out["back_compiles"]
-        if "reason" in found_out:
-            event["reason"] = found_out["reason"]
+        if "tried" in outcome:
+            event["tried"] = outcome["tried"]
+        if "back_compiles" in outcome:
+            event["back_compiles"] = outcome["back_compiles"]
+        if "reason" in outcome:
+            event["reason"] = outcome["reason"]
         self._events.write(event)
 
     def _gap(self, message: str) -> None:

@@ -101,9 +101,9 @@ class Workload:
         return self._last_call
 
     @property
-    def is_made_anew(self) -> bool:
+    def has_fresh_calls(self) -> bool:
         """``calls`` makes new arguments each time."""
-        return self._calls.is_anew
+        return self._calls.is_fresh
 
     def _attach_listener(self) -> TraceListener:
         torch_api.record_skipped_frames()

@@ -66,12 +66,12 @@ class Calls:
     Args:
         rounds: Yields one round of calls each time.
         origin: Where they come from, for people.
-        is_anew: Each round makes new arguments; False where every round yields the same objects.
+        is_fresh: Each round makes new arguments; False where every round yields the same objects.
     """
 
     rounds: Callable[[], Iterator[Call]]
     origin: str
-    is_anew: bool = False
+    is_fresh: bool = False
 
 
 def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
@@ -205,7 +205,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
                 f"{name}{_signature_text(function)} can't be called without arguments",
                 "It must take none, and return the arguments of the calls.",
             )
-        return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_anew=True)
+        return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_fresh=True)
     for name in _INPUT_ATTRIBUTES:
         value = getattr(target.function, name, None)
         if value is not None:

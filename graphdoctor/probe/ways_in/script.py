@@ -156,7 +156,7 @@ class _Recorder:
             self._write(hook_gap(what, error))
 
     def _attach(self) -> None:
-        """Come last among the trace logger's handlers: our records follow those they belong to."""
+        """Be the last of the trace logger's handlers, so that our records follow those they belong to."""
         from ..record.files import FileTexts
         from ..record.listener import TraceListener
         from ..torch_private import torch_api

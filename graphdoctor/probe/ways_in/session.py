@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _EXIT_FINISHED = 0
 _EXIT_TARGET_FAILED = 3
-"""The target failed; the events say how. Apart from 1 and 2, which a program's own ``sys.exit`` may use."""
+"""The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may use."""
 
 _MAX_PRINTED = 2**22
 """Bytes of printed text that are compared."""
@@ -174,7 +174,7 @@ def _peak_memory_bytes() -> int:
 
 
 def _device_name(torch: Any) -> str | None:  # noqa: ANN401
-    with contextlib.suppress(Exception):  # a broken driver is no reason not to diagnose on the CPU
+    with contextlib.suppress(Exception):  # a broken driver must not prevent a diagnosis on the CPU
         if torch.cuda.is_available():
             return str(torch.cuda.get_device_name(0))
     return None
@@ -203,7 +203,7 @@ def _report_exit(error: SystemExit, events: EventFile) -> None:
 
 
 def _exit_status(code: object) -> int:
-    """What ``sys.exit(code)`` makes of its argument."""
+    """The exit status that ``sys.exit(code)`` sets."""
     if code is None:
         return 0
     return code if isinstance(code, int) else 1

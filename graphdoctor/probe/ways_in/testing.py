@@ -48,7 +48,7 @@ def isolated(config: Mapping[str, object]) -> Iterator[None]:
 
 
 def compiled(function: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """What ``torch.compile`` makes of a function with these arguments."""
+    """The result of ``torch.compile`` with these arguments."""
     __tracebackhide__ = True
     return torch.compile(function, **arguments)
 
