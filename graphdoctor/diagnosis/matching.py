@@ -41,7 +41,7 @@ def matches(view: RecordingView, rules: RuleBook) -> Iterator[Matched]:
 
 
 def _break_match(rule: BreakRule, site: BreakSite, recording: Recording) -> RuleMatch:
-    # A break that leaves a function to eager mode, or that raises, is an error whatever caused it.
+    # A break after which code runs eagerly, or that raises, is always an error.
     is_resumed = set(site.break_effects) <= {"resumed"}
     return RuleMatch(
         entry=site.entry,

@@ -1,6 +1,6 @@
 """What a rule is: documentation, a match, a message, fixes.
 
-Each rule has a file of its own in ``rules``. The docstring of its class is the page that ``graphdoctor rule CODE``
+Each rule has its own file in ``rules``. The docstring of its class is the page that ``graphdoctor rule CODE``
 prints, with the sections of ``DOC_SECTIONS``.
 """
 
@@ -92,7 +92,7 @@ class Page(ABC):
     name: ClassVar[str]
     """The name in kebab case, such as ``print-or-log``."""
     severity: ClassVar[Severity]
-    """How bad it is. A break that isn't resumed is an ``error`` whatever its rule says."""
+    """How bad it is. A break that torch can't resume after is always an ``error``."""
 
     @classmethod
     def documentation(cls) -> str:

@@ -83,7 +83,7 @@ class SharePair(Fact):
 
 
 class TimePair(Fact):
-    """A time of both sides, each measured once and in different processes, so the ratio is no verdict."""
+    """A time of both sides, each measured once and in different processes, so the ratio is only a hint."""
 
     before: float | None
     """None if unknown."""

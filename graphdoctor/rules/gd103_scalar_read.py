@@ -13,7 +13,7 @@ from graphdoctor.model.diagnosis import Fix
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _CASTS = ("int", "float", "bool")
 _COMPARISONS = {"torch.equal": "(a == b).all()", "torch.allclose": "torch.isclose(a, b).all()"}
-"""Operators that answer with a Python bool, and the same question answered by a tensor."""
+"""Functions that return a Python bool, and tensor operations that compute the same."""
 
 
 class ScalarRead(BreakRule):

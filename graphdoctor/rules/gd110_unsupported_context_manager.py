@@ -18,7 +18,7 @@ _MAKING = (
     "attempted to trace numpy function unsupported by PyTorch",
     "torch.* op returned non-Tensor",
 )
-"""What a manager's constructor or its ``__enter__`` breaks with before torch gets to the ``with``."""
+"""Breaks in a context manager's constructor or ``__enter__``, before torch reaches the ``with``."""
 
 
 class UnsupportedContextManager(BreakRule):

@@ -13,7 +13,7 @@ from graphdoctor.model.recording import Graph
 from graphdoctor.model.stack import StackEntry
 
 _LARGE = 50
-"""Operations of a graph that is large enough to be worth a split."""
+"""Number of operations from which a graph is worth splitting."""
 
 _SMALL_SHARE = 0.1
 """Largest share of the graph's operations that counts as a small part."""

@@ -11,7 +11,7 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 
 _FEWEST = 2
-"""Recompiles of one function from one line within one call that make a pattern."""
+"""Number of recompiles of one function from one line in one call that make a pattern."""
 
 
 class PerInstance(RecordingRule):

@@ -52,7 +52,7 @@ class GuardOverhead(RecordingRule):
     module the checks belong to.
 
     ## Fix safety
-    Unsafe for the guard filters of `torch.compiler`: torch doesn't notice changes of what it no longer checks, and the
+    The guard filters of `torch.compiler` are unsafe: torch doesn't notice changes of what it no longer checks, and the
     compiled code then silently gives wrong results.
 
     ## Source

@@ -58,7 +58,7 @@ class GuardsOnModules(RecordingRule):
     If the modules must stay, a guard filter of `torch.compiler` drops their guards.
 
     ## Fix safety
-    Unsafe for the guard filters: if a module changes after it was compiled (a replaced parameter, a different flag, a
+    The guard filters are unsafe: if a module changes after it was compiled (a replaced parameter, a different flag, a
     new hook), torch doesn't notice, and the compiled code gives the old results. Fewer, larger modules keep results the
     same.
 

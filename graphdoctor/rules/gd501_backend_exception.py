@@ -11,7 +11,7 @@ from graphdoctor.model.recording import Compile, Graph
 from graphdoctor.model.stack import StackEntry
 
 _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
-"""``SkipFrame``: the backend asked torch to leave the frame to eager mode."""
+"""``SkipFrame``: the backend asked torch to run the frame eagerly."""
 
 
 class BackendException(BreakRule, RecordingRule):
