@@ -80,6 +80,7 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict in a line or two; ``show`` prints the whole report."""
+        from graphdoctor.render.printable import printable
         from graphdoctor.render.words import headline, nothing_compiled
 
         diagnosis = self._diagnosis
@@ -90,10 +91,12 @@ class Report:
             lines.append(said[0])
         if diagnosis.exit.message is not None:
             lines.append(diagnosis.exit.message)
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def __repr__(self) -> str:
-        return f"<graphdoctor.Report of {self._name}: {self._counts}>"
+        from graphdoctor.render.printable import printable
+
+        return printable(f"<graphdoctor.Report of {self._name}: {self._counts}>")
 
     def _repr_html_(self) -> str:
         """The HTML report in a frame of its own, where it can run its scripts but can't reach the notebook."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdoctor.inprocess.report import Report
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.lint import LintReport
@@ -66,6 +67,15 @@ def test_no_format_lets_a_control_character_through(document: Any, each: Any, va
     found = FORBIDDEN & set(SCRIPT.sub("", decoded(text)))
     assert not found, [(hex(ord(each)), text[max(text.index(each) - 60, 0) : text.index(each)]) for each in found][:3]
     assert "�" in text or "\\u009d" in text
+
+
+@pytest.mark.parametrize("variant", range(4))
+def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
+    report = object.__new__(Report)
+    report._diagnosis = spoiled_result(variant).diagnosis
+    for text in (str(report), repr(report)):
+        assert "�" in text
+        assert not FORBIDDEN & set(text)
 
 
 @pytest.mark.parametrize(("document", "each"), [case for case in FORMATS if case.values[1].name == "json"])
