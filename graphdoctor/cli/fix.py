@@ -26,7 +26,7 @@ from graphdoctor.model.spec import RunSpec
 from graphdoctor.render.formats import FIXES
 
 if TYPE_CHECKING:
-    from graphdoctor.fixes.treatment import Treated
+    from graphdoctor.fixes.treatment import TreatmentResult
     from graphdoctor.model.fixes import Treatment
 
 
@@ -104,7 +104,7 @@ def fix(
     finish(recorded, result.diagnosis)
 
 
-def _write_patch(treated: Treated) -> None:
+def _write_patch(treated: TreatmentResult) -> None:
     """The edits byte for byte, whatever the files' encodings."""
     from graphdoctor.fixes.patch import unified_bytes
     from graphdoctor.model.stack import relative

@@ -37,7 +37,7 @@ _MAX_TIMED = 6
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TreatmentOptions:
     """What to try and how.
 
     Args:
@@ -60,7 +60,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Treated:
+class TreatmentResult:
     """The results.
 
     Args:
@@ -81,10 +81,10 @@ def treat(
     *,
     python: str,
     root: Path,
-    wanted: Wanted,
+    options: TreatmentOptions,
     on_phase: Callable[[str], None],
     check: Callable[[Sequence[FileChange]], None] | None = None,
-) -> Treated:
+) -> TreatmentResult:
     """Try fixes for the findings of a recorded run.
 
     Args:
@@ -93,14 +93,14 @@ def treat(
         recording: Its recording.
         python: The interpreter to run trials with.
         root: Paths below it are shown relative to it.
-        wanted: What to try and how.
+        options: What to try and how.
         on_phase: Called with what is being tried.
         check: Called before any trial with the edits that can be tried; an exception from it ends the treatment.
     """
-    limits = Limits(wanted.timeout_s, wanted.memory_bytes)
+    limits = Limits(options.timeout_s, options.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
-    trials = Trials(replays, root, wanted.jobs, request.spec.backend, on_phase)
-    rounds = _Rounds(trials, wanted)
+    trials = Trials(replays, root, options.jobs, request.spec.backend, on_phase)
+    rounds = _Rounds(trials, options)
     try:
         treated = rounds.so_far = rounds.run(recording, check)
         return treated
@@ -117,26 +117,26 @@ class _Rounds:
 
     Args:
         trials: Makes trials.
-        wanted: What to try and how.
+        options: What to try and how.
     """
 
-    def __init__(self, trials: Trials, wanted: Wanted) -> None:
+    def __init__(self, trials: Trials, options: TreatmentOptions) -> None:
         self._trials = trials
-        self._wanted = wanted
-        self._log = TrialLog(trials, wanted.selection)
+        self._options = options
+        self._log = TrialLog(trials, options.selection)
         self._number = 0
         self._last: State | None = None
-        self.so_far: Treated | None = None
+        self.so_far: TreatmentResult | None = None
 
-    def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> Treated:
+    def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> TreatmentResult:
         """Run the rounds; if an interrupt ends them, ``so_far`` holds the results until then."""
         base = State(Program(), self._trials.observe(recording))
-        if not self._options_of(base):
+        if not self._options_for(base):
             return self._treated(base, base)
         if recording.exit.reason != "finished":
             self._trials.notes.append("the recorded run didn't finish, so nothing was tried")
             return self._suggested(base, "unfinished_run")
-        if not self._wanted.is_tried:
+        if not self._options.is_tried:
             return self._suggested(base, "not_requested")
         found = self._open(base)
         if not found:
@@ -153,9 +153,9 @@ class _Rounds:
             while is_open:
                 best, is_open = self._from(best)
                 self._last = best
-            if self._wanted.is_timed and best.applied:
+            if self._options.is_timed and best.applied:
                 self._time_each(best)
-            return self._treated(untouched, best, is_timed=self._wanted.is_timed)
+            return self._treated(untouched, best, is_timed=self._options.is_timed)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
             self.so_far = self._treated(untouched, self._last or untouched)
@@ -198,16 +198,16 @@ class _Rounds:
         self._log.take_back([blamed], reason, is_final=True)
         self._log.take_back(rest, reason, is_final=False)
 
-    def _options_of(self, state: State) -> list[FindingOptions]:
+    def _options_for(self, state: State) -> list[FindingOptions]:
         sources = Sources(state.program, self._trials.root, self._trials.originals)
-        return options_for(state.observed, sources, self._wanted.selection)
+        return options_for(state.observed, sources, self._options.selection)
 
     def _open(self, state: State) -> list[FindingOptions]:
         """What can still be tried on a state's program."""
-        is_unsafe_tried = self._wanted.is_unsafe_tried
+        is_unsafe_tried = self._options.is_unsafe_tried
         return [
             replace(options, proposals=proposals)
-            for options in self._options_of(state)
+            for options in self._options_for(state)
             if (proposals := self._log.open(options, state, self._number + 1, is_unsafe_tried=is_unsafe_tried))
         ]
 
@@ -284,17 +284,17 @@ class _Rounds:
 
     # Results.
 
-    def _suggested(self, base: State, cause: UntriedCause) -> Treated:
+    def _suggested(self, base: State, cause: UntriedCause) -> TreatmentResult:
         """Note every proposal for the untouched program; the first edit for each finding goes into the patch."""
         edits: list[Proposal] = []
-        for options in self._options_of(base):
-            proposals = self._log.open(options, base, 1, is_unsafe_tried=self._wanted.is_unsafe_tried)
+        for options in self._options_for(base):
+            proposals = self._log.open(options, base, 1, is_unsafe_tried=self._options.is_unsafe_tried)
             for proposal in proposals:
                 self._log.note_untried(options.finding, proposal, base, 1, cause)
             edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
         suggested = self._changes(with_proposals(base.program, edits))
         treatment = self._treated(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
-        return Treated(treatment, suggested=suggested)
+        return TreatmentResult(treatment, suggested=suggested)
 
     def _changes(self, program: Program) -> tuple[FileChange, ...]:
         originals = self._trials.originals
@@ -303,7 +303,7 @@ class _Rounds:
     def _diff(self, changes: Sequence[FileChange]) -> str:
         return "".join(diff_text(change, self._trials.root) for change in changes)
 
-    def _treated(self, untouched: State, best: State, *, is_timed: bool = False) -> Treated:
+    def _treated(self, untouched: State, best: State, *, is_timed: bool = False) -> TreatmentResult:
         changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
         times = self._trials.time(Program(), best.program, "time-all") if applied and is_timed else ()
@@ -326,11 +326,11 @@ class _Rounds:
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )
-        return Treated(treatment, changes)
+        return TreatmentResult(treatment, changes)
 
     def _gone(self, untouched: State, best: State) -> tuple[str, ...]:
         """Fingerprints of the untouched program's findings that the best program no longer has."""
-        gone = list(filter(self._wanted.selection.keeps, untouched.observed.diagnosis.findings))
+        gone = list(filter(self._options.selection.keeps, untouched.observed.diagnosis.findings))
         for finding in best.observed.diagnosis.findings:
             line = self._trials.original_line(best.program, finding.location)
             same = [other for other in gone if _is_same_cause(other, finding)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.fixes.treatment import Treated, Wanted, treat
+from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
 from graphdoctor.trace.reader import read_recording
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def try_fixes(
     selection: Selection,
     setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
-) -> Treated:
+) -> TreatmentResult:
     """Try fixes; the recording holds the answer.
 
     Args:
@@ -59,7 +59,7 @@ def try_fixes(
         setup: How to run.
         check: Given the edits that are tried first, before any trial; what it raises ends the command.
     """
-    wanted = Wanted(
+    options = TreatmentOptions(
         selection,
         is_unsafe_tried=trials.is_unsafe_tried,
         is_tried=trials.is_tried,
@@ -74,7 +74,7 @@ def try_fixes(
         read_recording(recording),
         python=setup.interpreter,
         root=Path.cwd(),
-        wanted=wanted,
+        options=options,
         on_phase=setup.watching.on_phase,
         check=check,
     )

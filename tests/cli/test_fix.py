@@ -255,7 +255,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     from graphdoctor.fixes import proposals
     from graphdoctor.fixes.recipes.drop_item import DropItem
     from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
-    from graphdoctor.fixes.treatment import Wanted, treat
+    from graphdoctor.fixes.treatment import TreatmentOptions, treat
     from graphdoctor.model.spec import RunSpec
     from graphdoctor.trace.reader import read_recording
 
@@ -269,7 +269,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     treatment = treat(
         Request.of(RunSpec(target="model.py")), recording,
         read_recording(recording), python=sys.executable, root=tmp_path,
-        wanted=Wanted(Selection(), is_timed=False, jobs=2), on_phase=lambda _text: None,
+        options=TreatmentOptions(Selection(), is_timed=False, jobs=2), on_phase=lambda _text: None,
     ).treatment  # fmt: skip
     dropped, kept = treatment.tried
     assert (dropped.verdict, kept.verdict) == ("changes results", "verified")

@@ -17,7 +17,7 @@ from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources
 from graphdoctor.fixes.replays import Limits
-from graphdoctor.fixes.treatment import Treated, Wanted, treat
+from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import BreakReason, Coverage, Recording
@@ -127,17 +127,19 @@ class Patient:
     script_type: type[Script] = Script
     script: Script = field(init=False)
 
-    def treated(self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **wanted: Any) -> Treated:
+    def treated(
+        self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any
+    ) -> TreatmentResult:
         self.script = self.script_type(self.world, self.special)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
             self.monkeypatch.setattr(engine, "options_for", self._options)
         request = Request(RunSpec(target="model.py"), TargetText("model.py", "model.py", None, None, is_call=False))
-        options: dict[str, Any] = {"selection": Selection(), "is_timed": False, **wanted}
+        options: dict[str, Any] = {"selection": Selection(), "is_timed": False, **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return treat(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
-            root=self.folder, wanted=Wanted(**options), on_phase=lambda _text: None, check=check,
+            root=self.folder, options=TreatmentOptions(**options), on_phase=lambda _text: None, check=check,
         )  # fmt: skip
 
     def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[FindingOptions]:
