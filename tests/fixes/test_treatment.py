@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -420,7 +421,7 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
     found = patient(world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
         found.treated(is_timed=True)
-    treatment = Treatment.model_validate_json((found.folder / "recording" / "fixes.json").read_text())
+    treatment = Treatment.model_validate(json.loads((found.folder / "recording" / "fixes.json").read_text()))
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
     assert treatment.settings == ("good = True",)
     assert treatment.after is not None
@@ -695,4 +696,4 @@ def test_what_came_of_it_lies_beside_the_recording(patient: Make) -> None:
     found = patient(peeling, THREE)
     treatment = found.treated().treatment
     written = found.folder / "recording" / "fixes.json"
-    assert type(treatment).model_validate_json(written.read_text()) == treatment
+    assert type(treatment).model_validate(json.loads(written.read_text())) == treatment
