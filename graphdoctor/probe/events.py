@@ -10,7 +10,7 @@ import json
 import threading
 from pathlib import Path
 
-from .wire import Event, GapEvent, GapKind, PhaseEvent
+from .wire import CallPhase, Event, GapEvent, GapKind, Phase, PhaseEvent
 
 
 class EventFile:
@@ -36,8 +36,19 @@ class EventFile:
         """Close the file."""
         self._stream.close()
 
-    def phase(self, phase: str) -> None:
-        """Report what begins now, such as ``importing the target`` or ``call 2``."""
+    def phase(self, phase: Phase) -> None:
+        """Report what begins now, such as ``importing the target``."""
+        self._begin(phase)
+
+    def call_phase(self, phase: CallPhase, index: int) -> None:
+        """Report what begins now with a call, such as ``call 2``."""
+        self._begin(phase.format(index=index))
+
+    def variation_phase(self, variation: str) -> None:
+        """Report which variation begins now."""
+        self._begin(variation)
+
+    def _begin(self, phase: str) -> None:
         self._phase = phase
         self.write(PhaseEvent(event="phase", phase=phase))
 

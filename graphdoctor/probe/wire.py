@@ -108,6 +108,31 @@ class ProcessEvent(TypedDict):
     pid: int
 
 
+Phase = Literal[
+    "importing torch",
+    "importing the target",
+    "making the target",
+    "keeping the state of the target",
+    "looking for what can be varied",
+    "repeating the unchanged call",
+    "profiling the steady call",
+    "measuring coverage",
+    "measuring guard checks",
+    "warming up",
+    "timing the last call",
+    "comparing results",
+]
+"""What the probe can be doing, other than with a call of its number."""
+
+CallPhase = Literal[
+    "call {index}",
+    "making the inputs of call {index}",
+    "profiling call {index}",
+    "trying call {index} without torch.compile",
+]
+"""What the probe can be doing with a call."""
+
+
 class PhaseEvent(TypedDict):
     """What begins now, such as ``importing the target``, ``call 2`` or ``call 2, compiling 0/1``."""
 

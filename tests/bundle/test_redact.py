@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from graphdoctor.bundle.redact import public
 from graphdoctor.bundle.redact.break_words import BreakWords
 from graphdoctor.bundle.redact.events import redacted_events, redacted_meta
 from graphdoctor.bundle.redact.facts import Facts
@@ -20,6 +21,7 @@ from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Environment, Recording
 from graphdoctor.model.run import ProbeExit
+from graphdoctor.probe.wire import CallPhase, Phase
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.reader import read_recording
@@ -102,6 +104,21 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     meta["exit"] |= {"hint_code": mark, "hint_values": {"error": mark}}
     assert len(shown_events) > len(events)
     assert "qzsecret" not in json.dumps([shown_events, redacted_meta(meta, shown())]).lower()
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [
+        *((phase, phase) for phase in get_args(Phase)),
+        *((phase.format(index=12), phase.format(index=12)) for phase in get_args(CallPhase)),
+        ("call 2, compiling 0/1", "call 2, compiling 0/1"),
+        ("call 2, compiling qzsecret", "…"),
+        ("call qzsecret", "…"),
+        ("variation 1 of 3: scale = 'qzsecret'", "…"),
+    ],
+)
+def test_a_phase_is_told_unless_it_has_values_in_it(phase, told):
+    assert public.phase(phase) == told
 
 
 def test_the_kind_of_a_gap_goes_through_and_its_words_stay_behind():

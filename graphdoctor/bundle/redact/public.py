@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import get_args
 
 from graphdoctor.bundle.redact.break_words import BreakWords
 from graphdoctor.bundle.redact.vocabulary import (
@@ -25,7 +26,7 @@ from graphdoctor.bundle.redact.vocabulary import (
     RECORD_KINDS,
 )
 from graphdoctor.model.recording import Environment
-from graphdoctor.probe.wire import HINT_VALUES, HintValue
+from graphdoctor.probe.wire import HINT_VALUES, CallPhase, HintValue, Phase
 from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
 
 SITE = "/site-packages"
@@ -62,6 +63,9 @@ _INSTRUCTION = re.compile(
 )
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: *(.*))?$")
+_CALL_PHASES = tuple(
+    re.compile(r"\d+".join(map(re.escape, template.split("{index}")))) for template in get_args(CallPhase)
+)
 _HINT_NAMES = frozenset(name for names in HINT_VALUES.values() for name in names)
 _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
@@ -335,19 +339,10 @@ def printed_value(text: str) -> str:
 
 
 def phase(text: str) -> str:
-    """What the probe was doing."""
-    if match := re.match(r"^(?:making the inputs of )?call \d+(?:, compiling \d+/\d+)?$", text):
-        return match[0]
-    fixed = (
-        "importing torch",
-        "importing the target",
-        "making the target",
-        "measuring coverage",
-        "measuring guard checks",
-        "profiling the steady call",
-        "keeping the state of the target",
-    )
-    return text if text in fixed else LEFT_OUT
+    """What the probe was doing; a variation, which has values in it, is left out."""
+    whole, _, step = text.partition(", compiling ")
+    is_known = whole in get_args(Phase) or any(pattern.fullmatch(whole) for pattern in _CALL_PHASES)
+    return text if is_known and (not step or re.fullmatch(r"\d+/\d+", step)) else LEFT_OUT
 
 
 def hint_values(values: object) -> dict[str, HintValue]:

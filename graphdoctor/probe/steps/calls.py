@@ -50,7 +50,7 @@ def make_calls(
         index += 1
         if varying is not None and index > 1:
             return True
-        events.phase(f"making the inputs of call {index}")
+        events.call_phase("making the inputs of call {index}", index)
         call = next(calls, None)
         if call is None:
             return True
@@ -58,7 +58,7 @@ def make_calls(
             varying.keep(call)
         if lanes is not None:
             lanes.keep(call)
-        events.phase(f"call {index}")
+        events.call_phase("call {index}", index)
         workload.mark_start(index, call)
         # The target's file: the call may never end.
         workload.listener.write_sources()
@@ -114,7 +114,7 @@ def _end_failed_call(
     workload.listener.write_sources()
     event: CallFailedEvent = {"event": "call_failed", "index": index, **raised, "from_compiler": is_refused}
     events.write(event)
-    events.phase(f"trying call {index} without torch.compile")
+    events.call_phase("trying call {index} without torch.compile", index)
     with silence():
         eager = workload.eager_error(call)
     described["eager"] = "ok" if eager is None else type(eager).__qualname__

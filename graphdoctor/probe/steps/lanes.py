@@ -209,7 +209,7 @@ class Lanes:
                 for index, call in enumerate(self._calls(), start=1):
                     if time.perf_counter() > ends:
                         raise _NotRepeatedError("time ran out")
-                    self._events.phase(f"profiling call {index}")
+                    self._events.call_phase("profiling call {index}", index)
                     cut = self._repeat_call(index, call, is_profiled=index in wanted)
                     if cut is not None:
                         self._write(index, cut)

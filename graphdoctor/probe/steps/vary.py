@@ -181,7 +181,7 @@ class Varying:
         tried: list[TriedRecord] = []
         is_over_limit = False
         for value in working:
-            self._events.phase(f"{place} = {value.text}")
+            self._events.variation_phase(f"{place} = {value.text}")
             made = self._try(value, watch)
             is_over_limit |= made.compiled.is_over_limit
             tried.append(_described(value, made, is_over_limit=is_over_limit))
@@ -196,7 +196,7 @@ class Varying:
         for way in prop.ways:
             errors: dict[str, str] = {}
             for value in way.values:
-                self._events.phase(f"{place} = {value.text}, in eager mode")
+                self._events.variation_phase(f"{place} = {value.text}, in eager mode")
                 error = self._eager_error(value)
                 if error is not None:
                     errors[value.text] = _error_text(error)
