@@ -19,7 +19,7 @@ class RunChange:
     Args:
         settings: torch settings to apply.
         setup: Lines of Python to run before the target is compiled.
-        dynamic: ``torch.compile``'s ``dynamic``, or None to leave it as it is.
+        dynamic: ``torch.compile``'s ``dynamic``, or None to leave it unchanged.
         marks: Sources and dims to mark as dynamic before each call.
         tensors: Sources of numbers to pass as tensors.
         contiguous: Sources of tensors to make contiguous.

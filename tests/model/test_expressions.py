@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.expressions import expression
+from graphdoctor.model.expressions import argument_source, expression, is_carried, is_module_tensor, size_dim
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,40 @@ def test_sources_read_like_the_users_code(source: str, expected: str) -> None:
 def test_a_value_that_dynamo_carried_over_is_named_by_its_line() -> None:
     assert expression("L['___stack0'][1]", 30) == "(value from line 30)[1]"
     assert expression("___stack1 == 2.5") == "(value from an earlier line) == 2.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "dim"), [("x.shape[1]", 1), ("d['x'][0].shape[12]", 12), ("x.stride(1)", None), ("x.shape", None)]
+)
+def test_a_size_says_its_dim(name: str, dim: int | None) -> None:
+    assert size_dim(name) == dim
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("L['x']", "L['x']"),
+        ("L['x']['a'][0]", "L['x']['a'][0]"),
+        ("L['kwargs']['x'][0]", "L['x'][0]"),
+        ("L['args'][1]", "L['scale']"),
+        ("L['args'][2]", None),
+        ("L['kwargs']['y']", None),
+        ("L['self']", None),
+        ("L['x'].scale", None),
+        ("", None),
+    ],
+)
+def test_an_argument_is_found_by_its_own_name(source: str, expected: str | None) -> None:
+    assert argument_source(source, ("x", "scale")) == expected
+
+
+def test_an_argument_that_is_named_args_is_no_wrapper_s() -> None:
+    assert argument_source("L['args'][0]", ("args",)) == "L['args'][0]"
+
+
+def test_sources_of_modules_and_of_values_carried_over_a_break_are_told_apart() -> None:
+    assert is_module_tensor("L['self']._modules['fc']._parameters['weight']")
+    assert is_module_tensor("L['self']._buffers['mean']")
+    assert not is_module_tensor("L['self'].scale")
+    assert is_carried("L['___stack1']")
+    assert not is_carried("L['stack1']")

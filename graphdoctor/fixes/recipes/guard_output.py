@@ -61,7 +61,7 @@ def _guard_line(place: Place) -> tuple[cst.Call, bytes]:
     assert isinstance(line, cst.SimpleStatementLine)  # small_statement says so
     call = _bare_call(place, small)
     first, last = _neighbours(place, line, small, call)
-    before, guarded, behind = line.body[:first], line.body[first:last], line.body[last:]
+    before, guarded, after = line.body[:first], line.body[first:last], line.body[last:]
     inner = [*guarded[:-1], _without_semicolon(guarded[-1])]
     lines: list[cst.BaseStatement] = [
         cst.If(
@@ -73,8 +73,8 @@ def _guard_line(place: Place) -> tuple[cst.Call, bytes]:
     if before:
         kept = [*before[:-1], _without_semicolon(before[-1])]
         lines.insert(0, cst.SimpleStatementLine(kept, leading_lines=line.leading_lines))
-    if behind:
-        lines.append(cst.SimpleStatementLine(behind))
+    if after:
+        lines.append(cst.SimpleStatementLine(after))
     return call, place.source.replaced((line, cst.FlattenSentinel(lines)), imports=("torch",))
 
 

@@ -140,7 +140,7 @@ class _Attribute:
         return any(parent is statement for parent in self.source.parents(node))
 
     def _is_called(self, node: cst.CSTNode) -> bool:
-        """``optimizer.step()``: a number is not called."""
+        """``optimizer.step()``: a number isn't called."""
         parent = next(self.source.parents(node))
         return isinstance(parent, cst.Call) and parent.func is node
 

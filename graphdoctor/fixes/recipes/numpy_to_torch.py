@@ -201,7 +201,7 @@ def _with_interp(source: SourceFile, call: cst.Call, given: dict[str, cst.BaseEx
     if taken or any(isinstance(node, cst.Name) and node.value == "_interp" for node in walk(source.tree)):
         raise DeclinedError("the name `_interp` is already used")
     statement = list(source.parents(call))[-2]
-    assert isinstance(statement, cst.BaseStatement)  # what stands in a module
+    assert isinstance(statement, cst.BaseStatement)  # a line of a module
     blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
     is_first = source.tree.body[0] is statement
     leading = list(getattr(statement, "leading_lines", ()))

@@ -79,20 +79,20 @@ def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
     )
     last, start = copy.args[-1], copy.whitespace_before_args
     has_comma = isinstance(last.comma, cst.Comma)
-    behind = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
+    trailing = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
     between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
-    if isinstance(behind, cst.ParenthesizedWhitespace):
+    if isinstance(trailing, cst.ParenthesizedWhitespace):
         # The bracket has its own line, so the argument gets one too.
         if isinstance(start, cst.ParenthesizedWhitespace):
-            between = behind.with_changes(indent=start.indent, last_line=start.last_line)
-        behind = cst.ParenthesizedWhitespace(indent=behind.indent, last_line=behind.last_line)
+            between = trailing.with_changes(indent=start.indent, last_line=start.last_line)
+        trailing = cst.ParenthesizedWhitespace(indent=trailing.indent, last_line=trailing.last_line)
     elif isinstance(start, cst.ParenthesizedWhitespace):
         between = cst.ParenthesizedWhitespace(indent=start.indent, last_line=start.last_line)
     before = last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace(""))
     added = (
-        added.with_changes(comma=cst.Comma(whitespace_after=behind))
+        added.with_changes(comma=cst.Comma(whitespace_after=trailing))
         if has_comma
-        else added.with_changes(whitespace_after_arg=behind)
+        else added.with_changes(whitespace_after_arg=trailing)
     )
     return copy.with_changes(args=[*copy.args[:-1], before, added])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class DeclinedError(Exception):
-    """The source stays as it is.
+    """The source stays unchanged.
 
     Args:
         reason: Why, as a clause without a full stop: ``its result is used``.

@@ -138,7 +138,7 @@ class ScalarRead:
                 return False
             given = call.args[1:] if dotted_name(self._source, call.func) else call.args
             if not all(_is_number(self._source, argument.value) for argument in given):
-                return True  # through what else it is given
+                return True  # through another argument
         return True
 
     def replaced(self, *, is_detached: bool) -> bytes:
