@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +109,19 @@ def _commands() -> Forking:
     return forking
 
 
+@functools.cache
+def command_folder() -> Path:
+    """A folder for PATH: ``graphdoctor`` in it is forked, and its probes too."""
+    if not is_forking():
+        return Path(sys.executable).parent
+    probe_python()
+    folder = Path(_servers.enter_context(tempfile.TemporaryDirectory()))
+    command = folder / "graphdoctor"
+    command.write_text(f'#!/bin/sh\nexec {_commands().python} {" ".join(COMMAND)} "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
 def run_command(
     *args: object, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300, is_forked: bool = True
 ) -> subprocess.CompletedProcess[str]:
@@ -124,7 +138,7 @@ def run_command(
     if is_forked and is_forking():
         command[0] = str(_commands().python)
         if args[:1] and args[0] in PROBING:
-            _probes().start()
+            probe_python()
     return subprocess.run(
         command,
         cwd=cwd,
@@ -138,13 +152,17 @@ def run_command(
     )
 
 
+def probe_python() -> str:
+    """An interpreter for probes: what forks them, or the one that runs the tests."""
+    if not is_forking():
+        return sys.executable
+    _probes().start()
+    return str(_probes().python)
+
+
 def run_script(script: Path, *args: object, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a script that uses torch and nothing of graphdoctor's; it must not fail."""
-    python = sys.executable
-    if is_forking():
-        _probes().start()
-        python = str(_probes().python)
-    command = [python, str(script), *map(str, args)]
+    command = [probe_python(), str(script), *map(str, args)]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True, timeout=600)
 
 

@@ -7,14 +7,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY, clean_environment, command_line, run_command
+from tests.conftest import REPOSITORY, clean_environment, command_line, probe_python, run_command
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +44,8 @@ QUICK = ("--no-timing", "--jobs", "2")
 
 def tried(folder: Path, name: str, *options: str, is_forked: bool = True) -> dict[str, Any]:
     """The document of ``fix``."""
-    done = run_command("fix", name, *QUICK, "--format", "json", *options, cwd=folder, is_forked=is_forked)
+    quick = () if "--no-try" in options else QUICK
+    done = run_command("fix", name, *quick, "--format", "json", *options, cwd=folder, is_forked=is_forked)
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -268,7 +268,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     monkeypatch.setattr(proposals, "recipes_for", lambda _code: (DropItem(), KeepTensor()))
     treatment = treat(
         Request.of(RunSpec(target="model.py")), recording,
-        read_recording(recording), python=sys.executable, root=tmp_path,
+        read_recording(recording), python=probe_python(), root=tmp_path,
         options=TreatmentOptions(Selection(), is_timed=False, jobs=2), on_phase=lambda _text: None,
     ).treatment  # fmt: skip
     dropped, kept = treatment.tried
@@ -322,7 +322,7 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
         helper.unlink()
     text = f"import torch\n{SOURCELESS[name]}\n\n\ndef forward(x):\n    return speak(x.sin()) + 1\n\n\n"
     (tmp_path / "model.py").write_text(f"{text}def example_inputs():\n    return (torch.randn(4),)\n")
-    done = run_command("fix", "model.py:forward", *QUICK, "--no-try", "--format", "json", cwd=tmp_path)
+    done = run_command("fix", "model.py:forward", "--no-try", "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["findings"]
@@ -350,7 +350,8 @@ def test_times_are_taken_in_turns_under_both_backends(tmp_path):
 def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
     process = subprocess.Popen(
-        command_line("fix", "model.py", "--no-timing"), cwd=tmp_path, env=clean_environment(),
+        command_line("fix", "model.py", "--no-timing", "--python", probe_python()),
+        cwd=tmp_path, env=clean_environment(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
@@ -365,7 +366,7 @@ def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):
 def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
     process = subprocess.Popen(
-        command_line("fix", "model.py"), cwd=tmp_path, env=clean_environment(),
+        command_line("fix", "model.py", "--python", probe_python()), cwd=tmp_path, env=clean_environment(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import CLEAN_TARGET, REPOSITORY, clean_environment
+from tests.conftest import CLEAN_TARGET, REPOSITORY, clean_environment, command_folder
 
 PAGE = (REPOSITORY / "docs" / "ci.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
@@ -26,8 +26,7 @@ def shell(tmp_path):
     repository = tmp_path / "my project"
     repository.mkdir()
     environment = clean_environment(
-        # Where the package that is being tested is installed.
-        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        PATH=os.pathsep.join([str(command_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]),
         GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"),
         GIT_CONFIG_GLOBAL=os.devnull,
     )
@@ -47,6 +46,8 @@ def shell(tmp_path):
     run.summary = tmp_path / "summary.md"
     made = run("git init -q && git config user.name Test && git config user.email test@example.invalid")
     assert made.returncode == 0, made.stderr
+    # Python's own, when it imports the model.
+    (repository / ".git" / "info" / "exclude").write_text("__pycache__/\n")
     return run
 
 

@@ -23,7 +23,7 @@ from graphdoctor.inprocess.explainer import Explainer
 from graphdoctor.model import links
 from graphdoctor.model.fixes import Verdict
 from graphdoctor.rules.catalog import ALL_RULES
-from tests.conftest import clean_environment
+from tests.conftest import clean_environment, command_folder
 from tests.project.documentation import (
     COMMENTS,
     NAMES,
@@ -104,7 +104,8 @@ def run_page(page: str, folder: Path) -> None:
     """Run a page's commands in order, in a folder that has the sample models."""
     shutil.copytree(REPOSITORY / "sample_models", folder / "sample_models")
     environment = clean_environment(
-        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", COLUMNS="120"
+        PATH=os.pathsep.join([str(command_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]),
+        COLUMNS="120",
     )
     for block in blocks_of(page):
         if name := block.asked("file"):
