@@ -350,8 +350,7 @@ def test_times_are_taken_in_turns_under_both_backends(tmp_path):
 def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
     process = subprocess.Popen(
-        command_line("fix", "model.py", "--no-timing", "--python", probe_python()),
-        cwd=tmp_path, env=clean_environment(),
+        command_line("fix", "model.py", "--no-timing"), cwd=tmp_path, env=clean_environment(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
@@ -366,7 +365,7 @@ def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):
 def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
     process = subprocess.Popen(
-        command_line("fix", "model.py", "--python", probe_python()), cwd=tmp_path, env=clean_environment(),
+        command_line("fix", "model.py"), cwd=tmp_path, env=clean_environment(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120

@@ -91,7 +91,11 @@ def _serve(path: str, ours: dict[str, str]) -> None:
         request, descriptors = _receive(connection)
         arguments = request["arguments"]
         is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
-        fits = (is_script or arguments[: len(command)] == command) and _read_at_start(request["environment"]) == ours
+        fits = (
+            (is_script or arguments[: len(command)] == command)
+            and _read_at_start(request["environment"]) == ours
+            and os.getsid(request["group"]) == os.getsid(0)
+        )
         pid = os.fork() if fits else None
         if pid == 0:
             try:

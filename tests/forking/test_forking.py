@@ -72,6 +72,14 @@ def test_its_end_is_the_clients(forking: list[str], how: str) -> None:
     assert done.returncode == {"sys.exit(7)": 7, "os._exit(8)": 8}.get(how, -signal.SIGTERM)
 
 
+def test_in_another_session_it_starts_anew(forking: list[str]) -> None:
+    command = [*forking, "sys.exit(os.getsid(0) == os.getpid())"]
+    assert [
+        subprocess.run(command, env=clean_environment(), input="", text=True, start_new_session=is_new).returncode
+        for is_new in (False, True)
+    ] == [0, 1]
+
+
 def test_what_is_read_at_the_start_starts_anew(forking: list[str]) -> None:
     command = [*forking, "sys.exit(sys.flags.no_user_site)"]
     assert [
