@@ -4,8 +4,9 @@ Importing torch takes ten times as long as what most programs in these tests do.
 ``Forking.python`` is a program that takes an interpreter's arguments. Started as the server was, with other arguments
 at the end, that program has a child forked; from the first line of the main script on everything is as always: a
 process of its own with its own Dynamo, environment, directory, files, signals and end. A server with torch also runs
-scripts, ``script.py`` and its arguments. Started in another way, in another session, with a variable that Python or torch
-reads when it starts, or before the server, it becomes the interpreter itself. Needs Linux. May import the standard library only.
+scripts, ``script.py`` and its arguments. Started in another way, in another session, with a variable that Python or
+torch reads when it starts, or before the server, it becomes the interpreter itself. Needs Linux. May import the
+standard library only.
 """
 
 from __future__ import annotations
