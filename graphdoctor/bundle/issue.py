@@ -10,10 +10,13 @@ from graphdoctor.bundle.environment import versions_text
 from graphdoctor.bundle.reproduce import Script
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.render import words
+from graphdoctor.render.markdown_text import code, fenced, plain, sentence
+from graphdoctor.render.printable import printable
 
 _MAX_FINDINGS = 10
 _MAX_SCRIPT_LINES = 150
 _MAX_TRACEBACK = 6_000
+_TORCH_ID = re.compile(r"GB\d+")
 _BREAK_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb"
 
 
@@ -25,7 +28,7 @@ def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) ->
         script: How to reproduce it, or why there is no script.
         attempt: The result of running the script; None without one.
     """
-    return "\n".join(_lines(diagnosis, script, attempt)) + "\n"
+    return printable("\n".join(_lines(diagnosis, script, attempt))) + "\n"
 
 
 def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Iterator[str]:
@@ -33,7 +36,7 @@ def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Ite
     yield ""
     yield "### 🐛 Describe the bug"
     yield ""
-    yield f"{_inline(' · '.join(words.title_parts(diagnosis)))}"
+    yield code(" · ".join(words.title_parts(diagnosis)))
     yield ""
     yield _counts(diagnosis)
     yield ""
@@ -75,11 +78,11 @@ def _counts(diagnosis: Diagnosis) -> str:
 
 def _finding_lines(number: int, finding: Finding) -> Iterator[str]:
     location = finding.location
-    yield f"**{number}. {finding.code} {finding.rule}**: {_escaped(finding.message)}"
+    yield f"**{number}. {plain(finding.code)} {plain(finding.rule)}**: {sentence(finding.message)}"
     yield ""
     place = f"{location.shown_file}:{location.line} in {location.function}"
-    yield f"{_inline(place)}, {finding.severity}, {words.counted(finding.count, 'time')}"
-    if finding.torch_id is not None:
+    yield f"{code(place)}, {finding.severity}, {words.counted(finding.count, 'time')}"
+    if finding.torch_id is not None and _TORCH_ID.fullmatch(finding.torch_id):
         yield f"([{finding.torch_id}]({_BREAK_SITE}/{finding.torch_id.lower()}.html))"
     yield ""
     if location.text:
@@ -88,7 +91,7 @@ def _finding_lines(number: int, finding: Finding) -> Iterator[str]:
     if finding.torch_reason:
         yield "torch's message:"
         yield ""
-        yield from fenced(finding.torch_reason.strip("\n"), "")
+        yield from fenced(finding.torch_reason.strip("\n"))
         yield ""
 
 
@@ -100,7 +103,7 @@ def _error_lines(diagnosis: Diagnosis) -> Iterator[str]:
         return
     yield "### Error logs"
     yield ""
-    yield from fenced(texts[0][-_MAX_TRACEBACK:].strip("\n"), "")
+    yield from fenced(texts[0][-_MAX_TRACEBACK:].strip("\n"))
     yield ""
 
 
@@ -109,7 +112,7 @@ def _script_lines(script: Script, attempt: Attempt | None) -> Iterator[str]:
         yield f"There is no script: {script.reason}."
         return
     if attempt is not None:
-        yield _escaped(attempt.words)
+        yield sentence(attempt.words)
         yield ""
     modules = "".join(f", with `modules/{name}`" for name in script.modules)
     if script.text.count("\n") > _MAX_SCRIPT_LINES:
@@ -118,24 +121,3 @@ def _script_lines(script: Script, attempt: Attempt | None) -> Iterator[str]:
     yield f"`reproduce.py` in the attached zip{modules}:"
     yield ""
     yield from fenced(script.text.rstrip("\n"), "python")
-
-
-def fenced(text: str, language: str) -> Iterator[str]:
-    """A code block with a fence longer than any in the text."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield f"{fence}{language}"
-    yield text
-    yield fence
-
-
-def _inline(text: str) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * (longest + 1)
-    return f"{fence}{text}{fence}" if not longest else f"{fence} {text} {fence}"
-
-
-def _escaped(text: str) -> str:
-    """Text that can't turn into HTML, mentions or references on the page it's pasted into."""
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else re.sub(r"([<>@#*_\[\]])", r"\\\1", part) for part in parts)

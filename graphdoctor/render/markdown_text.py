@@ -1,11 +1,13 @@
 """Text from outside as GitHub's Markdown, shown as it is: no markup, no links, no mentions.
 
-Comes in: any text. Goes out: Markdown for one line of a paragraph, a list or a table.
+Comes in: any text. Goes out: Markdown for one line of a paragraph, a list or a table; code
+blocks.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html import escape
 
 from graphdoctor.render.printable import printable
@@ -46,6 +48,15 @@ def html_code(text: str, limit: int = 200) -> str:
     """Like ``code``, for places where Markdown isn't read, such as a ``<summary>``."""
     line = escape(one_line(text, limit), quote=False)
     return f"<code>{_ACTIVE.sub(_entity, line).replace('|', '&#124;')}</code>"
+
+
+def fenced(text: str, language: str = "") -> Iterator[str]:
+    """The lines of a code block, with a fence longer than any in the text."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}{language}"
+    yield printable(text)
+    yield fence
 
 
 def _plain(line: str) -> str:

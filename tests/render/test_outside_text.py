@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdoctor.bundle.issue import issue_text
+from graphdoctor.bundle.reproduce import Script
 from graphdoctor.inprocess.report import Report
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
@@ -76,6 +78,18 @@ def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
     for text in (str(report), repr(report)):
         assert "�" in text
         assert not FORBIDDEN & set(text)
+
+
+@pytest.mark.parametrize("variant", range(4))
+def test_an_issue_lets_none_through_and_mentions_nobody(variant: int) -> None:
+    diagnosis = spoiled_result(variant).diagnosis
+    mention = diagnosis.findings[0].model_copy(update={"message": "ask @torch about #1"})
+    diagnosis = diagnosis.model_copy(update={"findings": (mention, *diagnosis.findings)})
+    text = issue_text(diagnosis, Script(None, reason="the calls are unknown"), None)
+    assert "�" in text
+    assert not FORBIDDEN & set(text)
+    assert "@torch" not in text
+    assert "#1" not in text
 
 
 @pytest.mark.parametrize(("document", "each"), [case for case in FORMATS if case.values[1].name == "json"])
