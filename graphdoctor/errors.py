@@ -1,4 +1,4 @@
-"""The one exception that graphdoctor raises for trouble that it can name.
+"""The one exception that graphdoctor raises for problems it can name.
 
 Only ``graphdoctor.cli`` turns it into an exit code. This module imports nothing.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 
 class GraphDoctorError(Exception):
-    """Something that the person at the terminal can act on.
+    """A problem that the user can act on.
 
     Args:
         message: What happened and where, one sentence.
-        hint: What to do next, or None when the message says it all.
-        exit_code: The process's exit status: 2 for bad usage, configuration or target, 130 when interrupted.
+        hint: What to do next, or None if the message says it all.
+        exit_code: The process's exit status: 2 for bad usage, configuration or target, 130 if interrupted.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, exit_code: int = 2) -> None:

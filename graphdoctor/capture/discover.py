@@ -1,6 +1,6 @@
-"""What in a project could be a target, told from its source alone: nothing is imported.
+"""Finds what in a project could be a target, from its source alone: nothing is imported.
 
-Conservative: what is called ready is what ``graphdoctor explain FILE`` would find by itself, with inputs beside it.
+Conservative: a file is ready only if ``graphdoctor explain FILE`` would find the target and its inputs by itself.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something that could be a target.
+    """A possible target.
 
     Args:
         target: Its text, relative to the project's folder.
-        why: What speaks for it, a clause.
+        why: Why it is one, a clause.
     """
 
     target: str
@@ -38,8 +38,8 @@ class Discovered:
     """What was found.
 
     Args:
-        ready: Targets that need nothing more.
-        compiled: Files that call ``torch.compile``, but say nowhere what to call the result with.
+        ready: Targets that can be run as they are.
+        compiled: Files that call ``torch.compile`` but don't say what to call the result with.
     """
 
     ready: tuple[Candidate, ...]
@@ -51,7 +51,7 @@ def discover(root: Path, *, limit: int) -> Discovered:
 
     Args:
         root: The project's folder.
-        limit: How many of each kind at most.
+        limit: The most of each kind to return.
     """
     ready: list[Candidate] = []
     compiled: list[Candidate] = []
@@ -70,7 +70,7 @@ def discover(root: Path, *, limit: int) -> Discovered:
 
 
 def _python_files(root: Path) -> Iterator[Path]:
-    """Python files, the project's top first, without environments, tests and hidden folders."""
+    """Python files, the project's top folder first, without environments, tests and hidden folders."""
     count = 0
     for folder, names, files in os.walk(root):
         here = Path(folder)
@@ -101,7 +101,7 @@ def _parsed(path: Path) -> ast.Module | None:
 
 
 def _why_ready(tree: ast.Module) -> str | None:
-    """What makes a file a target as it is, or None when it is none; the order is that of the probe."""
+    """What makes a file a target as it is; None if it isn't one. The order is the probe's."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     inputs = next(
         (name for name in _INPUT_FUNCTIONS if name in functions and not _needs_arguments(functions[name])), None
@@ -124,7 +124,7 @@ def _why_ready(tree: ast.Module) -> str | None:
 
 
 def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tuple[str, ast.ClassDef | None] | None:
-    """The one thing that a file offers, as the probe would choose it."""
+    """The one thing in a file that the probe would choose."""
     classes = _module_classes(tree)
     made = _constructed_model(tree)
     if made is not None:
@@ -138,7 +138,7 @@ def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tup
 
 
 def _constructed_model(tree: ast.Module) -> str | None:
-    """The class that the file's ``model = …`` is made of."""
+    """The class that the file's ``model = …`` is an instance of."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="model")], value=ast.Call(func=ast.Name(id=name))):
@@ -166,14 +166,14 @@ def _constructor_needs_arguments(node: ast.ClassDef, classes: dict[str, ast.Clas
 
 
 def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
-    """It cannot be called without arguments; ``bound`` are given by a method's object."""
+    """It can't be called without arguments; ``bound`` of them come with a method's object."""
     found = function.args
     positional = len(found.posonlyargs) + len(found.args) - len(found.defaults)
     return positional > bound or any(default is None for default in found.kw_defaults)
 
 
 def _returns_pair(function: ast.FunctionDef) -> bool:
-    """All that it returns itself are tuples of a callable and its arguments."""
+    """Everything it returns is a tuple of a callable and its arguments."""
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     return bool(returned) and all(isinstance(value, ast.Tuple) and 2 <= len(value.elts) <= 3 for value in returned)
 

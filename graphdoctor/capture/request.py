@@ -1,4 +1,4 @@
-"""What a run is asked to do: the text of the target and of ``--input`` to the probe's request."""
+"""What a run is asked to do: from the text of the target and of its inputs to the probe's request."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", 
 _TENSOR = re.compile(r"^([a-z]+\d*)\[([^\]]*)\]$")
 _NAMED = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
 _MAX_SIZE = 2**63 - 1
+_ARTICLES = {"int": "an", "float": "a"}
 _INPUT_FORMS = "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or name=… of these"
 
 
@@ -31,7 +32,7 @@ class TargetText:
         file: Path of the file, or None for a module.
         module: Dotted module name, or None for a file.
         name: What to take from it, or None for the first that fits.
-        is_call: The name ends in ``()``: it is a factory.
+        is_call: The name ends in ``()``, so it is a factory.
     """
 
     text: str
@@ -138,13 +139,13 @@ def parse_target(text: str) -> TargetText:
         GraphDoctorError: The file does not exist, or the text is none of these.
     """
     if not _is_utf8(text) or "\0" in text:
-        raise GraphDoctorError(f"{text!r} is no UTF-8 text.", hint="Rename the file.")
+        raise GraphDoctorError(f"{text!r} isn't valid UTF-8.", hint="Rename the file.")
     if not text.strip():
         raise GraphDoctorError("The target is empty.", hint="Write file.py, file.py:name or package.module:name.")
     try:
         return _parse_target(text)
     except OSError as error:
-        raise GraphDoctorError(f"{text} cannot be looked up: {error.strerror}.") from error
+        raise GraphDoctorError(f"{text} can't be read: {error.strerror}.") from error
 
 
 def _parse_target(text: str) -> TargetText:
@@ -154,29 +155,32 @@ def _parse_target(text: str) -> TargetText:
         name = name.removesuffix("()")
         if not all(part.isidentifier() for part in name.split(".")):
             raise GraphDoctorError(
-                f"{text}: {name!r} is no name.", hint="Write file.py:name, or file.py:make() for a factory."
+                f"{text}: {name!r} isn't a name.", hint="Write file.py:name, or file.py:make() for a factory."
             )
     path = Path(place)
     if path.is_dir():
         raise GraphDoctorError(f"{place} is a folder.", hint="Name a Python file, or package.module:name.")
     if path.is_file():
         if path.suffix == ".ipynb":
-            raise GraphDoctorError(f"{place} is a notebook.", hint="Put the model into a Python file.")
+            raise GraphDoctorError(
+                f"{place} is a notebook.",
+                hint="Move the model to a Python file, or use graphdoctor.explain in the notebook.",
+            )
         return TargetText(text, str(path.resolve()), None, name, is_call)
     if place.endswith(".py") or "/" in place or "\\" in place:
         raise GraphDoctorError(f"There is no file {place}.", hint=_near_files(path))
     if not place or not all(part.isidentifier() for part in place.split(".")):
-        raise GraphDoctorError(f"{text!r} is no target.", hint="Write file.py, file.py:name or package.module:name.")
+        raise GraphDoctorError(f"{text!r} isn't a target.", hint="Write file.py, file.py:name or package.module:name.")
     return TargetText(text, None, place, name, is_call)
 
 
 def _split_name(text: str) -> tuple[str, str | None]:
-    # A Windows drive has a colon too, so only what stands behind the last one can be a name.
+    # A Windows drive has a colon too, so only what follows the last colon can be a name.
     place, colon, name = text.rpartition(":")
     if not colon or Path(text).is_file() or re.search(r"[/\\]", name):
         return text, None
     if not name:
-        raise GraphDoctorError(f"{text}: the name behind the colon is missing.", hint="Write file.py:name.")
+        raise GraphDoctorError(f"{text}: the name after the colon is missing.", hint="Write file.py:name.")
     return place, name
 
 
@@ -189,25 +193,25 @@ def _near_files(path: Path) -> str | None:
 
 
 def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Read the values of ``--input`` in order.
+    """Read inputs in order.
 
     Returns:
-        ``{"args": […], "kwargs": {…}}`` for the probe; None when there are none.
+        ``{"args": […], "kwargs": {…}}`` for the probe; None if there are none.
 
     Raises:
-        GraphDoctorError: One cannot be read.
+        GraphDoctorError: One of them can't be read.
     """
     if not texts:
         return None
     if not all(_is_utf8(text) for text in texts):
-        raise GraphDoctorError("--input is no UTF-8 text.", hint=f"Write {_INPUT_FORMS}.")
+        raise GraphDoctorError("--input isn't valid UTF-8.", hint=f"Write {_INPUT_FORMS}.")
     args: list[dict[str, Any]] = []
     kwargs: dict[str, dict[str, Any]] = {}
     for text in texts:
         named = _NAMED.match(text.strip())
         if named is None:
             if kwargs:
-                raise _bad_input(text, "a positional input cannot follow a named one")
+                raise _bad_input(text, "a positional input can't follow a named one")
             args.append(_parse_value(text.strip(), text))
             continue
         if named[1] in kwargs:
@@ -235,8 +239,8 @@ def _parse_value(value: str, text: str) -> dict[str, Any]:
                 case "bool" if rest.lower() in ("true", "false"):
                     return {"kind": "value", "value": rest.lower() == "true"}
         except ValueError:
-            raise _bad_input(text, f"{rest!r} is no {kind}") from None
-    raise _bad_input(text, "it is none of the known forms")
+            raise _bad_input(text, f"{rest!r} isn't {_ARTICLES[kind]} {kind}") from None
+    raise _bad_input(text, "unknown form")
 
 
 def _dtype(name: str, text: str) -> str:
@@ -244,7 +248,7 @@ def _dtype(name: str, text: str) -> str:
         return name
     near = difflib.get_close_matches(name, DTYPES, n=2, cutoff=0.5)
     did_you_mean = f", did you mean {' or '.join(near)}" if near else ""
-    raise _bad_input(text, f"there is no dtype {name!r}{did_you_mean}")
+    raise _bad_input(text, f"unknown dtype {name!r}{did_you_mean}")
 
 
 def _shape(sizes: str, text: str) -> list[int]:
@@ -253,11 +257,11 @@ def _shape(sizes: str, text: str) -> list[int]:
     try:
         shape = [int(size) for size in sizes.split(",")]
     except ValueError:
-        raise _bad_input(text, f"[{sizes}] is no list of sizes") from None
+        raise _bad_input(text, f"[{sizes}] isn't a list of sizes") from None
     if any(size < 0 for size in shape):
         raise _bad_input(text, "a size is negative")
     if any(size > _MAX_SIZE for size in shape):
-        raise _bad_input(text, "a size is larger than torch can count")
+        raise _bad_input(text, "a size is too large for torch")
     return shape
 
 
@@ -275,11 +279,11 @@ def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not _is_utf8(text):
-            raise GraphDoctorError(f"{flag} {text!r} is no name=value.", hint=f"Write {flag} name=True.")
+            raise GraphDoctorError(f"{flag} {text!r} isn't name=value.", hint=f"Write {flag} name=True.")
         values[name.strip()] = found = _literal(value.strip())
         if not _is_plain(found):
             raise GraphDoctorError(
-                f"{flag} {text!r}: the value is no number, text, boolean, None, or list or dict of these."
+                f"{flag} {text!r}: the value must be a number, text, boolean or None, or a list or dict of these."
             )
     return values
 
@@ -305,7 +309,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _is_utf8(text: str) -> bool:
-    """A command line may hold bytes that are no text: Python keeps them as halves of surrogate pairs."""
+    """A command line can hold bytes that aren't text: Python keeps them as halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The folder ``.graphdoctor/``: one folder a recording, the name of the last one, nothing for git."""
+"""The folder ``.graphdoctor/``: a folder for each recording, the name of the last one, nothing for git."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Store:
     """Keeps recordings below a working directory.
 
     Args:
-        root: The directory that ``.graphdoctor/`` lies in.
-        keep_count: How many recordings stay; older ones are removed when a new one begins.
+        root: The directory that holds ``.graphdoctor/``.
+        keep_count: How many recordings to keep; older ones are removed when a new one begins.
     """
 
     def __init__(self, root: Path, *, keep_count: int) -> None:
@@ -29,13 +29,13 @@ class Store:
         self._keep_count = keep_count
 
     def create(self, label: str) -> Path:
-        """Make the folder of a new recording and remove the oldest ones.
+        """Create the folder of a new recording and remove the oldest recordings.
 
         Args:
-            label: What was recorded, for people who look into the folder.
+            label: What is recorded, for people who look into the folder.
 
         Raises:
-            GraphDoctorError: The folder cannot be written.
+            GraphDoctorError: The folder can't be written.
         """
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
         name = re.sub(r"[^\w.-]+", "_", label).strip("_.")[:60]
@@ -48,8 +48,8 @@ class Store:
             path.mkdir()
         except OSError as error:
             raise GraphDoctorError(
-                f"{self._folder} cannot be written: {error.strerror}.",
-                hint="Run graphdoctor in a directory that you may write to.",
+                f"{self._folder} can't be written: {error.strerror}.",
+                hint="Run graphdoctor in a directory that you can write to.",
             ) from error
         self._prune(path)
         return path
@@ -61,7 +61,7 @@ class Store:
             temporary.write_text(recording.name + "\n")
             temporary.replace(self._folder / _LAST)
         except OSError as error:
-            raise GraphDoctorError(f"{self._folder} cannot be written: {error.strerror}.") from error
+            raise GraphDoctorError(f"{self._folder} can't be written: {error.strerror}.") from error
 
     def last(self) -> Path:
         """The last recording.

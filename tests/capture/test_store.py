@@ -73,7 +73,7 @@ def test_any_label_makes_a_folder(tmp_path, label):
 
 def test_a_file_in_the_way_is_a_clear_error(tmp_path):
     (tmp_path / FOLDER).write_text("")
-    with pytest.raises(GraphDoctorError, match="cannot be written"):
+    with pytest.raises(GraphDoctorError, match="can't be written"):
         Store(tmp_path, keep_count=5).create("a")
 
 
@@ -81,7 +81,7 @@ def test_a_file_in_the_way_is_a_clear_error(tmp_path):
 def test_a_read_only_directory_is_a_clear_error(tmp_path):
     tmp_path.chmod(0o555)
     try:
-        with pytest.raises(GraphDoctorError, match="cannot be written"):
+        with pytest.raises(GraphDoctorError, match="can't be written"):
             Store(tmp_path, keep_count=5).create("a")
     finally:
         tmp_path.chmod(0o755)

@@ -147,7 +147,7 @@ def test_an_unwritable_folder_is_refused_before_anything_runs(tmp_path, run_here
     folder.mkdir(mode=0o555)
     process = run_here("explain", "no-such-target.py", "-o", folder / "out.json")
     assert process.returncode == 2
-    assert "cannot be written to" in process.stderr
+    assert "isn't writable" in process.stderr
 
 
 def test_the_ending_names_the_format(tmp_path, run_here, trace):
