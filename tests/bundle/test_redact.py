@@ -18,12 +18,14 @@ from graphdoctor.bundle.redact.recordings import Redaction
 from graphdoctor.bundle.redact.records import Records
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.expressions import expression
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Environment, Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.probe.wire import CallPhase, Phase
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.guards.state import STATE_NAMES
 from graphdoctor.trace.reader import read_recording
 from tests.bundle.filled import filled
 
@@ -104,6 +106,18 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     meta["exit"] |= {"hint_code": mark, "hint_values": {"error": mark}}
     assert len(shown_events) > len(events)
     assert "qzsecret" not in json.dumps([shown_events, redacted_meta(meta, shown())]).lower()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *STATE_NAMES,
+        expression("L['self'].forward.__closure__[0].cell_contents"),
+        expression("___stack1"),
+    ],
+)
+def test_our_own_words_for_what_changed_stay(text):
+    assert shown().expression(text) == text
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import re
+
+from graphdoctor.trace.guards.state import STATE_NAMES
 
 LEFT_OUT = "…"
 """Stands for anything that is left out."""
@@ -52,10 +55,11 @@ _SOURCE_WORDS = _words(
     "L G self cls args kwargs forward backward training weight bias example_inputs get_inputs example_input_array "
     "dummy_inputs no needed arguments input inner _modules _parameters _buffers requires_grad shape size stride ndim "
     "dtype device is_contiguous keys the of grad mode train eval process-wide process wide state inference autocast "
-    "default threads determinism function modes captured by value from an earlier line at data_ptr grad_fn torch "
-    "utils_device CURRENT_DEVICE module code"
+    "default threads determinism function modes a variable that captured by value from an earlier line at data_ptr "
+    "grad_fn torch utils_device CURRENT_DEVICE module code"
 )
-NAMES = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | _SOURCE_WORDS
+_STATE_WORDS = frozenset(re.findall(r"[^\W\d]\w*", " ".join(STATE_NAMES)))
+NAMES = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | _SOURCE_WORDS | _STATE_WORDS
 """Names in guards' sources, and in our words for them, that say nothing about a program."""
 
 METHODS = _words(

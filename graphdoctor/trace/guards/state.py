@@ -29,6 +29,8 @@ _KINDS: dict[str, tuple[ChangeKind, str]] = {
     "allow_bf16_reduce": ("global_state", "reduced precision of bf16 sums"),
 }
 _AUTOCAST = "autocast"
+STATE_NAMES = (*(words for _, words in _KINDS.values()), _AUTOCAST)
+"""What changes call torch's process-wide settings."""
 
 
 def read_state(text: str) -> dict[str, object] | None:
