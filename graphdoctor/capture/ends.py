@@ -68,7 +68,7 @@ def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[
     if stopped_after_s is not None:
         return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, None, reason="timeout")
     error: ErrorRecord | None = last.get("ended", {}).get("error")
-    if status == -signal.SIGINT or (error and error["type"] == "KeyboardInterrupt"):
+    if status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
         return ProbeExit(status=status, reason="interrupted", message="Interrupted.")
     if status < 0:
         return ProbeExit(status=status, reason="killed", message=f"The program was killed by {_signal_name(-status)}.")

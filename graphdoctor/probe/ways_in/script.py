@@ -251,6 +251,8 @@ class _Recorder:
                 self._write({"event": "ended", "error": _describe_error(error)})
             else:
                 _append(self._event_path, b'{"event": "ended"}\n')
+        if isinstance(error, KeyboardInterrupt) and _has_ended_the_program(error):
+            _end_by_interrupt()
 
     def _write_last_facts(self) -> None:
         import torch
@@ -289,6 +291,27 @@ class _Recorder:
 
             self._events = EventFile(Path(self._event_path))
         self._events.write(event)
+
+
+def _has_ended_the_program(error: BaseException) -> bool:
+    """It left the main module's own code; an interactive loop only prints its traceback."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == "<frozen runpy>":  # python -m
+        trace = trace.tb_next
+    return trace is not None and (
+        trace.tb_frame.f_code.co_name == "<module>"
+        and trace.tb_frame.f_globals is vars(sys.modules.get("__main__", sys))
+    )
+
+
+def _end_by_interrupt() -> None:
+    """Have Python end by SIGINT, as it does after an unhandled ``KeyboardInterrupt``, although we ran code since.
+
+    ``run_eval_code_obj`` (CPython 3.11 to 3.14) notes the exception, and forgets it when the next text is evaluated, as
+    the import of ``collections`` does.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 def _describe_error(error: BaseException) -> ErrorRecord:
