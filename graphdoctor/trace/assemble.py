@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.recording import (
@@ -28,9 +27,10 @@ from graphdoctor.model.recording import (
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import Replay
+from graphdoctor.probe.wire import GraphArtifact
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.gaps import run_gaps
-from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile
+from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
 from graphdoctor.trace.origin import RESUME_NAME, without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
@@ -198,7 +198,7 @@ class Assembler:
         name_of_file = re.split(r"[/\\]", file)[-1]
         place = f"{name_of_file}:{line}"
         broken = self._broken_expression(file, line)
-        names = (compile_.recompile or {}).get("stack_names") or []
+        names = compile_.recompile.get("stack_names") or [] if compile_.recompile else []
         last = max(names, key=lambda name: int(name.removeprefix("___stack")), default=None)
         return lambda name: (
             f"the value of `{broken}` at {place}" if broken and name == last else f"(a value from {place})"
@@ -344,18 +344,19 @@ def _seconds(microseconds: object) -> float | None:
     return microseconds / 1e6 if isinstance(microseconds, (int, float)) else None
 
 
-def _graph(index: int, value: dict[str, Any]) -> Graph:
+def _graph(index: int, seen: SeenGraph) -> Graph:
+    record: GraphArtifact = seen.record or {}
     return Graph.model_validate(
         {
-            "compile_id": value["compile_id"] or "?",
+            "compile_id": seen.compile_id or "?",
             "index": index,
-            "op_count": value.get("op_count"),
-            "tensor_op_count": value.get("tensor_op_count"),
-            "inputs": value.get("inputs"),
-            "nodes": value.get("nodes"),
-            "code": value.get("code"),
-            "backend": value.get("backend"),
-            "backend_s": value.get("backend_s"),
-            "backend_error": value.get("backend_error"),
+            "op_count": record.get("op_count"),
+            "tensor_op_count": record.get("tensor_op_count"),
+            "inputs": seen.inputs,
+            "nodes": seen.nodes,
+            "code": seen.code,
+            "backend": record.get("backend"),
+            "backend_s": record.get("backend_s"),
+            "backend_error": record.get("backend_error"),
         }
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.probe.wire import FailedGuardRecord, RecompileArtifact, ValueRecord
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.changes import changes_of, dispatch_change, expression, value_kind
 from graphdoctor.trace.guards.dtypes import short_dtype
@@ -30,9 +31,10 @@ _ARGUMENT = re.compile(r"[LG]\['.*\]")
 
 _CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
 _MAX_TEXT = 400
+_NO_VALUE: ValueRecord = {}
 
 
-def cause_of_record(record: dict[str, Any], place: PlaceReader) -> RecompileCause:
+def cause_of_record(record: RecompileArtifact, place: PlaceReader) -> RecompileCause:
     """The cause in one of our records.
 
     Args:
@@ -44,13 +46,15 @@ def cause_of_record(record: dict[str, Any], place: PlaceReader) -> RecompileCaus
         for change in _changes(item):
             line = _line(item, place)
             changes.setdefault((change.kind, change.expression), change.model_copy(update={"guard_location": line}))
-    return RecompileCause(
-        nearest=record.get("nearest"),
-        entry_count=record.get("entries"),
-        changes=tuple(_without_consequences(list(changes.values()))),
-        hidden_change_count=record.get("hidden") or 0,
-        loop_values=record.get("loops") or {},
-        is_exact=True,
+    return RecompileCause.model_validate(
+        {
+            "nearest": record.get("nearest"),
+            "entry_count": record.get("entries"),
+            "changes": [vars(change) for change in _without_consequences(list(changes.values()))],
+            "hidden_change_count": record.get("hidden") or 0,
+            "loop_values": record.get("loops") or {},
+            "is_exact": True,
+        }
     )
 
 
@@ -93,7 +97,7 @@ def _carried_words(text: str, carried: Callable[[str], str]) -> str:
     return _CARRIED.sub(lambda match: carried(match[0]), text)
 
 
-def _line(item: dict[str, Any], place: PlaceReader) -> StackEntry | None:
+def _line(item: FailedGuardRecord, place: PlaceReader) -> StackEntry | None:
     """The user's line that caused a guard: for a condition on sizes the printed one, otherwise the recorded one."""
     kept = item.get("line")
     entry = place(*kept) if kept else None
@@ -137,12 +141,13 @@ def _tensor_of(text: str) -> str:
     return re.sub(r"\.(?:shape\[\d+\]|stride\(\d+\)|ndim|dtype|device|requires_grad)$", "", text)
 
 
-def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
+def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
     """The changes that one failed guard shows."""
     leaf, texts = item["leaf"], [str(text) for text in item.get("text") or ()]
-    source, now = item.get("source") or "", item.get("now") or {}
+    source = item.get("source") or ""
+    now = item.get("now") or _NO_VALUE
     words = take_apart(texts[0]) if texts else None
-    then = item.get("then") if isinstance(item.get("then"), dict) else {}
+    then = item.get("then") or _NO_VALUE
     common: dict[str, Any] = {"guard": words.expression if words else None, "hint": words.hint if words else None}
     if source:
         common["source"] = source
@@ -150,22 +155,22 @@ def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
     if leaf == "GLOBAL_STATE" and words is not None:
         form = read_form(words.expression)
         old = form.state if isinstance(form, GlobalState) else None
-        found = state_changes(old, now) if old and now else changes_of(words)
+        found = state_changes(old, item["now"]) if old and item.get("now") else changes_of(words)
         common["guard"] = None
     elif leaf == "RELATION" and words is not None:
         found = [_relation(words, item)]
     elif leaf == "TENSOR_MATCH" and words is not None:
         expected = read_form(words.expression)
         if isinstance(expected, TensorMatch):
-            found = _tensor_changes(source, expected, then or {}, now)
+            found = _tensor_changes(source, expected, then, now)
             common["guard"] = None
         else:
             found = changes_of(words)
     elif leaf in ("TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE") and words is not None:
-        found = [_object_change(leaf, source, words, then or {}, now)]
+        found = [_object_change(leaf, source, words, then, now)]
         common["guard"] = None
     elif leaf == "DICT_KEYS":
-        found = [_keys_change(source, then or {}, now)]
+        found = [_keys_change(source, then, now)]
     elif leaf == "MISSING":
         found = [GuardChange(kind="attribute", expression=expression(source), old="present", new="missing")]
     elif leaf == "NO_TENSOR_ALIASING":
@@ -183,62 +188,67 @@ def _changes(item: dict[str, Any]) -> Iterator[GuardChange]:
         )
 
 
-def _tensor_changes(
-    source: str, expected: TensorMatch, then: dict[str, Any], now: dict[str, Any]
-) -> Iterator[GuardChange]:
+def _tensor_changes(source: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
     name = expression(source)
     if "dtype" not in now:
         old = then.get("text") or "a tensor"
         is_none = now.get("text") == "None"
         yield GuardChange(kind="none" if is_none else "type", expression=name, old=old, new=_text(now))
         return
-    is_silent = True
+    changes = [
+        *_property_changes(name, expected, then, now),
+        *_dim_changes(name, expected, now),
+        *_requires_grad_change(name, expected, now),
+    ]
+    yield from changes or [_hidden_change(name, expected, then, now)]
+
+
+def _property_changes(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
     if expected.type != now.get("type"):
-        is_silent = False
         yield GuardChange(kind="tensor_class", expression=name, old=expected.type, new=now.get("type"))
     old_dtype, new_dtype = short_dtype(expected.dtype), short_dtype(now["dtype"])
     if old_dtype != new_dtype:
-        is_silent = False
         yield GuardChange(kind="dtype", expression=f"{name}.dtype", old=old_dtype, new=new_dtype)
     if then.get("device") and then["device"] != now["device"]:
-        is_silent = False
         yield GuardChange(kind="device", expression=f"{name}.device", old=then["device"], new=now["device"])
-    shape, stride = now["shape"], now.get("stride") or ()
-    size = expected.size or ()
+
+
+def _dim_changes(name: str, expected: TensorMatch, now: ValueRecord) -> Iterator[GuardChange]:
+    size, shape = expected.size or (), now["shape"]
     if len(shape) != len(size):
-        is_silent = False
         yield GuardChange(kind="rank", expression=f"{name}.ndim", old=str(len(size)), new=str(len(shape)))
-    else:
-        for kind, olds, news in (("size", size, shape), ("stride", expected.stride or (), stride)):
-            for index, (old, new) in enumerate(zip(olds, news, strict=False)):
-                if old is not None and old != new:
-                    is_silent = False
-                    member = f"{name}.shape[{index}]" if kind == "size" else f"{name}.stride({index})"
-                    yield GuardChange(
-                        kind="size" if kind == "size" else "stride",
-                        expression=member,
-                        old=str(old),
-                        new=str(new),
-                        is_parameter=expected.type == "Parameter",
-                    )
+        return
+    is_parameter = expected.type == "Parameter"
+    for dim, (old, new) in enumerate(zip(size, shape, strict=True)):
+        if old is not None and old != new:
+            member = f"{name}.shape[{dim}]"
+            yield GuardChange(kind="size", expression=member, old=str(old), new=str(new), is_parameter=is_parameter)
+    for dim, (old, new) in enumerate(zip(expected.stride or (), now.get("stride") or (), strict=False)):
+        if old is not None and old != new:
+            member = f"{name}.stride({dim})"
+            yield GuardChange(kind="stride", expression=member, old=str(old), new=str(new), is_parameter=is_parameter)
+
+
+def _requires_grad_change(name: str, expected: TensorMatch, now: ValueRecord) -> Iterator[GuardChange]:
     if expected.requires_grad != now["requires_grad"]:
-        is_silent = False
         yield GuardChange(
             kind="requires_grad",
             expression=f"{name}.requires_grad",
             old=str(expected.requires_grad),
             new=str(now["requires_grad"]),
         )
-    if is_silent:
-        before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
-        if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
-            # torch treats a tensor as requiring a gradient only while grad mode is on.
-            yield GuardChange(kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False")
-        else:
-            yield dispatch_change(name, before, after)
 
 
-def _object_change(leaf: str, source: str, guard: GuardText, then: dict[str, Any], now: dict[str, Any]) -> GuardChange:
+def _hidden_change(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> GuardChange:
+    """What changed of a tensor whose guard failed although all that is printed is the same."""
+    before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
+    if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
+        # torch treats a tensor as requiring a gradient only while grad mode is on.
+        return GuardChange(kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False")
+    return dispatch_change(name, before, after)
+
+
+def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, now: ValueRecord) -> GuardChange:
     change = next(changes_of(guard))
     source = source.removesuffix(".__code__")
     name = expression(source)
@@ -269,34 +279,34 @@ def _type_in(guard: GuardText) -> str | None:
     return f"one `{name.rpartition('.')[2]}`" if name else None
 
 
-def _described(value: dict[str, Any]) -> str | None:
+def _described(value: ValueRecord) -> str | None:
     text = value.get("text")
     if not text:
         return None
     return f"`{value['type']}` object" if text.startswith("<") else str(text)
 
 
-def _a_type(value: dict[str, Any]) -> str | None:
+def _a_type(value: ValueRecord) -> str | None:
     kind = value.get("type")
     if kind is None:
         return None
     return "None" if kind == "NoneType" else f"a {kind}"
 
 
-def _keys_change(source: str, then: dict[str, Any], now: dict[str, Any]) -> GuardChange:
+def _keys_change(source: str, then: ValueRecord, now: ValueRecord) -> GuardChange:
     name = expression(source)
     if then.get("type") != now.get("type"):
         return GuardChange(kind="type", expression=name, old=_a_type(then), new=_a_type(now))
     return GuardChange(kind="keys", expression=f"the keys of {name}", old=_key_list(then), new=_key_list(now))
 
 
-def _key_list(value: dict[str, Any]) -> str:
+def _key_list(value: ValueRecord) -> str:
     keys = value.get("keys") or []
     more = (value.get("length") or 0) - len(keys)
     return ", ".join(keys) + (f" and {more} more" if more > 0 else "") if keys else "none"
 
 
-def _constant(source: str, guard: GuardText, now: dict[str, Any]) -> GuardChange:
+def _constant(source: str, guard: GuardText, now: ValueRecord) -> GuardChange:
     change = next(changes_of(guard))
     old, new = change.old, _text(now)
     if change.kind == "none" and guard.expression.endswith(" is not None"):
@@ -311,7 +321,7 @@ def _constant(source: str, guard: GuardText, now: dict[str, Any]) -> GuardChange
     return GuardChange(kind=kind, expression=name, old=old, new=new)
 
 
-def _relation(guard: GuardText, item: dict[str, Any]) -> GuardChange:
+def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
     code = guard.expression
     then = item.get("then") or {}
     sizes = item.get("sizes") or {}
@@ -327,7 +337,7 @@ def _relation(guard: GuardText, item: dict[str, Any]) -> GuardChange:
     )
 
 
-def _with_new(change: GuardChange, now: dict[str, Any]) -> GuardChange:
+def _with_new(change: GuardChange, now: ValueRecord) -> GuardChange:
     """The change with its new value, if the text alone didn't have it."""
     if change.new is not None or not now:
         return change
@@ -336,6 +346,6 @@ def _with_new(change: GuardChange, now: dict[str, Any]) -> GuardChange:
     return change.model_copy(update={"new": _text(now)}) if change.kind not in ("dynamic_marking",) else change
 
 
-def _text(value: dict[str, Any]) -> str | None:
+def _text(value: ValueRecord) -> str | None:
     text = value.get("text")
     return None if text is None else str(text)[:_MAX_TEXT]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
+
+from graphdoctor.probe.wire import Event, GuardCostEvent
 
 
 class Events:
@@ -20,9 +22,9 @@ class Events:
         events: Each with its kind under ``event``.
     """
 
-    def __init__(self, events: Iterable[dict[str, Any]] = ()) -> None:
+    def __init__(self, events: Iterable[Event] = ()) -> None:
         self.all = tuple(events)
-        self._last = {event["event"]: event for event in self.all}
+        self._last: dict[str, Event] = {event["event"]: event for event in self.all}
 
     def __contains__(self, kind: str) -> bool:
         return kind in self._last
@@ -31,9 +33,10 @@ class Events:
         """The fields of the last event of a kind, without the kind; empty if there is none."""
         return {key: value for key, value in self._last.get(kind, {}).items() if key != "event"}
 
-    def each(self, kind: str) -> Iterator[dict[str, Any]]:
-        """All events of a kind."""
-        return (event for event in self.all if event["event"] == kind)
+    @property
+    def guard_cost(self) -> GuardCostEvent | None:
+        """What guard checks cost; None if that was not measured."""
+        return next((event for event in reversed(self.all) if event["event"] == "guard_cost"), None)
 
 
 def read_events(file: Path) -> Events:
@@ -45,11 +48,11 @@ def read_events(file: Path) -> Events:
     return Events(_parsed(lines))
 
 
-def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def _parsed(lines: Iterable[bytes]) -> Iterator[Event]:
     for line in lines:
         try:
             event = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
         if isinstance(event, dict) and isinstance(event.get("event"), str):
-            yield event
+            yield cast("Event", event)

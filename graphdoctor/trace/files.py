@@ -57,5 +57,6 @@ class Files:
         found = []
         for file, text in self._texts.items():
             origin, package = origins.of(file)
-            found.append(SourceText(file=file, text=text, origin=origin, package=package))
+            known = {"file": file, "text": text, "origin": origin, "package": package}
+            found.append(SourceText.model_validate(known))
         return tuple(found)

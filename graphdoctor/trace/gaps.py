@@ -11,16 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.recording import CaptureGap, Coverage, Recording, TargetInfo
 from graphdoctor.model.wording import counted
+from graphdoctor.probe.wire import Event
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 
 
-def reported_gaps(events: Iterable[Mapping[str, object]]) -> Iterator[CaptureGap]:
-    """What the probe's ``gap`` events report."""
+def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
+    """What the probe's ``gap`` events report; those of graphdoctor 0.1 have no kind."""
     for event in events:
-        yield CaptureGap.model_validate(
-            {"code": "GD900", "kind": event.get("kind"), "message": str(event.get("message"))}
-        )
+        if event["event"] == "gap":
+            yield CaptureGap.model_validate(
+                {"code": "GD900", "kind": event.get("kind"), "message": event.get("message")}
+            )
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:

@@ -9,20 +9,23 @@ operation has metrics that claim guarded code, without counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
+from graphdoctor.model.base import Fact
 from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.probe.wire import GraphArtifact, RecompileArtifact, StackArtifact, StackEntryRecord
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 
 Handler = Callable[[Record], None]
+_Fact = TypeVar("_Fact", bound=Fact)
 
 _METRICS = (
     "co_name",
@@ -36,7 +39,7 @@ _METRICS = (
     "duration_us",
     "aot_autograd_cumulative_compile_time_us",
 )
-_ENTRY = frozenset({"file", "line", "function", "text", "indent", "column", "end_column"})
+_COLUMNS = frozenset({"indent", "column", "end_column"})
 
 
 @dataclass
@@ -63,7 +66,7 @@ class SeenCompile:
     stack: tuple[StackEntry, ...] = ()
     attempts: int = 1
     reasons: tuple[str, ...] = ()
-    recompile: dict[str, Any] | None = None
+    recompile: RecompileArtifact | None = None
     caller: tuple[StackEntry, ...] = ()
     metrics: dict[str, Any] | None = None
     breaks: list[SeenBreak] = field(default_factory=list)
@@ -71,6 +74,25 @@ class SeenCompile:
     error_type: str | None = None
     has_graph: bool = False
     backend_error: str | None = None
+
+
+@dataclass
+class SeenGraph:
+    """A graph of Dynamo's.
+
+    Args:
+        compile_id: As in the log.
+        code: As torch printed it.
+        record: Our record of it.
+        inputs: Those in our record.
+        nodes: Those in our record.
+    """
+
+    compile_id: str | None
+    code: str | None
+    record: GraphArtifact | None = None
+    inputs: tuple[GraphInput, ...] | None = None
+    nodes: tuple[GraphNode, ...] | None = None
 
 
 class Intake:
@@ -90,7 +112,7 @@ class Intake:
         self.compiles: dict[str, SeenCompile] = {}
         self.code_names: dict[int, tuple[str, str, int]] = {}
         self.breaks: list[SeenBreak] = []
-        self.graphs: list[dict[str, Any]] = []
+        self.graphs: list[SeenGraph] = []
         self.calls: dict[int, Call] = {}
         self._call: int | None = None
         self._is_extra = False
@@ -146,7 +168,7 @@ class Intake:
 
     def files(self) -> set[str]:
         """Every file in the log."""
-        nodes = (node.file for graph in self.graphs for node in graph.get("nodes") or ())
+        nodes = (node.file for graph in self.graphs for node in graph.nodes or ())
         stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
         breaks = (entry.file for found in self.breaks for entry in found.exact)
         known = {file for file, _ in self.sources} | {file for _, file, _ in self.code_names.values()}
@@ -231,7 +253,7 @@ class Intake:
             compile_.has_graph = True
         if self._is_extra:
             return
-        self.graphs.append({"compile_id": record.compile_id, "code": record.payload})
+        self.graphs.append(SeenGraph(record.compile_id, record.payload))
 
     def _on_metrics(self, record: Record) -> None:
         metrics = orjson.loads(record.payload) if record.payload else record.value
@@ -261,7 +283,7 @@ class Intake:
         if value.get("event") == "start":
             self._call, self._is_extra = index, index is None
             if index is not None:
-                self.calls[index] = Call(index=index, inputs=value.get("inputs"))
+                self.calls[index] = Call.model_validate({"index": index, "inputs": value.get("inputs")})
         else:
             if index in self.calls:
                 outcome = {key: value[key] for key in ("outcome", "duration_s", "error") if key in value}
@@ -274,20 +296,22 @@ class Intake:
     def _on_graph(self, record: Record) -> None:
         if self._is_extra:
             return
-        value = orjson.loads(record.payload or "{}")
+        value: GraphArtifact = orjson.loads(record.payload or "{}")
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.has_graph = True
             compile_.backend_error = value.get("backend_error")
-        if value.get("inputs") is not None:
-            value["inputs"] = tuple(GraphInput.model_validate(item) for item in value["inputs"])
-        if value.get("nodes") is not None:
-            value["nodes"] = tuple(GraphNode.model_validate(item) for item in value["nodes"])
         # torch's own record of the same graph is right before it, unless a backend is called again.
-        if self.graphs and self.graphs[-1]["compile_id"] == record.compile_id and "index" not in self.graphs[-1]:
-            self.graphs[-1] |= value
-        else:
-            self.graphs.append({"compile_id": record.compile_id, "code": None, **value})
+        last = self.graphs[-1] if self.graphs else None
+        is_same = last is not None and last.compile_id == record.compile_id and last.record is None
+        seen = SeenGraph(
+            record.compile_id,
+            code=last.code if last is not None and is_same else None,
+            record=value,
+            inputs=_validated(GraphInput, value.get("inputs")),
+            nodes=_validated(GraphNode, value.get("nodes")),
+        )
+        self.graphs[len(self.graphs) - is_same :] = [seen]
 
     def _on_caller(self, record: Record) -> None:
         compile_ = self._compile_of(record)
@@ -302,12 +326,13 @@ class Intake:
     def _on_recompile(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is not None:
-            compile_.recompile = orjson.loads(record.payload or "{}")
-            caller = compile_.recompile.pop("caller", None) or ()
-            compile_.caller = collapse_resumes(without_probe(self._recorded_entry(entry) for entry in caller))
+            value: RecompileArtifact = orjson.loads(record.payload or "{}")
+            compile_.recompile = value
+            caller = (self._recorded_entry(entry) for entry in value.get("caller") or ())
+            compile_.caller = collapse_resumes(without_probe(caller))
 
     def _on_stack(self, record: Record) -> None:
-        value = orjson.loads(record.payload or "{}")
+        value: StackArtifact = orjson.loads(record.payload or "{}")
         last = self._last_stacked
         if last is None or last.compile_id != record.compile_id:
             return
@@ -347,15 +372,8 @@ class Intake:
 
     def _new_entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
         origin, package = self.origins.of(file)
-        return StackEntry(
-            file=file,
-            line=line,
-            function=function,
-            text=text or None,
-            origin=origin,
-            package=package,
-            **columns,
-        )
+        known = {"file": file, "line": line, "function": function, "text": text or None}
+        return StackEntry.model_validate({**known, "origin": origin, "package": package, **columns})
 
     def place(self, file: str, line: int, function: str) -> StackEntry | None:
         """A stack entry for a place that torch printed; None if its file isn't in the log.
@@ -377,5 +395,10 @@ class Intake:
         text = context.statement.splitlines()[0] if context.statement else None
         return self.entry(file, line, function, text, qualname=context.qualname)
 
-    def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
-        return self.entry(**{key: value for key, value in entry.items() if key in _ENTRY})
+    def _recorded_entry(self, entry: StackEntryRecord) -> StackEntry:
+        columns = {key: value for key, value in entry.items() if key in _COLUMNS}
+        return self.entry(entry["file"], entry["line"], entry["function"], entry.get("text"), **columns)
+
+
+def _validated(model: type[_Fact], items: Iterable[Mapping[str, object]] | None) -> tuple[_Fact, ...] | None:
+    return None if items is None else tuple(model.model_validate(item) for item in items)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from graphdoctor.model.picture import Lane, Segment
 from graphdoctor.model.recording import Graph, Recording
+from graphdoctor.probe.wire import Event, LaneEvent
 
 _MAX_LANES = 200
 
 
-def read_lanes(events: Sequence[dict[str, Any]], recording: Recording) -> tuple[Lane, ...]:
+def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...]:
     """The lanes of as many calls as are shown, preferring those that compile, and of the steady call.
 
     Args:
@@ -27,28 +28,35 @@ def read_lanes(events: Sequence[dict[str, Any]], recording: Recording) -> tuple[
     return (*shown, *([lanes[None]] if None in lanes else []))
 
 
-def _lane(event: Mapping[str, Any], graphs: Sequence[Graph]) -> Lane:
-    return Lane(
-        call_index=event["call"],
-        duration_us=event["duration_us"],
-        is_profiled=event["is_profiled"],
-        segments=tuple(_segment(row, graphs) for row in event["segments"]),
-        hidden_segments=event["hidden"],
+def _lane(event: LaneEvent, graphs: Sequence[Graph]) -> Lane:
+    return Lane.model_validate(
+        {
+            "call_index": event["call"],
+            "duration_us": event["duration_us"],
+            "is_profiled": event["is_profiled"],
+            "segments": tuple(_segment(row, graphs) for row in event["segments"]),
+            "hidden_segments": event["hidden"],
+        }
     )
 
 
 def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> Segment:
     kind, start, end, *rest = row
     if kind == "eager":
-        return Segment(kind=kind, start_us=start, end_us=end, op_names=rest[0], op_count=rest[1])
+        names, count = rest
+        return Segment.model_validate(
+            {"kind": kind, "start_us": start, "end_us": end, "op_names": names, "op_count": count}
+        )
     compile_id, number = rest
     graph = graphs[number] if number is not None and number < len(graphs) else None
-    return Segment(
-        kind=kind,
-        start_us=start,
-        end_us=end,
-        compile_id=compile_id if compile_id is not None or graph is None else graph.compile_id,
-        graph_index=None if graph is None else graph.index,
+    return Segment.model_validate(
+        {
+            "kind": kind,
+            "start_us": start,
+            "end_us": end,
+            "compile_id": compile_id if compile_id is not None or graph is None else graph.compile_id,
+            "graph_index": None if graph is None else graph.index,
+        }
     )
 
 

@@ -8,10 +8,10 @@ time, ``files.py`` the source. Lanes come from the probe's events (``lanes.py``)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from graphdoctor.model.picture import Picture, RecordCount, SourceText
 from graphdoctor.model.recording import Recording
+from graphdoctor.probe.wire import Event
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.lanes import read_lanes
@@ -54,7 +54,7 @@ def picture_of(
     parts: Sequence[tuple[Part, PictureIntake, Origins]],
     recording: Recording,
     *,
-    events: Sequence[dict[str, Any]],
+    events: Sequence[Event],
     damage: LogDamage,
     is_used: Callable[[str], bool],
 ) -> Picture:

@@ -79,7 +79,7 @@ def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events:
     """One recording of all parts, with what only the events have and with the gaps of the whole."""
     merged = merge(parts)
     gaps = [
-        *reported_gaps(events.each("gap")),
+        *reported_gaps(events.all),
         *log_gaps(contents.damage, contents.unreadable),
         *part_gaps(parts),
         *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else ()),
@@ -121,12 +121,11 @@ def _with_picture(
 def _with_guards(recording: Recording, parts: Sequence[tuple[Part, Section]], events: Events) -> Recording:
     from graphdoctor.trace.guards.sets import guards_of_parts
 
-    cost = events.fields("guard_cost") or None
     found = guards_of_parts(
         [(part, section.guards.trees, section.intake) for part, section in parts if section.guards is not None],
-        cost=cost,
+        cost=events.guard_cost,
     )
-    missing = guard_gaps(found, recording.gaps, is_measured=cost is not None)
+    missing = guard_gaps(found, recording.gaps, is_measured="guard_cost" in events)
     return recording.model_copy(update={"guards": found, "gaps": (*recording.gaps, *missing)})
 
 

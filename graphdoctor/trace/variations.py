@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphdoctor.model.variations import TriedValue, Variation, Verdict
+from graphdoctor.probe.wire import Event, VariationEvent
 
 _NOT_REACHED = "the run ended first"
 
 
-def read_variations(events: Sequence[dict[str, Any]]) -> tuple[Variation, ...] | None:
+def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
     """The variations of a run.
 
     Args:
@@ -32,13 +33,14 @@ def read_variations(events: Sequence[dict[str, Any]]) -> tuple[Variation, ...] |
     if not any(event["event"] == "vary_end" for event in events):
         for number, planned in enumerate(plan):
             if number not in found:
-                found[number] = Variation.model_validate({**planned, "verdict": "not_varied", "reason": _NOT_REACHED})
+                fields = {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
+                found[number] = Variation.model_validate(fields)
     return tuple(found[number] for number in sorted(found))
 
 
-def _variation(event: dict[str, Any]) -> Variation:
-    fields = {key: value for key, value in event.items() if key not in ("event", "number")}
-    tried = tuple(TriedValue.model_validate(value) for value in fields.pop("tried", ()))
+def _variation(event: VariationEvent) -> Variation:
+    fields: dict[str, Any] = {key: value for key, value in event.items() if key not in ("event", "number", "tried")}
+    tried = tuple(TriedValue.model_validate(value) for value in event.get("tried", ()))
     seconds = [value.compile_s for value in tried if value.compile_s is not None]
     reason = fields.pop("reason", None)
     verdict = verdict_of(tried) if reason is None else "not_varied"

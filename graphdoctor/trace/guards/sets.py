@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.model.recording import Frame, Recording
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.probe.wire import BillRecord, GuardCostEvent, GuardCostRecord
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.tree import GuardTree, TreeGuard
 from graphdoctor.trace.intake import Intake
@@ -58,7 +58,7 @@ def guards_of(
     *,
     files: Iterable[str],
     origins: Origins,
-    cost: dict[str, Any] | None,
+    cost: GuardCostEvent | None,
 ) -> Guards:
     """Put a recording's guards into words.
 
@@ -70,34 +70,35 @@ def guards_of(
         cost: What the probe measured, or None.
     """
     places = _Places(files, origins)
-    measured = cost or {}
-    entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
-    # A complete measurement of the steady call includes every entry that the call reaches.
-    other = {"runs": 0} if measured.get("is_complete") else {}
+    measured = {} if cost is None else {entry["compile_id"]: entry for entry in cost["entries"]}
+    is_complete = cost is not None and cost["is_complete"]
+    call_us = None if cost is None else cost["call_us"]
     frames = {frame.frame_id: frame for frame in recording.frames}
-    call_us = measured.get("call_us")
     sets = []
     for compile_ in recording.compiles:
-        tree = trees.get(compile_.compile_id)
-        if tree is not None:
-            frame = frames.get(compile_.frame_id)
-            words = _Words(tree, places, frame)
-            entry = entries.get(compile_.compile_id, other)
-            sets.append(_guard_set(compile_.compile_id, tree, words, entry, call_us))
-    checks_us = _total(sets) if call_us and measured.get("is_complete") else None
+        compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
+        if tree is None:
+            continue
+        entry = measured.get(compile_id)
+        if entry is None and is_complete:
+            # A complete measurement of the steady call includes every entry that the call reaches.
+            entry = {"compile_id": compile_id, "runs": 0}
+        words = _Words(tree, places, frames.get(compile_.frame_id))
+        sets.append(_guard_set(compile_id, tree, words, entry, call_us))
+    checks_us = _total(sets) if call_us and is_complete else None
     return Guards(
         sets=tuple(sets),
         call_us=call_us,
-        call_low_us=measured.get("call_low_us"),
-        call_high_us=measured.get("call_high_us"),
-        call_count=measured.get("call_count"),
+        call_low_us=None if cost is None else cost["call_low_us"],
+        call_high_us=None if cost is None else cost["call_high_us"],
+        call_count=None if cost is None else cost["call_count"],
         checks_us=checks_us,
         share=checks_us / call_us if checks_us is not None and call_us else None,
     )
 
 
 def guards_of_parts(
-    parts: Sequence[tuple[Part, Mapping[str, GuardTree], Intake]], *, cost: dict[str, Any] | None
+    parts: Sequence[tuple[Part, Mapping[str, GuardTree], Intake]], *, cost: GuardCostEvent | None
 ) -> Guards:
     """The guards of a recording with several parts: processes, and stretches between resets of Dynamo.
 
@@ -137,24 +138,28 @@ def _total(sets: Iterable[GuardSet]) -> float | None:
 
 
 def _guard_set(
-    compile_id: str, tree: GuardTree, words: _Words, entry: dict[str, Any], call_us: float | None
+    compile_id: str, tree: GuardTree, words: _Words, entry: GuardCostRecord | None, call_us: float | None
 ) -> GuardSet:
     nodes = tuple(words.node(guard) for guard in tree.guards)
-    check_us, runs = entry.get("check_us"), entry.get("runs")
-    return GuardSet(
-        compile_id=compile_id,
-        guard_count=len(nodes),
-        kinds=dict(Counter(node.kind or "other" for node in nodes).most_common()),
-        nodes=nodes,
-        unread_lines=tree.unread[:_MAX_UNREAD],
-        latency_us=tree.latency_us,
-        runs_per_call=runs,
-        check_us=check_us,
-        check_low_us=entry.get("check_low_us"),
-        check_high_us=entry.get("check_high_us"),
-        share=check_us * runs / call_us if check_us is not None and runs is not None and call_us else None,
-        bill=tuple(words.cost(part, nodes) for part in entry.get("bill", ())),
-        unbilled_count=entry.get("unbilled_count", 0),
+    unmeasured: GuardCostRecord = {"compile_id": compile_id, "runs": 0}
+    cost = unmeasured if entry is None else entry
+    check_us, runs = cost.get("check_us"), None if entry is None else entry["runs"]
+    return GuardSet.model_validate(
+        {
+            "compile_id": compile_id,
+            "guard_count": len(nodes),
+            "kinds": dict(Counter(node.kind or "other" for node in nodes).most_common()),
+            "nodes": nodes,
+            "unread_lines": tree.unread[:_MAX_UNREAD],
+            "latency_us": tree.latency_us,
+            "runs_per_call": runs,
+            "check_us": check_us,
+            "check_low_us": cost.get("check_low_us"),
+            "check_high_us": cost.get("check_high_us"),
+            "share": check_us * runs / call_us if check_us is not None and runs is not None and call_us else None,
+            "bill": tuple(words.cost(part, nodes) for part in cost.get("bill", ())),
+            "unbilled_count": cost.get("unbilled_count", 0),
+        }
     )
 
 
@@ -189,12 +194,12 @@ class _Words:
             guard=text.expression,
         )
 
-    def cost(self, part: dict[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
+    def cost(self, part: BillRecord, nodes: Iterable[GuardNode]) -> SubtreeCost:
         """What the probe measured for one part."""
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
-        return SubtreeCost(path=path, guard_count=count, check_us=part.get("check_us"))
+        return SubtreeCost.model_validate({"path": path, "guard_count": count, "check_us": part["check_us"]})
 
     def _value(self, source: str) -> str:
         own = source.replace("L['fn']", "L['self']") if self._is_wrapped else source
