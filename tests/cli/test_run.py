@@ -501,7 +501,7 @@ def test_nothing_of_ours_runs_in_a_call_that_is_compiled(tmp_path):
     ("body", "says"),
     [
         ("", "the script did not call torch.compile"),
-        ("torch.compile(lambda x: x)\n", "What it returned was not called"),
+        ("torch.compile(lambda x: x)\n", "its result was not called"),
         ("torch._dynamo.config.disable = True\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n", "was disabled"),
     ],
 )
