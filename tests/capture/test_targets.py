@@ -159,14 +159,14 @@ def test_positional_and_named_inputs():
         (["int:x"], "'x' isn't an int"),
         (["float:x"], "'x' isn't a float"),
         (["int:" + "9" * 5000], "isn't an int"),
-        (["f23[8]"], "no dtype 'f23', did you mean f32"),
+        (["f23[8]"], "unknown dtype 'f23', did you mean f32"),
         (["f32[a]"], "isn't a list of sizes"),
         (["f32[8,]"], "isn't a list of sizes"),
         (["f32[-1]"], "negative"),
         (["f32[9999999999999999999]"], "too large for torch"),
-        (["x=int:1", "int:2"], "cannot follow a named one"),
+        (["x=int:1", "int:2"], "can't follow a named one"),
         (["x=int:1", "x=int:2"], "given twice"),
-        (["str:\udcff"], "no UTF-8 text"),
+        (["str:\udcff"], "isn't valid UTF-8"),
     ],
 )
 def test_a_wrong_input_is_a_clear_error(texts, message):
