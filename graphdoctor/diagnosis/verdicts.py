@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.fixes import Treatment, TriedFix, Verdict
+from graphdoctor.model.run import Setting
 
 _ORDER: dict[Verdict, int] = {
     "verified": 0,
@@ -39,9 +40,9 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
 
 def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
     every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
-    # A fix that was only tried together with other verified fixes is the exception.
+    # A finding can have only fixes that were tried together with other verified fixes.
     own = [fix for fix in every if fix.is_on_untouched] or every
-    sources = {fix.snippet: fix.source for fix in finding.fixes}
+    sources = {_key(fix): fix.source for fix in finding.fixes}
     found = [
         Fix(
             title=fix.title,
@@ -50,17 +51,28 @@ def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
             is_safe=fix.is_safe,
             verdict=fix.verdict,
             reason=fix.reason,
+            setting=fix.setting,
             diff=fix.diff,
-            source=sources.get(fix.snippet),
+            source=sources.get(_key(fix)),
         )
         for fix in own
     ]
     has_edit = any(fix.diff for fix in own)
-    # A setting is tried with the imports that it needs above it.
-    written = "\n".join(fix.snippet or "" for fix in own).splitlines()
     for fix in finding.fixes:
         is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it
-        is_tried = fix.snippet is not None and set(fix.snippet.splitlines()) <= set(written)
-        if not is_edited and not is_tried:
+        if not is_edited and not _is_tried(fix, own):
             found.append(fix)
     return tuple(sorted(found, key=lambda fix: _ORDER[fix.verdict]))
+
+
+def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
+    """Whether a suggestion was tried: its setting, or all of its lines, in one trial or in several."""
+    if fix.setting is not None:
+        return any(one.setting == fix.setting for one in own)
+    written = {line for one in own for line in (one.snippet or "").splitlines()}
+    return fix.snippet is not None and set(fix.snippet.splitlines()) <= written
+
+
+def _key(fix: Fix | TriedFix) -> Setting | str | None:
+    """What a suggestion and its trial have in common: the setting, or the lines to write."""
+    return fix.setting or fix.snippet

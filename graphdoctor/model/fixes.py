@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.run import Setting
 from graphdoctor.model.trials import Comparison
 
 FixKind = Literal["code", "config", "call"]
@@ -69,6 +70,8 @@ class TriedFix(Fact):
     """What it changes."""
     snippet: str | None = None
     """Lines to write, for a setting or a call."""
+    setting: Setting | None = None
+    """The torch setting that ``snippet`` applies; None if it is anything else."""
     diff: str | None = None
     """Unified diff of an edit of source."""
     is_safe: bool

@@ -1,0 +1,104 @@
+"""What trials showed, beside a finding's suggestions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.model.diagnosis import Finding, Fix
+from graphdoctor.model.fixes import Measures, Treatment, TriedFix
+from graphdoctor.model.run import Setting
+from graphdoctor.rules.catalog import RULES
+from tests.factories import change, compiled, entry, frame, recompiled, record, recording
+
+MEASURES = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+FACTS = recording(breaks=(record(entry(12, 'log.info("x")')),))
+
+
+def plain() -> Finding:
+    (finding,) = diagnose(FACTS, RULES, root=Path("/project"), version="0").findings
+    return finding
+
+
+def setting_of(finding: Finding) -> Setting:
+    return next(fix.setting for fix in finding.fixes if fix.setting)
+
+
+def with_trials(*tried: TriedFix, gone: tuple[str, ...] = ()) -> Finding:
+    treatment = Treatment(tried=tried, before=MEASURES, gone=gone)
+    known = FACTS.model_copy(update={"treatment": treatment})
+    (finding,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
+    return finding
+
+
+def tried(**values: Any) -> TriedFix:
+    known: dict[str, Any] = {
+        "title": "Let torch do it",
+        "kind": "config",
+        "is_safe": True,
+        "code": "GD101",
+        "fingerprint": plain().fingerprint,
+        "place": "model.py:12",
+        "round": 1,
+        "is_on_untouched": True,
+        "verdict": "verified",
+    }
+    return TriedFix(**known | values)
+
+
+def codes(fixes: tuple[Fix, ...]) -> list[str | None]:
+    return [fix.snippet for fix in fixes]
+
+
+def test_a_tried_setting_keeps_its_setting_and_its_source_and_replaces_the_suggestion() -> None:
+    setting = setting_of(plain())
+    suggested = next(fix for fix in plain().fixes if fix.setting == setting)
+    finding = with_trials(tried(snippet=setting.code, setting=setting))
+    shown = [fix for fix in finding.fixes if fix.setting == setting]
+    assert [(fix.verdict, fix.source) for fix in shown] == [("verified", suggested.source)]
+    assert len(finding.fixes) == len(plain().fixes)
+
+
+def test_a_setting_that_needs_an_import_is_the_same_setting() -> None:
+    setting = setting_of(plain()).model_copy(update={"imports": ("logging",)})
+    assert setting.code != setting.line
+    finding = with_trials(tried(snippet=setting.code, setting=setting))
+    assert finding.fixes[0].setting == setting
+
+
+def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> None:
+    changes = [change(expression=f"x.shape[{dim}]", source="L['x']") for dim in (0, 1)]
+    facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
+    (finding,) = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    lines = (finding.fixes[0].snippet or "").splitlines()
+    assert len(lines) == 2
+    each = tuple(tried(kind="call", snippet=line, fingerprint=finding.fingerprint) for line in lines)
+    treatment = Treatment(tried=each, before=MEASURES)
+    known = facts.model_copy(update={"treatment": treatment})
+    (treated,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
+    assert finding.fixes[0].snippet not in codes(treated.fixes)
+
+
+def test_a_tried_edit_replaces_what_the_rule_suggests_in_code() -> None:
+    finding = with_trials(tried(kind="code", diff="--- a\n+++ b\n"))
+    assert [fix.kind for fix in finding.fixes].count("code") == 1
+    assert finding.fixes[0].diff
+
+
+def test_verified_fixes_come_first_and_failed_ones_last() -> None:
+    failed = tried(kind="call", snippet="a()", verdict="failed")
+    verified = tried(kind="call", snippet="b()")
+    shown = codes(with_trials(failed, verified).fixes)
+    assert (shown[0], shown[-1]) == ("b()", "a()")
+
+
+def test_a_fix_tried_only_beside_others_still_shows() -> None:
+    beside = tried(kind="call", snippet="b()", is_on_untouched=False)
+    assert "b()" in codes(with_trials(beside).fixes)
+    assert "b()" not in codes(with_trials(beside, tried(kind="call", snippet="a()")).fixes)
+
+
+def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
+    assert not plain().is_mended
+    assert with_trials(gone=(plain().fingerprint,)).is_mended
