@@ -42,9 +42,9 @@ class InstrumentedBackend:
     Args:
         name: The backend's registered name.
         inner: The callable that compiles a graph.
-        runs: Where runs of the compiled graphs are counted; None to hand the compiled graphs out as they are, so that
-            nothing of ours runs in a call.
-        want_file: Asks for a file's text to be kept.
+        runs: Counts runs of the compiled graphs; None to return the compiled graphs as they are, so that nothing of
+            ours runs in a call.
+        want_file: Requests a file's text.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class InstrumentedBackend:
             example_inputs: One fake tensor or symbol for each placeholder.
 
         Returns:
-            The backend's compiled callable, in a named range while runs are being counted.
+            The backend's compiled callable, inside a named range while runs are counted.
         """
         index = self._count
         self._count += 1
@@ -135,9 +135,9 @@ def files_of_graph(gm: torch.fx.GraphModule) -> list[str]:
 def tensor_op_count(gm: torch.fx.GraphModule) -> int:
     """Calls in a graph that compute a tensor.
 
-    A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies, picking an item out of
-    a tuple of results as none, and arithmetic on sizes as none: neither is an operation on a tensor in eager mode.
-    Nor is the tensor that Dynamo makes of a number in order to return it from the graph.
+    A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies. Taking an item from a
+    tuple of results doesn't count, nor does arithmetic on sizes: neither is a tensor operation in eager mode. Nor does
+    the tensor that Dynamo makes from a number in order to return it from the graph.
     """
     count = 0
     for node in gm.graph.nodes:

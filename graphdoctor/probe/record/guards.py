@@ -72,8 +72,8 @@ class RecompileRecorder:
 
     Args:
         is_user_file: Whether a path is neither torch's nor Python's own.
-        want_source: Asks for a line's surroundings to be written down: file, line, function.
-        want_file: Asks for a file's text to be kept.
+        want_source: Requests a line's surroundings: file, line, function.
+        want_file: Requests a file's text.
         outside: Python frames to leave out of stacks.
     """
 
@@ -144,7 +144,7 @@ class RecompileRecorder:
         return seen
 
     def _user_place(self, stack: Any) -> tuple[str, int, str] | None:  # noqa: ANN401
-        """The innermost line of a guard's stack that is not torch's; the innermost at all where there is none."""
+        """The innermost user line of a guard's stack; without one, the innermost line."""
         if not stack:
             return None
         entry = next((item for item in reversed(stack) if self._is_user_file(item.filename)), stack[-1])
@@ -282,7 +282,7 @@ class RecompileRecorder:
         return []
 
     def _complete(self, item: FailedGuardRecord, entry: Any, values: dict[str, tuple[Any, bool]]) -> None:  # noqa: ANN401
-        """Add what was and what is, the user's line, and the name of a captured variable."""
+        """Add the old and the new value, and the user's line."""
         seen, source = torch_guards.attached(entry.guard_manager), item["source"]
         if item["leaf"] == "GLOBAL_STATE":
             item["now"] = torch_guards.global_state()
@@ -317,7 +317,7 @@ class RecompileRecorder:
         return stack_entries(torch_api.stack_of(frames)), loops
 
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
-        """What counts the loops around the line that a frame is at: ``{"step": "17"}``."""
+        """The counters of the loops around a frame's line: ``{"step": "17"}``."""
         context = self._sources.context(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         names: list[str] = []
         for around in reversed(context["enclosing"] if context else []):
@@ -332,7 +332,7 @@ class RecompileRecorder:
         return values[source]
 
     def _value(self, source: str, scope: dict[str, Any]) -> tuple[Any, bool]:
-        """What a source stands for now, and whether it stands for anything."""
+        """A source's current value, and whether it has one."""
         if source == "G":
             return scope["G"], True
         code = self._code(source)
@@ -340,7 +340,7 @@ class RecompileRecorder:
             return None, False
         try:
             return eval(code, scope), True
-        except Exception:  # noqa: BLE001 - a key, attribute or item that the new value does not have
+        except Exception:  # noqa: BLE001 - a key, attribute or item that the new value lacks
             return None, False
 
     def _code(self, text: str) -> CodeType | None:
@@ -374,7 +374,7 @@ def _without_consequences(failed: list[FailedGuardRecord]) -> list[FailedGuardRe
 
 
 def _owner(source: str) -> str:
-    """What a source is an attribute or item of; an argument stands for itself."""
+    """The object that a source is an attribute or item of; an argument is its own."""
     cut = max(source.rfind("."), source.rfind("["))
     return source[:cut] if cut > 1 else source
 
@@ -399,7 +399,7 @@ def _weight(failed: list[FailedGuardRecord]) -> int:
 
 
 def _nearest_source(source: str, known: dict[str, Any]) -> Any:  # noqa: ANN401
-    """What is known of a source, or of what it is an attribute of: torch guards on ``f.__code__`` because of ``f``."""
+    """What is known about a source or its owner: torch guards on ``f.__code__`` because of ``f``."""
     while source not in known:
         owner = _owner(source)
         if owner == source:

@@ -89,7 +89,7 @@ class TraceListener(logging.Handler):
     Args:
         on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
         files: Keeps the text of the files that records point to; None to keep none.
-        outside: Python frames that no stack shows.
+        outside: Python frames to leave out of stacks.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class TraceListener(logging.Handler):
         self._on_compile = on_compile
         self._files = files
         self._outside = outside
-        # In a process that has compiled before, the trace does not define them again.
+        # In a process that has compiled before, the trace doesn't define them again.
         self._strings = {number: text for text, number in torch_trace.interned().items()}
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
         self.failures: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Look at one structured record; trouble here must never reach the program that is being compiled."""
+        """Look at one structured record; an error here must never reach the program that is being compiled."""
         metadata = getattr(record, "metadata", None)
         if not isinstance(metadata, dict):
             return
@@ -140,14 +140,14 @@ class TraceListener(logging.Handler):
                     self.want_source(file, stack[-1]["line"], stack[-1]["name"])
 
     def want_file(self, file: str) -> None:
-        """Have a file's text written down with the next ``write_sources``."""
+        """Record a file's text with the next ``write_sources``."""
         if self._files is not None:
             self._files.want(file)
 
     def want_source(self, file: str, line: int, function: str) -> None:
-        """Have a line's surroundings written down with the next ``write_sources``."""
+        """Record a line's surroundings with the next ``write_sources``."""
         self.want_file(file)
-        # One context a line: the innermost code that ran there, which has no name.
+        # One context for each line: that of the innermost code, which has no name of its own.
         if function.startswith("<") or (file, line) not in self._pending:
             self._pending[file, line] = function
 
@@ -166,7 +166,7 @@ class TraceListener(logging.Handler):
         torch_api.write_artifact("graphdoctor_stack", artifact)
 
     def _widen_to_condition(self, entry: StackEntryRecord) -> None:
-        """Mark the whole condition where it has several operands."""
+        """Mark the whole condition if it has several operands."""
         if "column" not in entry:
             return
         text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")

@@ -88,8 +88,8 @@ class SourceReader:
     def boolean_operation(self, file: str, line: int, column: int) -> tuple[int, int | None] | None:
         """The outermost ``and``/``or`` around a place.
 
-        CPython gives the jump of each operand the place of the one before it (3.11, ``dis.Positions`` of
-        ``if a is not None and b:``), so of a branch on several operands only the whole is certain.
+        CPython gives the jump of each operand the position of the one before it (3.11, ``dis.Positions`` of
+        ``if a is not None and b:``), so for a branch on several operands only the whole is certain.
 
         Args:
             file: As in ``context``.
@@ -97,7 +97,7 @@ class SourceReader:
             column: 0-based, in UTF-8 bytes.
 
         Returns:
-            Start and end in its first line, 0-based in bytes; the end is None when it goes on in another line.
+            Start and end on its first line, 0-based in bytes; the end is None when it continues on another line.
         """
         tree = self._tree(file)
         if tree is None:
@@ -122,9 +122,9 @@ class SourceReader:
 
 
 def _path_to(tree: ast.Module, line: int, meant: tuple[type[ast.AST], ...]) -> list[ast.AST]:
-    """The nodes from the module down to the innermost one that begins or lies on a line, outermost first.
+    """The nodes from the module down to the innermost one on a line, outermost first.
 
-    Where several branches lie on the line, the first that holds a node of the kind that is meant, else the first.
+    If several branches are on the line: the first with a node of the kind that is meant, otherwise the first.
     """
     path: list[ast.AST] = [tree]
     while True:
@@ -135,7 +135,7 @@ def _path_to(tree: ast.Module, line: int, meant: tuple[type[ast.AST], ...]) -> l
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """The child nodes that have a line; a function's arguments or a ``match``'s case have none themselves."""
+    """The child nodes that have a line; a function's arguments or a ``match``'s case have none."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.arguments, ast.withitem, ast.match_case, ast.comprehension)):
             yield from _children(child)
