@@ -75,6 +75,12 @@ def test_namespace_packages_and_cycles(tmp_path: Path) -> None:
     assert names("space.one:f", tmp_path) == {"space/one.py", "space/two.py"}
 
 
+def test_the_packages_around_a_file_run_too_and_what_they_import_counts(tmp_path: Path) -> None:
+    tree(tmp_path, pack__model="", side="", other="")
+    (tmp_path / "pack" / "__init__.py").write_text("import side\n")
+    assert names("pack/model.py", tmp_path) == {"pack/__init__.py", "pack/model.py", "side.py"}
+
+
 def test_a_star_takes_every_module_of_a_package(tmp_path: Path) -> None:
     package(tmp_path, "parts")
     tree(tmp_path, model="from parts import *\n", parts__a="", parts__b="")
