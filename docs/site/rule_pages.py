@@ -1,6 +1,6 @@
-"""Rules -> their pages.
+"""Codes -> their pages.
 
-Comes in: the rules of ``graphdoctor.rules.catalog``. Goes out: Markdown by path, made of the rules' own docstrings.
+Comes in: the pages of ``graphdoctor.rules.catalog``. Goes out: Markdown by path, made of their docstrings.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from graphdoctor.diagnosis.rule import Rule
-from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.diagnosis.rule import Page
+from graphdoctor.rules.catalog import PAGES
 
 FAMILIES = {
     "GD1": "Graph breaks",
@@ -27,23 +27,23 @@ _CODE = re.compile(r"```.*?```|`[^`]*`|\b(GD\d{3})\b", re.DOTALL)
 
 
 def rule_pages() -> Iterator[tuple[str, str]]:
-    """The overview, then one page for each rule: path below docs/ and text."""
+    """The overview, then one page for each code: path below docs/ and text."""
     yield "rules/index.md", _overview()
-    for rule in ALL_RULES.values():
+    for rule in PAGES.values():
         yield page_path(rule), _page(rule)
 
 
-def page_path(rule: Rule) -> str:
+def page_path(rule: Page) -> str:
     """Where a rule's page is; ``graphdoctor.model.links.rule_url`` links to it."""
     return f"rules/{rule.code}.md"
 
 
-def families() -> Iterator[tuple[str, list[Rule]]]:
-    """Rules under their headings, in order of their codes."""
+def families() -> Iterator[tuple[str, list[Page]]]:
+    """Pages under their headings, in order of their codes."""
     for start, heading in FAMILIES.items():
-        if found := [rule for code, rule in ALL_RULES.items() if code.startswith(start)]:
+        if found := [rule for code, rule in PAGES.items() if code.startswith(start)]:
             yield heading, found
-    strays = [code for code in ALL_RULES if code[:3] not in FAMILIES]
+    strays = [code for code in PAGES if code[:3] not in FAMILIES]
     if strays:
         raise ValueError(f"no heading for {', '.join(strays)}: add one to FAMILIES")
 
@@ -52,7 +52,8 @@ def _overview() -> str:
     lines = [
         "# Rules",
         "",
-        "Every finding has the code of its rule. `graphdoctor rule CODE` prints the same text in the terminal.",
+        "Every finding has the code of its rule; what a recording lacks has a code in GD9. `graphdoctor rule CODE` prints",
+        "the same text in the terminal.",
         "",
     ]
     for heading, rules in families():
@@ -64,7 +65,7 @@ def _overview() -> str:
     return "\n".join(lines)
 
 
-def _page(rule: Rule) -> str:
+def _page(rule: Page) -> str:
     _, _, text = rule.documentation().partition("\n")
     body = _CODE.sub(lambda found: _link(found, rule), text)
     return "\n".join(
@@ -80,6 +81,6 @@ def _page(rule: Rule) -> str:
     )
 
 
-def _link(found: re.Match[str], rule: Rule) -> str:
+def _link(found: re.Match[str], rule: Page) -> str:
     code = found[1]
-    return f"[{code}]({code}.md)" if code in ALL_RULES and code != rule.code else found[0]
+    return f"[{code}]({code}.md)" if code in PAGES and code != rule.code else found[0]
