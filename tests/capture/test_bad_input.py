@@ -54,10 +54,12 @@ FAILING = {
         ("Net can't be made without arguments: Net(n)", "def build():", "return Net(...)"),
     ),
     "a missing name": Case(NET, ("has no Nett", "Did you mean Net?"), target=":Nett"),
-    "a plain object": Case(NET + "thing = 3\n", ("thing is a int", "Net (class)"), target=":thing"),
+    "a plain object": Case(NET + "thing = 3\n", ("thing is of type int", "Net (class)"), target=":thing"),
     "a plain class": Case(NET + "class P: pass\n", ("P is a class, but not a torch.nn.Module",), target=":P"),
     "a coroutine function": Case("async def f(x): return x\n", ("f is a coroutine function",)),
-    "a factory that returns nothing": Case("def build(): pass\n", ("build() returned a NoneType", "(callable, args)")),
+    "a factory that returns nothing": Case(
+        "def build(): pass\n", ("build() returned an object of type NoneType", "(callable, args)")
+    ),
     # No inputs, or none that can be used.
     "no inputs": Case(
         NET,
@@ -67,10 +69,14 @@ FAILING = {
             "def example_inputs():\n        return (torch.randn(8, 128),)",
         ),
     ),
-    "inputs that are a number": Case(NET + "def example_inputs(): return 42\n", ("example_inputs() gave a int",)),
-    "inputs that are nothing": Case(NET + "def example_inputs(): pass\n", ("example_inputs() gave a NoneType",)),
+    "inputs that are a number": Case(
+        NET + "def example_inputs(): return 42\n", ("example_inputs() gave an object of type int",)
+    ),
+    "inputs that are nothing": Case(
+        NET + "def example_inputs(): pass\n", ("example_inputs() gave an object of type NoneType",)
+    ),
     "an empty list of calls": Case(NET + "def example_inputs(): return []\n", ("gave no calls: it is empty",)),
-    "calls that are numbers": Case(NET + "def example_inputs(): return [3]\n", ("call 1 is a int",)),
+    "calls that are numbers": Case(NET + "def example_inputs(): return [3]\n", ("call 1 is of type int",)),
     "inputs that need an argument": Case(
         NET + "def example_inputs(n): pass\n", ("example_inputs(n) can't be called without arguments",)
     ),

@@ -171,7 +171,7 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
         refuse_unfinished(name, value)
         return Target(_module_or_function(value), name, "function", module, None)
     raise TargetError(
-        f"{name} is a {type(value).__name__}: neither a torch module nor a function",
+        f"{name} is of type {type(value).__name__}: neither a torch module nor a function",
         _what_is_there(module),
     )
 
@@ -291,7 +291,7 @@ def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
 
 def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noqa: ANN401
     if not callable(factory):
-        raise TargetError(f"{name} is a {type(factory).__name__}, so {name}() can't be called")
+        raise TargetError(f"{name} is of type {type(factory).__name__}, so {name}() can't be called")
     made = factory()
     call: Call | None = None
     if isinstance(made, tuple):
@@ -314,7 +314,7 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
         function = made
     if not callable(function):
         raise TargetError(
-            f"{name}() returned a {type(function).__name__}, which can't be called",
+            f"{name}() returned an object of type {type(function).__name__}, which can't be called",
             "A factory returns a callable, (callable, args) or (callable, args, kwargs).",
         )
     return Target(_module_or_function(function), name, "factory", module, call)
@@ -359,7 +359,7 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
         return
     if not isinstance(value, Iterable) or isinstance(value, str):
         raise TargetError(
-            f"{origin} gave a {type(value).__name__}, which can't be arguments",
+            f"{origin} gave an object of type {type(value).__name__}, which can't be arguments",
             "A tuple is positional arguments, a dict keyword arguments, a list or generator of these several calls.",
         )
     if isinstance(value, list) and _is_one_argument_list(value, target):
@@ -370,7 +370,7 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
         call = _one_call(item)
         if call is None:
             raise TargetError(
-                f"{origin}: call {count + 1} is a {type(item).__name__}, which can't be arguments",
+                f"{origin}: call {count + 1} is of type {type(item).__name__}, which can't be arguments",
                 "A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both.",
             )
         yield call
