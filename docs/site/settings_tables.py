@@ -27,10 +27,10 @@ _FIRST = ("target", "name", "inputs")
 def settings_table() -> str:
     """``[tool.graphdoctor]``: each key with its default, its environment variable, and what it is."""
     described = _described(Settings)
-    lines = ["| key | default | environment variable | what it sets |", "|---|---|---|---|"]
+    lines = ["| key | default | what it sets | environment variable |", "|---|---|---|---|"]
     for found in fields(Settings):
         variable = "" if found.name in _ONLY_IN_FILES else f"`GRAPHDOCTOR_{found.name.upper()}`"
-        lines.append(f"| `{_key(found)}` | {_default(found)} | {variable} | {described[found.name]} |")
+        lines.append(f"| `{_key(found)}` | {_default(found)} | {described[found.name]} | {variable} |")
     return "\n".join(lines)
 
 
