@@ -52,8 +52,8 @@ def _overview() -> str:
     lines = [
         "# Rules",
         "",
-        "Every finding has the code of its rule; what a recording lacks has a code in GD9. `graphdoctor rule CODE` prints",
-        "the same text in the terminal.",
+        "Every finding has the code of its rule; what a recording lacks has a code in GD9.",
+        "`graphdoctor rule CODE` prints the same text in the terminal.",
         "",
     ]
     for heading, rules in families():
