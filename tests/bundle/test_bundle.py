@@ -57,6 +57,7 @@ def test_a_bundle_is_read_again(work, run_here):
     again, written = json.loads(report.stdout), json.loads((work / "unzipped" / "diagnosis.json").read_text())
     assert again["summary"] == written["summary"]
     Diagnosis.model_validate(written)
+    assert "It was not run (--no-try)." in (work / "unzipped" / "issue.md").read_text()
     versions = (work / "unzipped" / "environment.txt").read_text()
     assert f"PyTorch version: {written['environment']['torch']}" in versions
     assert f"[pip3] numpy=={written['environment']['packages']['numpy']}" in versions
