@@ -86,15 +86,15 @@ def _change(form: Form, text: str) -> GuardChange:
             return GuardChange(kind="dynamic_marking", expression="the dims marked on a tensor", old=old, new=new)
         case forms.DefaultDevice(device):
             return GuardChange(kind="default_device", expression="the default device", old=device)
-        case forms.GlobalState() | forms.GlobalStateChanged() | forms.ForwardLevel() | forms.FunctorchState():
+        case forms.GlobalState() | forms.GlobalStateChanged() | forms.ForwardLevel() | forms.Whole.FUNCTORCH_STATE:
             return GuardChange(kind="global_state", expression="process-wide state of torch")
         case forms.SavedTensorHooks():
             return GuardChange(kind="global_state", expression="saved tensor hooks")
-        case forms.ModeStack():
+        case forms.Whole.MODE_STACK:
             return GuardChange(kind="function_mode", expression="the active torch function modes")
-        case forms.Backend():
+        case forms.Whole.BACKEND:
             return GuardChange(kind="backend", expression="the backend")
-        case forms.EntryGone():
+        case forms.Whole.ENTRY_GONE:
             return GuardChange(kind="entry_gone", expression="an object that the compiled code belonged to")
         case forms.NoAliasing(sources) | forms.SameTensor(sources):
             return _same_tensor(sources)

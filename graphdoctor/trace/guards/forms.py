@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
+from typing import Literal, NamedTuple
 
 from graphdoctor.trace.guards.state import read_state
 from graphdoctor.trace.guards.tokens import (
@@ -29,8 +29,7 @@ Dims = tuple[int | None, ...]
 TensorProperty = Literal["size", "stride", "rank", "dtype", "device", "requires_grad", "dispatch_keys"]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorMatch:
+class TensorMatch(NamedTuple):
     """``check_tensor(…)``: all that is expected of a tensor; None for what isn't printed."""
 
     source: str
@@ -43,8 +42,7 @@ class TensorMatch:
     stride: Dims | None
 
 
-@dataclass(frozen=True, slots=True)
-class TensorMismatch:
+class TensorMismatch(NamedTuple):
     """``tensor 'x' size mismatch at index 0. expected 4, actual 6``; ``advice`` is what torch adds."""
 
     source: str
@@ -55,122 +53,97 @@ class TensorMismatch:
     advice: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NotATensor:
+class NotATensor(NamedTuple):
     """``expected type of 'x' to be a tensor type, but found <class 'float'>``."""
 
     source: str
     found: str
 
 
-@dataclass(frozen=True, slots=True)
-class TypeMismatch:
+class TypeMismatch(NamedTuple):
     """``TYPE_MISMATCH(x)``."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class MissingMember:
+class MissingMember(NamedTuple):
     """``getattr failed on source x``: an attribute that the guard needs is missing."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class MarkingMismatch:
+class MarkingMismatch(NamedTuple):
     """``_has_dynamo_dim_marking is present on runtime tensor …``: dims are marked as dynamic, or no longer."""
 
     is_marked_now: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalState:
+class GlobalState(NamedTuple):
     """``___check_global_state() against {…}``; the state is None if it can't be read."""
 
     state: Mapping[str, object] | None
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalStateChanged:
+class GlobalStateChanged(NamedTuple):
     """``GLOBAL_STATE changed: grad_mode``."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ModeStack:
-    """``___check_torch_function_mode_stack()``."""
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultDevice:
+class DefaultDevice(NamedTuple):
     """``utils_device.CURRENT_DEVICE == None``."""
 
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTensorHooks:
+class SavedTensorHooks(NamedTuple):
     """``torch._functorch.aot_autograd.utils.top_saved_tensors_hooks ids == None``."""
 
     ids: str
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardLevel:
+class ForwardLevel(NamedTuple):
     """``torch.autograd.forward_ad._current_level == -1``."""
 
     level: str
 
 
-@dataclass(frozen=True, slots=True)
-class FunctorchState:
-    """``torch._functorch.pyfunctorch.compare_functorch_state(…)``."""
+class Whole(Enum):
+    """What has no parts: guards, and messages about failed ones, by how their text begins."""
+
+    MODE_STACK = "___check_torch_function_mode_stack()"
+    FUNCTORCH_STATE = "torch._functorch.pyfunctorch.compare_functorch_state("
+    BACKEND = "BACKEND_MATCH"
+    ENTRY_GONE = "Cache line invalidated"
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """``BACKEND_MATCH failure: …``."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntryGone:
-    """``Cache line invalidated because … got deallocated``."""
-
-
-@dataclass(frozen=True, slots=True)
-class TypeIs:
+class TypeIs(NamedTuple):
     """``___check_type_id(x, 140), type=<class 'list'>``; the class's name is None if it isn't printed."""
 
     source: str
     class_name: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectIs:
+class ObjectIs(NamedTuple):
     """``___check_obj_id(x, 140), type=<class 'function'>``."""
 
     source: str
     class_name: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoAliasing:
+class NoAliasing(NamedTuple):
     """``check_no_aliasing(x, y)``: tensors that are all different objects."""
 
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SameTensor:
+class SameTensor(NamedTuple):
     """``Duplicate tensors found: ["x", "y"]``; without names if torch prints none."""
 
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(NamedTuple):
     """``___dict_contains('key', d)`` or ``set.__contains__(s, 'item')``, or with ``not``."""
 
     source: str
@@ -179,15 +152,13 @@ class Contains:
     is_absent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DictVersion:
+class DictVersion(NamedTuple):
     """``___dict_version(d) == 3``."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class HasAttribute:
+class HasAttribute(NamedTuple):
     """``hasattr(x, 'scale')``, or with ``not``."""
 
     source: str
@@ -195,16 +166,14 @@ class HasAttribute:
     is_absent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicMarking:
+class DynamicMarking(NamedTuple):
     """A condition on the dims of a tensor that are marked as dynamic; ``is_absent`` if there are none."""
 
     source: str
     is_absent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+class Length(NamedTuple):
     """``len(x) == 2``, or the same for an iterator; in torch's message about a failed one, ``len(x) != 2``."""
 
     source: str
@@ -212,23 +181,20 @@ class Length:
     is_iterator: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Empty:
+class Empty(NamedTuple):
     """``not x``."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(NamedTuple):
     """``list(dict.keys(d)) == ['a']``."""
 
     source: str
     keys: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAt:
+class KeyAt(NamedTuple):
     """``list(dict.keys(d))[0] == 'a'``; ``key_source`` is the whole left side."""
 
     source: str
@@ -236,16 +202,14 @@ class KeyAt:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class IsNan:
+class IsNan(NamedTuple):
     """``(type(x) is float and __math_isnan(x))``, or ``not math.isnan(x)``."""
 
     source: str
     is_nan: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(NamedTuple):
     """``x == 1.5``, ``x is None``, ``x.size()[0] == y.size()[0]``, ``2 <= x.size()[0]``."""
 
     left: str
@@ -253,8 +217,7 @@ class Compared:
     right: str
 
 
-@dataclass(frozen=True, slots=True)
-class Other:
+class Other(NamedTuple):
     """An unknown form."""
 
     text: str
@@ -269,13 +232,10 @@ Form = (
     | MarkingMismatch
     | GlobalState
     | GlobalStateChanged
-    | ModeStack
+    | Whole
     | DefaultDevice
     | SavedTensorHooks
     | ForwardLevel
-    | FunctorchState
-    | Backend
-    | EntryGone
     | TypeIs
     | ObjectIs
     | NoAliasing
@@ -347,11 +307,7 @@ def _message(text: str) -> Form | None:
     if text.startswith(_DUPLICATES):
         names = split_list(text.partition(":")[2].strip()) or []
         return SameTensor(tuple(name.strip("'\"") for name in names))
-    if text.startswith("BACKEND_MATCH"):
-        return Backend()
-    if text.startswith("Cache line invalidated"):
-        return EntryGone()
-    return None
+    return next((whole for whole in Whole if text.startswith(whole.value)), None)
 
 
 def _tensor_mismatch(match: re.Match[str]) -> TensorMismatch:
@@ -372,16 +328,12 @@ def _process_state(text: str) -> Form | None:
     """A guard on the state of the process, or None."""
     if text.startswith(_STATE_GUARD):
         return GlobalState(read_state(text.partition(" against ")[2]))
-    if text.startswith("___check_torch_function_mode_stack"):
-        return ModeStack()
     if text.startswith("utils_device.CURRENT_DEVICE == "):
         return DefaultDevice(text.partition(" == ")[2])
     if text.startswith("torch._functorch.") and "top_saved_tensors_hooks" in text:
         return SavedTensorHooks(text.rpartition(" == ")[2])
     if text.startswith("torch.autograd.forward_ad._current_level == "):
         return ForwardLevel(text.rpartition(" == ")[2])
-    if text.startswith("torch._functorch.pyfunctorch.compare_functorch_state("):
-        return FunctorchState()
     return None
 
 
@@ -404,8 +356,7 @@ def _called(text: str) -> Form | None:
     return _CALLS[call.name](_Check(call.arguments, call.rest, is_negated))
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
+class _Check(NamedTuple):
     """A guard that is a call or a negated call.
 
     Args:

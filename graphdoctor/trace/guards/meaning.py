@@ -81,7 +81,7 @@ def _meaning(form: Form) -> Meaning:
             return Meaning("GLOBAL_STATE", None, state_words(state or {}) or _SAME_STATE)
         case forms.GlobalStateChanged():
             return Meaning("GLOBAL_STATE", None, _SAME_STATE)
-        case forms.ModeStack():
+        case forms.Whole.MODE_STACK:
             return Meaning("TORCH_FUNCTION_MODE_STACK", None, "the same torch function modes")
         case forms.DefaultDevice(device):
             words = "no default device" if device == "None" else f"default device {device}"
@@ -91,7 +91,7 @@ def _meaning(form: Form) -> Meaning:
             return Meaning("LAMBDA_GUARD", None, words)
         case forms.ForwardLevel(level):
             return Meaning("DUAL_LEVEL", None, f"forward-mode level {level}")
-        case forms.FunctorchState():
+        case forms.Whole.FUNCTORCH_STATE:
             return Meaning("LAMBDA_GUARD", None, "the same functorch transforms")
         case forms.TypeIs(source, class_name):
             return Meaning("TYPE_MATCH", source, _article(class_name) if class_name else _SAME_TYPE)
@@ -121,7 +121,7 @@ def _meaning(form: Form) -> Meaning:
             return Meaning("EQUALS_MATCH" if is_nan else "LAMBDA_GUARD", source, "NaN" if is_nan else "not NaN")
         case forms.Compared():
             return _compared(form)
-        case forms.Backend() | forms.EntryGone() | forms.Other():
+        case forms.Whole.BACKEND | forms.Whole.ENTRY_GONE | forms.Other():
             return Meaning()
 
 
