@@ -81,7 +81,7 @@ def _finding_lines(number: int, finding: Finding) -> Iterator[str]:
     yield f"**{number}. {plain(finding.code)} {plain(finding.rule)}**: {sentence(finding.message)}"
     yield ""
     place = f"{location.shown_file}:{location.line} in {location.function}"
-    yield f"{code(place)}, {finding.severity}, {words.counted(finding.count, 'time')}"
+    yield f"{code(place)}, {finding.severity}, {words.times(finding.count)}"
     if finding.torch_id is not None and _TORCH_ID.fullmatch(finding.torch_id):
         yield f"([{finding.torch_id}]({_BREAK_SITE}/{finding.torch_id.lower()}.html))"
     yield ""
