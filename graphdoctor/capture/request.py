@@ -6,12 +6,13 @@ import ast
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import RunSpec
+from graphdoctor.probe.wire import ProbeRequest
 
 DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", "b8", "c64", "c128")
 """dtypes of ``--input``, torch's own abbreviations."""
@@ -103,24 +104,35 @@ class Request:
         """The same request with other values in its ``spec``."""
         return replace(self, spec=replace(self.spec, **changes))
 
-    def for_probe(self) -> dict[str, Any]:
+    def for_probe(self) -> ProbeRequest:
         """The request file's content."""
-        vary = self.vary or Variation()
-        return {
-            **self.spec.compile_arguments(),
-            **self.spec.call_options(),
-            "config": dict(self.spec.config),
-            "file": self.target.file,
-            "module": self.target.module,
-            "name": self.target.name,
-            "is_call": self.target.is_call,
-            "inputs": self.inputs,
-            **asdict(self.measured),
-            "vary": self.vary is not None,
-            "vary_count": vary.count,
-            "vary_s": vary.limit_s,
-            "trial": self.trial,
-        }
+        spec, target, measured, vary = self.spec, self.target, self.measured, self.vary or Variation()
+        return ProbeRequest(
+            backend=spec.backend,
+            mode=spec.mode,
+            dynamic=spec.dynamic,
+            fullgraph=spec.fullgraph,
+            options=dict(spec.options),
+            calls=spec.calls,
+            backward=spec.backward,
+            train=spec.train,
+            no_grad=spec.no_grad,
+            seed=spec.seed,
+            device=spec.device,
+            config=dict(spec.config),
+            file=target.file,
+            module=target.module,
+            name=target.name,
+            is_call=target.is_call,
+            inputs=self.inputs,
+            coverage=measured.coverage,
+            guard_cost=measured.guard_cost,
+            lanes=measured.lanes,
+            vary=self.vary is not None,
+            vary_count=vary.count,
+            vary_s=vary.limit_s,
+            trial=self.trial,
+        )
 
     def described(self) -> dict[str, Any]:
         """What the recording remembers of the request: fields of ``TargetInfo``."""

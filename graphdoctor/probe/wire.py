@@ -1,4 +1,4 @@
-"""What the probe and the other rooms agree on: file names, the format number, each event, each artifact, hint codes.
+"""What the probe and the other rooms agree on: file names, the format, the request, events, artifacts, hint codes.
 
 The one module of the probe that other rooms may import, and it needs nothing but the standard library. The probe writes
 what is declared here, ``trace`` reads it, ``bundle`` redacts it; none of them reads another's sentences. An event is
@@ -8,6 +8,7 @@ that is under way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 from .file_names import CRASH_FILE as CRASH_FILE
@@ -88,6 +89,41 @@ HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
     "unusable_python": ("python", "status"),
 }
 """The names of the values that come with each code."""
+
+
+class ProbeRequest(TypedDict):
+    """``request.json``: what the probe is asked to do; the first twelve are fields of ``RunSpec``."""
+
+    backend: str
+    mode: str | None
+    dynamic: bool | None
+    fullgraph: bool
+    options: dict[str, Any]
+    calls: int
+    backward: bool
+    train: bool | None
+    no_grad: bool
+    seed: int
+    device: str | None
+    config: dict[str, Any]
+    file: str | None
+    """Where the target is: a file, or else a module."""
+    module: str | None
+    name: str | None
+    """What the target is called there; None to find it."""
+    is_call: bool
+    """The name was written with ``()``: it is a factory."""
+    inputs: dict[str, Any] | None
+    """``{"args": […], "kwargs": {…}}``, as ``capture/request.py`` describes inputs; None for the program's own."""
+    coverage: bool
+    guard_cost: bool
+    lanes: bool
+    vary: bool
+    """Make the first call alone, then vary one property of it at a time."""
+    vary_count: int
+    vary_s: float
+    trial: Mapping[str, Any] | None
+    """How the calls are replayed to try a remedy: see ``replay/trial.py``."""
 
 
 class ErrorRecord(TypedDict):

@@ -14,6 +14,8 @@ import pytest
 
 import graphdoctor
 from graphdoctor.capture.child import RECORDING_VARIABLE
+from graphdoctor.capture.request import Request
+from graphdoctor.model.spec import RunSpec
 from graphdoctor.probe import wire
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.processes import find_logs
@@ -176,6 +178,11 @@ def test_the_probe_writes_nothing_else():
 @pytest.mark.parametrize("kind", typing.get_args(wire.GapKind))
 def test_each_kind_of_gap_can_occur(kind):
     assert kind in texts(PROBE) | texts(PACKAGE / "trace")
+
+
+def test_a_request_is_as_declared():
+    request = Request.of(RunSpec(target="os:path", inputs=("f32[2]",), options={"a": 1}, device="cpu"))
+    assert list(problems(request.for_probe(), wire.ProbeRequest, "request")) == []
 
 
 def test_file_names_stand_in_one_place():

@@ -5,16 +5,15 @@ These calls are ours, not the user's: what the program prints in them is dropped
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..events import EventFile
 from ..record.streams import silence
 from ..record.tracebacks import type_name
+from ..wire import ProbeRequest
 from .lanes import Lanes
 from .workload import Workload
 
 
-def measure(workload: Workload, request: dict[str, Any], events: EventFile, *, lanes: Lanes | None) -> None:
+def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lanes: Lanes | None) -> None:
     """Make the measurements that were asked for.
 
     Args:

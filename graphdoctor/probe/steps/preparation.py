@@ -15,10 +15,11 @@ from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
 from ..torch_private import torch_api
+from ..wire import ProbeRequest
 from .workload import Workload
 
 
-def workload_of(request: dict[str, Any], events: EventFile) -> Workload:
+def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     """Import the target and compile it.
 
     Args:
@@ -43,7 +44,7 @@ def workload_of(request: dict[str, Any], events: EventFile) -> Workload:
     return Workload(request, events, target, _find_calls(target, request["inputs"], device))
 
 
-def _find_target(module: ModuleType, request: dict[str, Any], device: torch.device | None) -> Target:
+def _find_target(module: ModuleType, request: ProbeRequest, device: torch.device | None) -> Target:
     target = find_target(module, request["name"], is_call=request["is_call"])
     if isinstance(target.function, torch.nn.Module):
         if device is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -18,7 +17,7 @@ from ..measure.compile_watch import Compiled, CompileWatch, watched_compiles
 from ..replay.properties import Property, Value, Way, properties_of
 from ..target.snapshot import FreshCopies, State, seed_everything
 from ..target.targets import Call
-from ..wire import TriedRecord, VariationEvent, VariedRecord, VaryEndEvent, VaryPlanEvent
+from ..wire import ProbeRequest, TriedRecord, VariationEvent, VariedRecord, VaryEndEvent, VaryPlanEvent
 from .workload import Workload
 
 _MAX_WARM_UPS = 4
@@ -44,7 +43,7 @@ class Varying:
         events: Where to report what came of it.
     """
 
-    def __init__(self, workload: Workload, request: dict[str, Any], events: EventFile) -> None:
+    def __init__(self, workload: Workload, request: ProbeRequest, events: EventFile) -> None:
         self._workload = workload
         self._request = request
         self._events = events

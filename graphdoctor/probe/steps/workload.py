@@ -32,6 +32,7 @@ from ..wire import (
     CoverageEvent,
     GapEvent,
     GuardCostEvent,
+    ProbeRequest,
     SteadyCallEvent,
     TargetEvent,
 )
@@ -53,7 +54,7 @@ class Workload:
         TargetError: The request doesn't fit the target.
     """
 
-    def __init__(self, request: dict[str, Any], events: EventFile, target: Target, calls: Calls) -> None:
+    def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
         self._request = request
         self._events = events
         self._compiles_seen = 0

@@ -28,7 +28,7 @@ from ..target.snapshot import RandomState, State
 from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinished
 from ..torch_private import torch_api
 from ..torch_private.torch_loan import borrowed, fresh_dynamo
-from ..wire import EVENTS_FILE, TRACE_FOLDER, FinishedEvent, ProcessEvent
+from ..wire import EVENTS_FILE, TRACE_FOLDER, FinishedEvent, ProbeRequest, ProcessEvent
 
 
 def live_target(function: Any) -> Target:  # noqa: ANN401
@@ -54,7 +54,7 @@ def live_target(function: Any) -> Target:  # noqa: ANN401
 
 
 def explain(
-    request: dict[str, Any], target: Target, call: Call, recording: Path, *, complain: Callable[[str], object]
+    request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Callable[[str], object]
 ) -> None:
     """Compile a target and make its call; the recording is complete when this returns.
 

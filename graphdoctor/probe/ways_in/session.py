@@ -30,6 +30,7 @@ from ..wire import (
     ExitedEvent,
     FinishedEvent,
     InterruptedEvent,
+    ProbeRequest,
     ProcessEvent,
 )
 
@@ -74,7 +75,7 @@ def main(request_path: Path) -> int:
         return _EXIT_TARGET_FAILED
 
 
-def _run(request: dict[str, Any], events: EventFile) -> int:
+def _run(request: ProbeRequest, events: EventFile) -> int:
     events.phase("importing torch")
     import torch
 
