@@ -138,4 +138,4 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
 def test_a_recording_cannot_be_replayed_and_says_what_to_do(run_cli: RunCli, recorded: Path) -> None:
     done = run_cli("recompiles", "--what-if", cwd=recorded)
     assert done.returncode == 2
-    assert "Name the target again" in done.stderr
+    assert "--what-if has no effect without a target." in done.stderr
