@@ -20,6 +20,7 @@ from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.picture import Picture
+from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Environment, Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.probe.wire import CallPhase, Phase
@@ -140,6 +141,25 @@ def test_the_kind_of_a_gap_goes_through_and_its_words_stay_behind():
     assert list(redacted_events([gap], shown())) == [{**gap, "message": "…"}]
 
 
+def test_events_keep_counts_times_and_public_names():
+    events = [
+        {"event": "environment", "torch": "2.13.0", "packages": {"numpy": "2.1.0", "qzsecret": "1.0"}},
+        {"event": "config", "values": {"torch._dynamo.config.recompile_limit": "2", "qzsecret": "True"}},
+        {"event": "coverage", "graph_ops": 3, "eager_ops": 2, "eager_op_names": {"aten::add": 1, "qzsecret::f": 1}},
+        {
+            "event": "lane",
+            "call": 1,
+            "segments": [["eager", 0.0, 1.0, {"aten::add": 1}, 1], ["compile", 1.0, 2.0, "0/1", 0]],
+        },
+    ]
+    environment, config, coverage, lane = redacted_events(events, shown())
+    assert (environment["torch"], environment["packages"]) == ("2.13.0", {"numpy": "2.1.0"})
+    assert config["values"] == {"torch._dynamo.config.recompile_limit": "2"}
+    assert (coverage["graph_ops"], coverage["eager_ops"], sum(coverage["eager_op_names"].values())) == (3, 2, 2)
+    assert coverage["eager_op_names"]["aten::add"] == 1
+    assert lane["segments"] == [["eager", 0.0, 1.0, {"aten::add": 1}, 1], ["compile", 1.0, 2.0, "0/1", 0]]
+
+
 def test_a_hint_keeps_its_code_and_what_its_words_need_and_nothing_of_the_programs():
     values = {"timeout_s": 3, "phase": "call 2", "python": "qzsecret", "near": ["qzsecret"], "qzsecret": 1}
     kept = {"timeout_s": 3, "phase": "call 2", "python": "…", "near": []}
@@ -220,6 +240,67 @@ def test_what_everybody_can_read_keeps_its_place_and_nothing_else_does(path, tol
 )
 def test_arguments_keep_dtype_and_shape(text, told):
     assert shown().values(text) == told
+
+
+@pytest.mark.parametrize(
+    ("reader", "value", "told"),
+    [
+        (public.version, "2.13.0+cpu", "2.13.0+cpu"),
+        (public.version, "2.13.0a0+gitabc123", "2.13.0a0+gitabc123"),
+        (public.version, "2.13.0+qzsecret", "2.13.0"),
+        (public.version, "qzsecret", None),
+        (public.platform, "Linux-6.1.0-qzsecret-x86_64-with-glibc2.36 x86_64", "Linux-6.1 x86_64"),
+        (public.platform, "qzsecret", None),
+        (public.build, "CUDA 12.8", "CUDA 12.8"),
+        (public.build, "qzsecret", None),
+        (public.device_name, "NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
+        (public.device_name, "qzsecret", None),
+        (public.guard_kind, "TENSOR_MATCH", "TENSOR_MATCH"),
+        (public.guard_kind, "QZSECRET", "…"),
+        (public.event_name, "backend_compile", "backend_compile"),
+        (public.event_name, "qzsecret_compile", "…"),
+        (public.printed_value, "True", "True"),
+        (public.printed_value, "12", "12"),
+        (public.printed_value, "'qzsecret'", "…"),
+        (public.config_name, "torch._dynamo.config.recompile_limit", "torch._dynamo.config.recompile_limit"),
+        (public.config_name, "qzsecret.config.x", None),
+        (public.backend, "inductor", "inductor"),
+        (public.backend, "qzsecret", "…"),
+        (public.record_kind, "dynamo_start", "dynamo_start"),
+        (public.record_kind, "qzsecret", "…"),
+        (public.package_name, "numpy", "numpy"),
+        (public.package_name, "qzsecret", None),
+    ],
+)
+def test_a_reader_keeps_what_is_public_and_nothing_else(reader, value, told):
+    assert reader(value) == told
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "told"),
+    [
+        ("size", "3", "4", ("3", "4")),
+        ("dtype", "float32", "qzsecret", ("float32", "…")),
+        ("training", "train mode", "eval mode", ("train mode", "eval mode")),
+        ("type", "qzsecret", None, ("…", None)),
+    ],
+)
+def test_a_change_keeps_sizes_dtypes_and_modes(kind, old, new, told):
+    recording = read_recording(RECORDINGS / "2.13.0" / "item")
+    diagnosis = diagnose(recording, RULES, root=Path("/"), version="0")
+    change = GuardChange(kind=kind, expression="x", old=old, new=new)
+    (finding, *_) = diagnosis.findings
+    marked = diagnosis.model_copy(update={"findings": (finding.model_copy(update={"changes": (change,)}),)})
+    (shown_change,) = Facts(shown()).diagnosis(marked).findings[0].changes
+    assert (shown_change.old, shown_change.new) == told
+
+
+def test_a_package_outside_site_packages_is_known_by_the_folders_of_the_environment():
+    environment = Environment(torch_root="/opt/build/torch", site_roots=("/opt/packages",))
+    there = Public(environment, Path("/project"))
+    assert there.file("/opt/build/torch/nn/modules/linear.py") == "/site-packages/torch/nn/modules/linear.py"
+    assert there.file("/opt/packages/numpy/core.py") == "/site-packages/numpy/core.py"
+    assert there.file("/opt/packagesqzsecret/numpy/core.py") == "file1.py"
 
 
 def test_the_registry_tells_which_words_are_torchs():
