@@ -32,8 +32,9 @@ class Recompile(RecompileRule):
     def inputs():
         return [(torch.ones(4), {"a"}), (torch.ones(4), {"b"})]
     ```
-    This is GD200 in a `TORCH_TRACE` log, which has only torch's words (`set.__contains__(names, 'a')`). When
-    graphdoctor records the program, it sees that the set is a different one and reports GD216.
+    In a `TORCH_TRACE` log, a recompile like this one has only torch's words, here `set.__contains__(names, 'a')`.
+    graphdoctor can read these and reports GD215. It reports GD200 for words that it can't read, which can come from a
+    newer torch.
 
     ## Use instead
     ```python
