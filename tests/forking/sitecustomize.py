@@ -16,6 +16,7 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -78,6 +79,8 @@ def _serve(path: str, ours: dict[str, str]) -> None:
         ends = {end: connection for connection, (_, end) in children.items()}
         ready, _, _ = select.select([listener, sys.stdin, *children, *ends], [], [])
         if sys.stdin in ready:
+            # Whoever was killed has not tidied up.
+            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
             os._exit(0)
         for connection in [one for one in ready if one in children]:  # the client was killed
             os.kill(children[connection][0], signal.SIGKILL)
