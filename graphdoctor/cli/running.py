@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphdoctor.cli.progress import Progress
 from graphdoctor.cli.terminal import complain, warn
-from graphdoctor.runs.record import Setup
 
 if TYPE_CHECKING:
     from graphdoctor.cli.options import TrialOptions
     from graphdoctor.config import Project, Settings
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.runs.fix import Trials
-    from graphdoctor.runs.record import Recorded
+    from graphdoctor.runs.record import Recorded, Setup
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -55,6 +53,9 @@ def _warn_of_variables() -> None:
 @contextlib.contextmanager
 def set_up(settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
+    from graphdoctor.cli.progress import Progress
+    from graphdoctor.runs.record import Setup
+
     import_report_meanwhile()
     with Progress(is_quiet=is_quiet) as progress:
         yield Setup(settings, progress.watching, python, timeout_s)
