@@ -9,6 +9,7 @@ from graphdoctor.bundle.attempt import Attempt
 from graphdoctor.bundle.environment import versions_text
 from graphdoctor.bundle.reproduce import Script
 from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.model.wording import counted, percent, times
 from graphdoctor.render import words
 from graphdoctor.render.markdown_text import code, fenced, plain, sentence
 from graphdoctor.render.printable import printable
@@ -43,7 +44,7 @@ def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Ite
     for number, finding in enumerate(diagnosis.findings[:_MAX_FINDINGS], start=1):
         yield from _finding_lines(number, finding)
     if (more := len(diagnosis.findings) - _MAX_FINDINGS) > 0:
-        yield f"{words.counted(more, 'more finding')} in `diagnosis.json` and `report.html`."
+        yield f"{counted(more, 'more finding')} in `diagnosis.json` and `report.html`."
         yield ""
     if diagnosis.is_partial:
         yield f"The run didn't make all of its calls. {diagnosis.exit.message or ''}".rstrip()
@@ -63,16 +64,16 @@ def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Ite
 def _counts(diagnosis: Diagnosis) -> str:
     summary = diagnosis.summary
     parts = [
-        words.counted(summary.calls, "call"),
-        words.counted(summary.graphs, "graph"),
-        words.counted(summary.break_sites, "break site"),
-        words.counted(summary.skipped_frames, "skipped frame"),
-        words.counted(summary.recompiles, "recompile"),
+        counted(summary.calls, "call"),
+        counted(summary.graphs, "graph"),
+        counted(summary.break_sites, "break site"),
+        counted(summary.skipped_frames, "skipped frame"),
+        counted(summary.recompiles, "recompile"),
     ]
     if summary.frames_over_limit:
-        parts.append(f"{words.counted(summary.frames_over_limit, 'frame')} over the recompile limit")
+        parts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
     if summary.coverage is not None:
-        parts.append(f"{words.percent(summary.coverage)} of a steady call's tensor operations in graphs")
+        parts.append(f"{percent(summary.coverage)} of a steady call's tensor operations in graphs")
     return ", ".join(parts) + "."
 
 
@@ -81,7 +82,7 @@ def _finding_lines(number: int, finding: Finding) -> Iterator[str]:
     yield f"**{number}. {plain(finding.code)} {plain(finding.rule)}**: {sentence(finding.message)}"
     yield ""
     place = f"{location.shown_file}:{location.line} in {location.function}"
-    yield f"{code(place)}, {finding.severity}, {words.times(finding.count)}"
+    yield f"{code(place)}, {finding.severity}, {times(finding.count)}"
     if finding.torch_id is not None and _TORCH_ID.fullmatch(finding.torch_id):
         yield f"([{finding.torch_id}]({_BREAK_SITE}/{finding.torch_id.lower()}.html))"
     yield ""

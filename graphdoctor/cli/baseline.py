@@ -74,7 +74,7 @@ def baseline(
 def _show(update: Update) -> None:
     """What was added and dropped, on standard output."""
     from graphdoctor.cli.terminal import say_result
-    from graphdoctor.render.words import counted
+    from graphdoctor.model.wording import counted
 
     lines = []
     for name, added in update.added.items():

@@ -111,7 +111,8 @@ class Report:
 
     @property
     def _counts(self) -> str:
-        from graphdoctor.render.words import counted, coverage_text
+        from graphdoctor.model.wording import counted
+        from graphdoctor.render.words import coverage_text
 
         summary = self._diagnosis.summary
         parts = [

@@ -14,16 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
-from graphdoctor.render.words import (
-    base_name,
-    caused_text,
-    cost_text,
-    counted,
-    first_sentence,
-    other_gaps,
-    title_parts,
-)
+from graphdoctor.render.words import base_name, caused_text, cost_text, first_sentence, other_gaps, title_parts
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

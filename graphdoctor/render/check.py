@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.wording import counted, times
 from graphdoctor.render.cards import clean, finding_card, labeled_rows, write
-from graphdoctor.render.words import budget_text, check_verdict, clusters, counted, share_text, times
+from graphdoctor.render.words import budget_text, check_verdict, clusters, share_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -10,16 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import clean, finding_card, labeled_rows, write
-from graphdoctor.render.words import (
-    changed_text,
-    clusters,
-    compared_rows,
-    comparison_verdict,
-    counted,
-    moved_place,
-    side_parts,
-)
+from graphdoctor.render.words import changed_text, clusters, compared_rows, comparison_verdict, moved_place, side_parts
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

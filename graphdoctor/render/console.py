@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import clean, closing, finding_card, partial, title_line, unknown_rows, write
 from graphdoctor.render.fixes import treatment_sections
 from graphdoctor.render.words import (
@@ -17,7 +18,6 @@ from graphdoctor.render.words import (
     base_name,
     clusters,
     compile_calls_text,
-    counted,
     coverage_text,
     headline,
     inputs_text,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from graphdoctor.model.wording import counted
 from graphdoctor.render.places import file_place, project_line
 from graphdoctor.render.printable import printable
-from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
+from graphdoctor.render.words import budget_text, suggested, worth_trying
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport, TargetCheck
@@ -128,7 +129,8 @@ def _of_finding(finding: Finding, targets: Sequence[str], root: Path | None) -> 
     return _Annotation(
         _LEVELS[finding.severity],
         f"{finding.code} {finding.rule}",
-        "\n".join(lines),
+        # Each line by itself: a carriage return at its end would swallow the newline between them.
+        "\n".join(printable(line) for line in lines),
         file,
         shown.line if shown is not None else None,
         (shown.column, shown.end_column) if shown is not None and shown.column is not None else None,

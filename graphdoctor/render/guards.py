@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
+from graphdoctor.model.wording import counted, percent
 from graphdoctor.render.cards import (
     clean,
     closing,
@@ -23,7 +24,7 @@ from graphdoctor.render.cards import (
     write,
 )
 from graphdoctor.render.guard_parts import STATE, VARIES, Part, parts_of, walk
-from graphdoctor.render.words import base_name, clusters, counted, percent
+from graphdoctor.render.words import base_name, clusters
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

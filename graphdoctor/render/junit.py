@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
-from graphdoctor.render.words import budget_text, counted, suggested, worth_trying
+from graphdoctor.render.words import budget_text, suggested, worth_trying
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport, TargetCheck

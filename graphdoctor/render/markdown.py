@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from graphdoctor.model.wording import counted, times
 from graphdoctor.render.markdown_text import code, html_code, plain, sentence
 from graphdoctor.render.words import (
     UNKNOWN,
@@ -18,11 +19,9 @@ from graphdoctor.render.words import (
     check_verdict,
     compared_rows,
     comparison_verdict,
-    counted,
     share_text,
     side_parts,
     suggested,
-    times,
     worth_trying,
 )
 

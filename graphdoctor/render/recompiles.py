@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import (
     clean,
     closing,
@@ -19,7 +20,7 @@ from graphdoctor.render.cards import (
     unknown_rows,
     write,
 )
-from graphdoctor.render.words import base_name, clusters, counted, duration
+from graphdoctor.render.words import base_name, clusters, duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import clean, partial, title_line, unknown_rows, write
-from graphdoctor.render.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.wording import counted as counted  # noqa: PLC0414 - the views take it from here
-from graphdoctor.model.wording import percent as percent  # noqa: PLC0414
-from graphdoctor.model.wording import percent_of_limit, percents
+from graphdoctor.model.wording import counted, percent, percent_of_limit, percents, times
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import Budget, CheckReport
@@ -30,11 +28,6 @@ UNKNOWN = "unknown"
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
 _TIMES = "\N{MULTIPLICATION SIGN}"
-
-
-def times(number: int) -> str:
-    """``once``, ``twice``, ``3 times``."""
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def duration(us: float) -> str:

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from graphdoctor.gate.expectations import Broken
+from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import clean, finding_card, write
-from graphdoctor.render.words import clusters, counted
+from graphdoctor.render.words import clusters
 
 _MAX_CARDS = 4
 _MIN_WIDTH = 60

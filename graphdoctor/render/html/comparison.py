@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from graphdoctor.model import wording
 from graphdoctor.model.base import field_types
 from graphdoctor.model.comparison import CountPair, DiagnosisComparison, SharePair, Side, TimePair
 from graphdoctor.render import words
@@ -49,7 +50,7 @@ def _rows(comparison: DiagnosisComparison) -> Iterator[dict[str, str]]:
 
 
 _LABELS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "coverage": ("coverage", words.percent),
+    "coverage": ("coverage", wording.percent),
     "compile_time_s": ("compile time", lambda seconds: f"{seconds:.2f} s"),
     "steady_call_us": ("steady call", words.duration),
     "frames_over_limit": ("frames over the recompile limit", str),

@@ -17,6 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from graphdoctor.model import wording
 from graphdoctor.render import words
 from graphdoctor.render.html.diffs import diff_rows
 from graphdoctor.render.printable import printable
@@ -64,9 +65,9 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.filters |= {
-        "counted": words.counted,
-        "times": words.times,
-        "percent": words.percent,
+        "counted": wording.counted,
+        "times": wording.times,
+        "percent": wording.percent,
         "duration": words.duration,
         "base_name": words.base_name,
         "first_sentence": words.first_sentence,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor.model.diagnosis import Diagnosis, Location
 from graphdoctor.model.stack import relative
+from graphdoctor.model.wording import counted
 from graphdoctor.render import words
 from graphdoctor.render.html import data
 from graphdoctor.render.html.document import write_document
@@ -174,11 +175,11 @@ class _Page:
 
 def _notes(file: AnnotatedFile) -> Iterator[str]:
     if file.finding_count:
-        yield words.counted(file.finding_count, "finding")
+        yield counted(file.finding_count, "finding")
     if file.is_source_missing:
         yield "source not recorded, only known lines are shown"
     if file.hidden_line_count:
-        yield words.counted(file.hidden_line_count, "hidden line")
+        yield counted(file.hidden_line_count, "hidden line")
 
 
 def _phase_rows(picture: Picture) -> list[tuple[str, int, float, float]]:

@@ -6,15 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphdoctor.render.words import (
-    Tone,
-    clusters,
-    counted,
-    headline,
-    nothing_compiled,
-    percent,
-    times,
-)
+from graphdoctor.model.wording import counted, percent, times
+from graphdoctor.render.words import Tone, clusters, headline, nothing_compiled
 
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Summary
