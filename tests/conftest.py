@@ -91,7 +91,9 @@ def command_line(*args: object) -> list[str]:
 
 
 def is_forking() -> bool:
-    return sys.platform.startswith("linux") and not _options.cold
+    # CUDA can't be used in a process that was forked from one that has looked for a device.
+    has_gpu = Path("/dev/nvidiactl").exists()
+    return sys.platform.startswith("linux") and not has_gpu and not _options.cold
 
 
 @functools.cache

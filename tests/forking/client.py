@@ -35,15 +35,16 @@ def main() -> None:
         # The child is of our group and gets the same signals; its end is ours.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        connection.connect(path)
+        try:
+            connection.connect(path)
+        except ConnectionError:  # the server is gone
+            _be_the_interpreter(arguments)
         connection.sendall(len(content).to_bytes(4, "big"))
         socket.send_fds(connection, [content[:1]], numbers)
         connection.sendall(content[1:])
         answer = connection.recv(32).decode()
     if answer == "no":
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        os.execv(sys.executable, [sys.executable, *arguments])
+        _be_the_interpreter(arguments)
     status = int(answer)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -51,6 +52,12 @@ def main() -> None:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _be_the_interpreter(arguments: list[str]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 def _is_open(number: int) -> bool:

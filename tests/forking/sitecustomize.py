@@ -91,14 +91,18 @@ def _serve(path: str, ours: dict[str, str]) -> None:
         if listener not in ready:
             continue
         connection, _ = listener.accept()
-        request, descriptors = _receive(connection)
-        arguments = request["arguments"]
-        is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
-        fits = (
-            (is_script or arguments[: len(command)] == command)
-            and _read_at_start(request["environment"]) == ours
-            and os.getsid(request["group"]) == os.getsid(0)
-        )
+        try:
+            request, descriptors = _receive(connection)
+            arguments = request["arguments"]
+            is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
+            fits = (
+                (is_script or arguments[: len(command)] == command)
+                and _read_at_start(request["environment"]) == ours
+                and os.getsid(request["group"]) == os.getsid(0)
+            )
+        except (OSError, ValueError):  # the client was killed meanwhile: half a request, no group of that number
+            connection.close()
+            continue
         pid = os.fork() if fits else None
         if pid == 0:
             try:
