@@ -130,6 +130,8 @@ def test_the_gate_runs_where_a_staged_file_reaches_a_target(repository: Path, en
             [*command, "--files", *files], cwd=repository, env=environment, capture_output=True, text=True, check=False
         )
 
+    # Python's compiled files, which a run writes, are nothing to commit.
+    (repository / ".gitignore").write_text("__pycache__/\n")
     (repository / "net.py").write_text(USER)
     (repository / "helper.py").write_text(HELPER)
     (repository / "unrelated.py").write_text("x = 1\n")
