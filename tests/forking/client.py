@@ -28,6 +28,7 @@ def main() -> None:
                 "environment": environment,
                 "directory": os.getcwd(),
                 "group": os.getpgid(0),
+                "session": os.getsid(0),
                 "umask": _umask(),
                 "descriptors": numbers,
             }

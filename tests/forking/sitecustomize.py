@@ -93,16 +93,17 @@ def _serve(path: str, ours: dict[str, str]) -> None:
         connection, _ = listener.accept()
         try:
             request, descriptors = _receive(connection)
-            arguments = request["arguments"]
-            is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
-            fits = (
-                (is_script or arguments[: len(command)] == command)
-                and _read_at_start(request["environment"]) == ours
-                and os.getsid(request["group"]) == os.getsid(0)
-            )
-        except (OSError, ValueError):  # the client was killed meanwhile: half a request, no group of that number
+        except (OSError, ValueError):  # the client was killed meanwhile: half a request
             connection.close()
             continue
+        arguments = request["arguments"]
+        is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
+        fits = (
+            (is_script or arguments[: len(command)] == command)
+            and _read_at_start(request["environment"]) == ours
+            # Its group may be nobody's any more: whoever led it can have ended.
+            and request["session"] == os.getsid(0)
+        )
         pid = os.fork() if fits else None
         if pid == 0:
             try:
@@ -133,9 +134,14 @@ def _answer(connection: socket.socket, text: str) -> None:
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     size = int.from_bytes(connection.recv(4), "big")
     content, descriptors, _, _ = socket.recv_fds(connection, size, 64)
-    while len(content) < size:
-        content += connection.recv(size - len(content))
-    return json.loads(content), descriptors
+    while len(content) < size and (more := connection.recv(size - len(content))):
+        content += more
+    try:
+        return json.loads(content), descriptors
+    except ValueError:
+        for number in descriptors:
+            os.close(number)
+        raise
 
 
 def _become(request: dict[str, Any], descriptors: list[int], arguments: list[str]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +117,18 @@ def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run_script(script, "a", cwd=tmp_path.parent, env=clean_environment())
     assert (failed.value.stdout, failed.value.stderr) == ("['a'] __main__ of a neighbour\n", "over\n")
+
+
+@pytest.mark.slow
+def test_whoever_led_its_group_may_have_ended(forking: list[str], tmp_path: Path) -> None:
+    # A shell leads the group of what it starts in the background, and ends before it. The forked child has the
+    # server for its parent; a Python that started anew would have nobody's.
+    asks = "import os; print('forked', os.getppid() != 1)"
+    said = tmp_path / "said"
+    command = f"(sleep 0.5; {shlex.join([*forking, asks])} >{said}.new 2>&1; mv {said}.new {said}) &"
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, env=clean_environment(), process_group=0, check=True)
+    for _ in range(300):
+        if said.exists():
+            break
+        time.sleep(0.1)
+    assert "forked True" in said.read_text()
