@@ -47,7 +47,7 @@ PROBING = {"baseline", "check", "explain", "fix", "guards", "recompiles"}
 """Commands that start probes."""
 
 _servers = contextlib.ExitStack()
-_options = Namespace(cold=False)
+_options = Namespace(cold=False, is_slow=True)
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -58,6 +58,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _options.cold = config.getoption("--cold")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _options.is_slow = item.get_closest_marker("slow") is not None
 
 
 @pytest.hookimpl(trylast=True)
@@ -111,12 +116,22 @@ def _commands() -> Forking:
     return forking
 
 
-@functools.cache
 def command_folder() -> Path:
     """A folder for PATH: ``graphdoctor`` in it is forked, and its probes too."""
     if not is_forking():
         return Path(sys.executable).parent
-    probe_python()
+    _get_ready_for_probes()
+    return _command_folder()
+
+
+def _get_ready_for_probes() -> None:
+    # Tests that start one are slow; the others needn't wait for torch.
+    if _options.is_slow:
+        _probes().start()
+
+
+@functools.cache
+def _command_folder() -> Path:
     folder = Path(_servers.enter_context(tempfile.TemporaryDirectory()))
     command = folder / "graphdoctor"
     command.write_text(f'#!/bin/sh\nexec {_commands().python} {" ".join(COMMAND)} "$@"\n')
@@ -140,7 +155,7 @@ def run_command(
     if is_forked and is_forking():
         command[0] = str(_commands().python)
         if args[:1] and args[0] in PROBING:
-            probe_python()
+            _get_ready_for_probes()
     return subprocess.run(
         command,
         cwd=cwd,

@@ -210,6 +210,7 @@ RESPELLINGS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("respell", RESPELLINGS.values(), ids=RESPELLINGS)
 @pytest.mark.parametrize(("recipe", "path"), CASES, ids=[f"{recipe.name}-{path.stem}" for recipe, path in CASES])
 def test_a_case_in_another_spelling_is_mended_too(
