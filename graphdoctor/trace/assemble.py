@@ -316,10 +316,6 @@ class Assembler:
             ),
         )
 
-    def _unfinished(self) -> list[str]:
-        """Ids of the compiles that never ended."""
-        return [found.compile_id for found in self._intake.compiles.values() if self._outcome(found) == "unfinished"]
-
     def _extra_limits(self) -> int:
         extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]
         return len({compile_.frame_id for compile_ in extra if self._outcome(compile_) == "limit"})
