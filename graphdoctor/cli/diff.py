@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.options import Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
+from graphdoctor.cli.options import NAMED_HELP, Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.formats import COMPARISON
 
@@ -23,14 +23,7 @@ def diff(
     shown: ShownOptions,
     written: OutputOptions,
     given: Given,
-    before: Annotated[
-        str,
-        typer.Argument(
-            help="The run to start from: a recording or its name under .graphdoctor/, a folder or log file that "
-            "TORCH_TRACE wrote, or a JSON document that --format json wrote.",
-            show_default=False,
-        ),
-    ],
+    before: Annotated[str, typer.Argument(help=f"The run to start from: a {NAMED_HELP}.", show_default=False)],
     after: Annotated[
         str | None, typer.Argument(help="The run to compare it with. By default, the last recording.")
     ] = None,
@@ -44,14 +37,14 @@ def diff(
     from graphdoctor.cli.output import choose_output, choose_page
     from graphdoctor.cli.running import project_settings
     from graphdoctor.diagnosis.comparison import compare
-    from graphdoctor.runs.diagnose import diagnoses_to_compare, selection_of
+    from graphdoctor.runs.diagnose import diagnoses_to_compare
     from graphdoctor.runs.named import place_named
 
     if not html:
         given.refuse(("is_opened",), without="--html")
     settings = project_settings()
     output = choose_page(COMPARISON, written, given, _PAGE) if html else choose_output(COMPARISON, written, given)
-    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    selection = shown.selection(settings)
     first = place_named(before, settings)
     second = _last_recording(settings, first) if after is None else place_named(after, settings)
     one, other = diagnoses_to_compare((first, second))

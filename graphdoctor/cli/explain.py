@@ -44,14 +44,14 @@ def explain(
     from graphdoctor.capture.request import Measured, Request
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import finish, project_settings, set_up, trials_of
-    from graphdoctor.runs.diagnose import diagnose_recording, selection_of
+    from graphdoctor.runs.diagnose import diagnose_recording
     from graphdoctor.runs.record import record_target
 
     if not is_tried:
         given.refuse(_OF_TRIALS, without="--try")
     settings = project_settings()
     output = choose_output(DIAGNOSIS, written, given)
-    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    selection = shown.selection(settings)
     has_page = output.needs.picture
     request = Request.of(replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:

@@ -61,7 +61,7 @@ def fix(
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import finish, project_settings, set_up, trials_of
     from graphdoctor.fixes.writing import check, write
-    from graphdoctor.runs.diagnose import diagnose_recording, selection_of
+    from graphdoctor.runs.diagnose import diagnose_recording
     from graphdoctor.runs.fix import try_fixes
     from graphdoctor.runs.record import record_target
 
@@ -73,10 +73,8 @@ def fix(
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
     settings = project_settings()
     # --force is for --apply too.
-    output = choose_output(
-        FIXES, written, Given({name: given[name] for name in given if name != "force" or not is_applied})
-    )
-    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    output = choose_output(FIXES, written, given.without("force") if is_applied else given)
+    selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
         recorded = record_target(request, setup)

@@ -35,13 +35,13 @@ def guards(
     from graphdoctor.capture.request import Measured, Request
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import finish, project_settings, set_up
-    from graphdoctor.runs.diagnose import diagnose_place, diagnose_recording, selection_of
+    from graphdoctor.runs.diagnose import diagnose_place, diagnose_recording
     from graphdoctor.runs.named import place_or_target
     from graphdoctor.runs.record import record_target
 
     settings = project_settings()
     output = choose_output(GUARDS, written, given)
-    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    selection = shown.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")

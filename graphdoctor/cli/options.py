@@ -14,12 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import RunSpec
+
+if TYPE_CHECKING:
+    from graphdoctor.config import Settings
+    from graphdoctor.diagnosis.selection import Selection
 
 
 class Color(StrEnum):
@@ -60,12 +64,16 @@ PythonOption = Annotated[
 ]
 JobsOption = Annotated[int, typer.Option(help="How many replays to run side by side.", min=1)]
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
+NAMED_HELP = (
+    "recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE wrote, or a JSON document that "
+    "--format json wrote"
+)
+"""What ``graphdoctor.runs.named`` finds, after its article."""
 TargetArgument = Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)]
 TargetOrRecordingArgument = Annotated[
     str | None,
     typer.Argument(
-        help=f"{TARGET_HELP} Or a recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE "
-        "wrote, or a JSON document that --format json wrote. By default, the last recording.",
+        help=f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording.",
         show_default=False,
     ),
 ]
@@ -133,6 +141,19 @@ class ShownOptions:
         list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins with this. Repeatable.")
     ] = None
 
+    def selection(self, settings: Settings) -> Selection:
+        """Which findings to show: what was asked for, else the settings.
+
+        Args:
+            settings: The project's settings.
+
+        Raises:
+            GraphDoctorError: No rule's code begins with one of the prefixes.
+        """
+        from graphdoctor.runs.diagnose import selection_of
+
+        return selection_of(settings, select=self.select, ignore=self.ignore, is_own_code_only=self.own_code)
+
 
 @dataclass(frozen=True)
 class OutputOptions:
@@ -194,6 +215,10 @@ class TrialOptions:
 
 class Given(dict[str, str]):
     """The options that were written out on the command line: the flag as it is called, by parameter name."""
+
+    def without(self, *names: str) -> Given:
+        """All but these."""
+        return Given({name: flag for name, flag in self.items() if name not in names})
 
     def refuse(self, names: Iterable[str], *, without: str) -> None:
         """Refuse options that have no effect.

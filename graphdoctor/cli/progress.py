@@ -57,7 +57,9 @@ class Progress:
         with self._lock:
             if self._status is not None:
                 self._status.stop()
-            say(line)
+            # What the program printed last may lack the end of its line.
+            say(f"\n{line}" if self._is_line_open else line)
+            self._is_line_open = False
             if self._status is not None:
                 self._status.start()
 

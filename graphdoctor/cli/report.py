@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.cli.options import Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
+from graphdoctor.cli.options import NAMED_HELP, Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
 from graphdoctor.render.formats import DIAGNOSIS
 
 _PAGE = Path("graphdoctor-report.html")
@@ -20,11 +20,7 @@ def report(
     given: Given,
     recording: Annotated[
         str | None,
-        typer.Argument(
-            help="A recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE wrote, or a JSON "
-            "document that --format json wrote. By default, the last recording.",
-            show_default=False,
-        ),
+        typer.Argument(help=f"A {NAMED_HELP}. By default, the last recording.", show_default=False),
     ] = None,
     html: HtmlOption = False,
     is_opened: OpenOption = True,
@@ -35,14 +31,14 @@ def report(
     """
     from graphdoctor.cli.output import choose_output, choose_page
     from graphdoctor.cli.running import project_settings
-    from graphdoctor.runs.diagnose import diagnose_place, selection_of
+    from graphdoctor.runs.diagnose import diagnose_place
     from graphdoctor.runs.named import place_named
 
     if not html:
         given.refuse(("is_opened",), without="--html")
     settings = project_settings()
     output = choose_page(DIAGNOSIS, written, given, _PAGE) if html else choose_output(DIAGNOSIS, written, given)
-    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    selection = shown.selection(settings)
     output.write(diagnose_place(place_named(recording, settings), selection, output.needs))
     if html and is_opened:
         output.open()

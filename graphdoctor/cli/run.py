@@ -54,7 +54,6 @@ def run(
     from graphdoctor.capture.script import find_script
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import import_report_meanwhile, project_settings
-    from graphdoctor.runs.diagnose import selection_of
     from graphdoctor.runs.record import record_script
 
     if str(report) == "-":
@@ -64,7 +63,7 @@ def run(
     settings = project_settings()
     asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color)
     output = choose_output(DIAGNOSIS, asked, Given())
-    selection = selection_of(settings, select=shown.select, ignore=shown.ignore, is_own_code_only=shown.own_code)
+    selection = shown.selection(settings)
     found = find_script(script, arguments or [], is_module=module)
     recording, status = record_script(
         found, settings, python=python, timeout_s=timeout, meanwhile=import_report_meanwhile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,13 +11,10 @@ from graphdoctor.capture.store import FOLDER, Store
 from graphdoctor.config import Settings
 from graphdoctor.errors import GraphDoctorError
 
-NAMED_HELP = (
-    "a recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE wrote, or a JSON document that "
-    "--format json wrote"
-)
-"""For the help of every command that takes one."""
-
 Kind = Literal["folder", "log", "document"]
+
+_TARGET_SUFFIXES = (*importlib.machinery.all_suffixes(), ".ipynb")
+"""Of files that are a target, or that the target's own error message is about."""
 
 _BOM = b"\xef\xbb\xbf"
 _START_BYTES = 4096
@@ -69,15 +67,7 @@ def place_named(text: str | None, settings: Settings) -> Place:
             f"There is no recording, log or JSON document at {text}.",
             hint=f"Name a recording under {FOLDER}/, a TORCH_TRACE folder or log, or a file that --format json wrote.",
         )
-    kind, found = _kind_of(path)
-    if kind is not None:
-        return Place(path, kind)
-    raise GraphDoctorError(
-        f"{path} {found}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
-        hint=f"graphdoctor explain {path} records a run."
-        if path.suffix == ".py"
-        else "graphdoctor report --format json writes one.",
-    )
+    return _place(path)
 
 
 def place_or_target(text: str | None, settings: Settings) -> Place | None:
@@ -88,15 +78,26 @@ def place_or_target(text: str | None, settings: Settings) -> Place | None:
         settings: The project's settings.
 
     Raises:
-        GraphDoctorError: There is no last recording, or a file can't be read.
+        GraphDoctorError: There is no last recording, or a file is neither a target nor any of those.
     """
     if text is None:
         return last_recording(settings)
     path = _existing(text)
-    if path is None or path.suffix in (".py", ".ipynb"):
+    if path is None or path.suffix in _TARGET_SUFFIXES:
         return None
-    kind, _ = _kind_of(path)
-    return None if kind is None else Place(path, kind)
+    return _place(path)
+
+
+def _place(path: Path) -> Place:
+    kind, found = _kind_of(path)
+    if kind is not None:
+        return Place(path, kind)
+    raise GraphDoctorError(
+        f"{path} {found}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
+        hint=f"graphdoctor explain {path} records a run."
+        if path.suffix == ".py"
+        else "graphdoctor report --format json writes one.",
+    )
 
 
 def _existing(text: str) -> Path | None:
@@ -118,13 +119,13 @@ def _kind_of(path: Path) -> tuple[Kind | None, str]:
         return "folder", ""
     try:
         with path.open("rb") as file:
-            start = file.read(_START_BYTES).removeprefix(_BOM).lstrip()[:1]
-            file.seek(0)
-            if start in (b"{", b"["):
-                return "document", ""
-            # The first record decides: a program's own output can come before it.
+            # The first record decides: a program's own output, such as "[rank0]: …", can come before it.
             if next(read_records(file, lambda _kind: True, LogDamage()), None) is not None:
                 return "log", ""
+            file.seek(0)
+            start = file.read(_START_BYTES).removeprefix(_BOM).lstrip()[:1]
     except OSError as error:
         raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    if start in (b"{", b"["):
+        return "document", ""
     return None, "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"

@@ -13,7 +13,7 @@ from graphdoctor.cli.options import RUN_OPTIONS, run_spec
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.render import formats
-from tests.conftest import RunCli
+from tests.conftest import RunCli, clean_environment
 
 ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
 """A recording."""
@@ -108,3 +108,10 @@ def test_values_of_options_are_read() -> None:
     assert spec == RunSpec(inputs=("int:1",), options={"a": 1}, config={"b": True}, calls=3)
     with pytest.raises(GraphDoctorError, match="--config"):
         run_spec({**values, "config": ["b"]})
+
+
+def test_a_variable_that_no_setting_reads_is_a_warning(run_here: RunCli) -> None:
+    plain = run_here("report", ITEM)
+    found = run_here("report", ITEM, env=clean_environment(GRAPHDOCTOR_SELCT="GD1"))
+    assert (found.returncode, found.stdout) == (0, plain.stdout)
+    assert found.stderr == "warning: graphdoctor doesn't read GRAPHDOCTOR_SELCT. Did you mean GRAPHDOCTOR_SELECT?\n"

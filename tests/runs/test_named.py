@@ -23,6 +23,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(RECORDINGS / "item", tmp_path / ".graphdoctor" / NAME)
     log = next((RECORDINGS / "print_in_helper.bare").glob("*.log"))
     shutil.copyfile(log, tmp_path / "job-17.txt")
+    (tmp_path / "rank0.log").write_bytes(b"[rank0]: a program's own line\n" + log.read_bytes())
     (tmp_path / "old.json").write_text('{"schema_version": "1.0"}')
     (tmp_path / "model.py").write_text("import torch\n")
     return tmp_path
@@ -36,6 +37,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f".graphdoctor/{NAME}", "folder", f".graphdoctor/{NAME}"),
         (f".graphdoctor/{NAME}/trace", "folder", f".graphdoctor/{NAME}/trace"),
         ("job-17.txt", "log", "job-17.txt"),
+        ("rank0.log", "log", "rank0.log"),
         ("old.json", "document", "old.json"),
     ],
 )
@@ -58,6 +60,18 @@ def test_a_command_that_takes_no_target_says_what_it_takes(store: Path, text: st
     with pytest.raises(GraphDoctorError) as refused:
         place_named(text, Settings())
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(("content", "says"), [("text\n", "holds no trace record"), ("", "is empty")])
+@pytest.mark.parametrize("command", ["recompiles", "guards", "report"])
+def test_a_file_of_another_kind_is_refused_before_anything_runs(
+    store: Path, run_here: RunCli, command: str, content: str, says: str
+) -> None:
+    (store / "notes.txt").write_text(content)
+    found = run_here(command, "notes.txt")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert f"notes.txt {says}: it is neither a torch trace log nor" in found.stderr
+    assert len([path for path in (store / ".graphdoctor").iterdir() if path.is_dir()]) == 1
 
 
 def test_a_recording_knows_the_folder_that_it_was_made_in(store: Path) -> None:
