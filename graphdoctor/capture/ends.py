@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 from graphdoctor.model.hints import COMMAND_LINE, during, words
 from graphdoctor.model.run import ProbeExit
-from graphdoctor.probe.wire import CallFailedEvent, ErrorEvent, ErrorRecord, ExitedEvent, HintCode, HintValue
+from graphdoctor.probe.wire import (
+    CallFailedEvent,
+    ErrorEvent,
+    ErrorRecord,
+    ExitedEvent,
+    HintCode,
+    HintValue,
+    PhaseKind,
+)
 
 _MAX_LINE = 500
 """Longest line of a program's message that is repeated in ours; its traceback has the whole message."""
@@ -31,7 +39,9 @@ def end_of_probe(
         python: The interpreter that ran it.
         timeout_s: Seconds after which it would be stopped, or None.
     """
-    phase = next((event["phase"] for event in reversed(events) if event["event"] == "phase"), None)
+    phases: list[dict[str, Any]] = [event for event in events if event["event"] == "phase"]
+    phase: str | None = phases[-1]["phase"] if phases else None
+    kind: PhaseKind | None = phases[-1]["kind"] if phases else None
     last: dict[str, Any] = {event["event"]: event for event in events}
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
@@ -48,9 +58,9 @@ def end_of_probe(
         message = f"Stopped{during(phase)}: it used too much memory."
         return ProbeExit(status=status, phase=phase, reason="killed", message=message)
     if "exited" in last:
-        return _end_by_exit(last["exited"], status, phase)
+        return _end_by_exit(last["exited"], status, phase, kind)
     if "error" in last:
-        return _end_by_error(last["error"], status, phase, python)
+        return _end_by_error(last["error"], status, phase, kind, python)
     if not events:
         return _coded("unusable_python", {"python": python, "status": status}, status, phase)
     return _end_by_death(status, phase)
@@ -148,9 +158,9 @@ def _coded(
     )
 
 
-def _end_by_exit(event: ExitedEvent, status: int, phase: str | None) -> ProbeExit:
+def _end_by_exit(event: ExitedEvent, status: int, phase: str | None, kind: PhaseKind | None) -> ProbeExit:
     place = f" at {event['place']}" if event["place"] else ""
-    is_import = phase == "importing the target"
+    is_import = kind == "importing the target"
     return ProbeExit(
         status=status,
         phase=phase,
@@ -161,7 +171,7 @@ def _end_by_exit(event: ExitedEvent, status: int, phase: str | None) -> ProbeExi
     )
 
 
-def _end_by_error(event: ErrorEvent, status: int, phase: str | None, python: str) -> ProbeExit:
+def _end_by_error(event: ErrorEvent, status: int, phase: str | None, kind: PhaseKind | None, python: str) -> ProbeExit:
     if "code" in event:
         return _coded(event["code"], event.get("values", {}), status, phase)
     message, traceback = event.get("message"), event.get("traceback")
@@ -169,7 +179,7 @@ def _end_by_error(event: ErrorEvent, status: int, phase: str | None, python: str
         text = str(message)
         text = text if text.endswith((".", "…")) else f"{text}."
         return ProbeExit(status=status, phase=phase, reason="error", message=text, hint=event.get("hint"))
-    if phase == "importing torch":
+    if kind == "importing torch":
         values: dict[str, HintValue] = {"python": python, "error": _first_line(message)}
         return _coded("no_torch", values, status, phase, traceback=traceback)
     text = f"The program failed{during(phase)}: {event['type']}: {_first_line(message)}"

@@ -10,7 +10,7 @@ import json
 import threading
 from pathlib import Path
 
-from .wire import CallPhase, Event, GapEvent, GapKind, Phase, PhaseEvent
+from .wire import CallPhase, Event, GapEvent, GapKind, Phase, PhaseEvent, PhaseKind
 
 
 class EventFile:
@@ -25,6 +25,7 @@ class EventFile:
         self._stream = path.open("ab", buffering=0)
         self._lock = threading.Lock()
         self._phase = ""
+        self._kind: PhaseKind = "importing torch"
 
     def write(self, event: Event) -> None:
         """Append one event."""
@@ -38,24 +39,26 @@ class EventFile:
 
     def phase(self, phase: Phase) -> None:
         """Report what begins now, such as ``importing the target``."""
-        self._begin(phase)
+        self._begin(phase, phase)
 
     def call_phase(self, phase: CallPhase, index: int) -> None:
         """Report what begins now with a call, such as ``call 2``."""
-        self._begin(phase.format(index=index))
+        self._begin(phase, phase.format(index=index))
 
     def variation_phase(self, variation: str) -> None:
         """Report which variation begins now."""
-        self._begin(variation)
+        self._begin("variation", variation)
 
-    def _begin(self, phase: str) -> None:
-        self._phase = phase
-        self.write(PhaseEvent(event="phase", phase=phase))
+    def _begin(self, kind: PhaseKind, phase: str) -> None:
+        self._kind, self._phase = kind, phase
+        self._write_phase(phase)
 
     def step(self, step: str | None) -> None:
         """Report which part of the phase begins now, such as ``compiling 0/1``; None when that part is over."""
-        phase = self._phase if step is None else f"{self._phase}, {step}"
-        self.write(PhaseEvent(event="phase", phase=phase))
+        self._write_phase(self._phase if step is None else f"{self._phase}, {step}")
+
+    def _write_phase(self, phase: str) -> None:
+        self.write(PhaseEvent(event="phase", phase=phase, kind=self._kind))
 
     def gap(self, kind: GapKind, message: str) -> None:
         """Report something that the recording lacks.

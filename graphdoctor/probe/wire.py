@@ -169,11 +169,18 @@ CallPhase = Literal[
 """What the probe can be doing with a call."""
 
 
+PhaseKind = Phase | CallPhase | Literal["variation"]
+"""Which phase it is, whatever its number and its step."""
+
+
 class PhaseEvent(TypedDict):
-    """What begins now, such as ``importing the target``, ``call 2`` or ``call 2, compiling 0/1``."""
+    """What begins now."""
 
     event: Literal["phase"]
     phase: str
+    """For people, such as ``importing the target``, ``call 2`` or ``call 2, compiling 0/1``."""
+    kind: PhaseKind
+    """For whoever decides by it."""
 
 
 class EnvironmentEvent(TypedDict):

@@ -20,7 +20,7 @@ from graphdoctor.model.spec import RunSpec
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, META_FILE
 from tests.conftest import clean_environment
 
-PHASE = '{"event": "phase", "phase": "call 2"}'
+PHASE = '{"event": "phase", "phase": "call 2", "kind": "call {index}"}'
 ERROR = '{"event": "error", "code": "no_gradient", "values": {}}'
 FINISHED = '{"event": "finished", "is_complete": true, "peak_memory_bytes": 9}'
 

@@ -12,8 +12,9 @@ from graphdoctor.model.base import field_types
 from graphdoctor.model.run import ProbeExit
 
 PROCESS = {"event": "process", "pid": 1}
-IMPORTING = {"event": "phase", "phase": "importing the target"}
-CALL = {"event": "phase", "phase": "call 2"}
+IMPORTING = {"event": "phase", "phase": "importing the target", "kind": "importing the target"}
+COMPILING = {**IMPORTING, "phase": "importing the target, compiling 0/0"}
+CALL = {"event": "phase", "phase": "call 2", "kind": "call {index}"}
 ERROR = {"type": "ValueError", "message": "\n too small\nsecond line", "traceback": "Traceback…"}
 RAISED = {"event": "error", **ERROR}
 
@@ -94,7 +95,7 @@ PROBES = {
         ),
     ),
     "torch could not be imported": (
-        ([{"event": "phase", "phase": "importing torch"}, RAISED], 3, None),
+        ([{"event": "phase", "phase": "importing torch", "kind": "importing torch"}, RAISED], 3, None),
         (
             "error",
             "importing torch",
@@ -250,3 +251,10 @@ def test_a_script_that_took_too_long_has_a_hint():
 def test_a_block_ends(events, reason, message):
     found = end_of_block(events, duration_s=1.5)
     assert (found.status, found.reason, found.message, found.duration_s) == (None, reason, message, 1.5)
+
+
+def test_a_step_of_an_import_is_still_the_import() -> None:
+    exited = {"event": "exited", "status": 4, "place": None, "traceback": "t"}
+    end = end_of_probe(3, None, [COMPILING, exited], python="python", timeout_s=None)
+    assert end.hint is not None
+    assert "__main__" in end.hint

@@ -13,7 +13,7 @@ from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.model.base import InvalidFactError, field_types
 from graphdoctor.model.recording import TargetInfo
-from graphdoctor.probe.wire import GapKind, HintCode
+from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, Phase
 
 _REASONS = ("finished", "error", "exited", "timeout", "killed", "interrupted")
 
@@ -83,7 +83,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
     }
     return {
         "process": {"pid": number},
-        "phase": {"phase": text(public.phase)},
+        "phase": {"phase": text(public.phase), "kind": one_of(*get_args(Phase), *get_args(CallPhase), "variation")},
         "environment": {
             "python": text(public.version),
             "torch": text(public.version),
