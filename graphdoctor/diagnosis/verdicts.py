@@ -10,11 +10,14 @@ from graphdoctor.model.run import Setting
 
 _ORDER: dict[Verdict, int] = {
     "verified": 0,
-    "unproven": 1,
-    "not tried": 2,
-    "no effect": 3,
-    "changes results": 4,
-    "failed": 5,
+    "contained": 1,
+    "unproven": 2,
+    "not tried": 3,
+    "moved": 4,
+    "no effect": 5,
+    "makes it worse": 6,
+    "changes results": 7,
+    "failed": 8,
 }
 
 

@@ -24,7 +24,7 @@ from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import Treatment, UntriedCause
+from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import FIXES_FILE
@@ -249,7 +249,7 @@ class _Rounds:
                 at = next(i for i, found in enumerate(trials) if options.finding.fingerprint in found.targets)
                 judged = self._trials.judge(options.finding, trials[at], state, observed[at])
                 self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=observed[at])
-                if judged.verdict == "verified":
+                if judged.verdict in WORKING:
                     if not any(found is trials[at] for found, _ in chosen):
                         chosen.append((trials[at], observed[at]))
                 elif options.proposals[1:]:
@@ -337,7 +337,7 @@ class _Rounds:
             if same:
                 # Of equal lines, the one that is still there; the fingerprint says only which of them comes first.
                 gone.remove(min(same, key=lambda other: _distance(other, finding, line)))
-        return tuple(finding.fingerprint for finding in gone)
+        return tuple(finding.fingerprint for finding in gone if not self._log.is_contained(finding))
 
 
 def _is_same_cause(one: Finding, other: Finding) -> bool:

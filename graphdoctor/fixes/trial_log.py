@@ -13,7 +13,7 @@ from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findin
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, TriedFix, UntriedCause
+from graphdoctor.model.fixes import WORKING, LeftFinding, Measures, PairedTime, TriedFix, UntriedCause
 from graphdoctor.model.stack import relative
 
 _NO_FIX = "no fix is known"
@@ -24,6 +24,9 @@ _UNTRIED: dict[UntriedCause, str] = {
     "not_repeatable": "the run couldn't be repeated",
 }
 """Why a fix wasn't tried, in words."""
+
+_REPEATABLE = WORKING | {"no effect", "moved"}
+"""Verdicts on fixes that may do better beside other fixes."""
 
 _Place = tuple[str, int]
 """A finding's fingerprint and its line in the untouched program. The fingerprint alone isn't enough: once a fix removes
@@ -159,15 +162,21 @@ class TrialLog:
         for entry in self._entries:
             if entry.fix.round != number:
                 continue
-            if entry.fix.verdict == "verified" and entry.is_about(proposals):
+            if entry.fix.verdict in WORKING and entry.is_about(proposals):
                 entry.fix = entry.fix.model_copy(update={"is_applied": True})
-            elif entry.fix.verdict in ("verified", "no effect") and entry.mark not in self._repeated:
+            elif entry.fix.verdict in _REPEATABLE and entry.mark not in self._repeated:
                 self._settled.discard(entry.mark)
                 self._repeated.add(entry.mark)
 
     def measures_with(self, proposal: Proposal) -> Measures | None:
         """What the trial of a fix alone counted; None if it wasn't tried."""
         return next((entry.fix.after for entry in self._entries if entry.is_about([proposal])), None)
+
+    def is_contained(self, finding: Finding) -> bool:
+        """Whether a finding of the untouched program is only contained by the fixes that are applied for it."""
+        place = (finding.fingerprint, finding.location.line)
+        applied = [entry.fix.verdict for entry in self._entries if entry.place == place and entry.fix.is_applied]
+        return "contained" in applied and "verified" not in applied
 
     def take_back(self, proposals: Sequence[Proposal], reason: str, *, is_final: bool) -> None:
         """Note that fixes are no longer applied.

@@ -13,7 +13,7 @@ from pathlib import Path
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.fixes import Measures, Verdict
+from graphdoctor.model.fixes import WORKING, Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, ResultKind
 from graphdoctor.model.wording import counted, percents
@@ -118,11 +118,11 @@ def judge(
     verdict, reason = judge_results(after.recording, reference, drops_output=drops_output)
     if verdict == "changes results":
         return Judgment(verdict, reason, gone, new)
-    is_gone, left = _effect(target, before, after, sites, contains=contains, moves_out=moves_out)
-    if not is_gone:
-        return Judgment("no effect", left, gone, new)
+    effect, left = _effect(target, before, after, sites, contains=contains, moves_out=moves_out)
+    if effect not in WORKING:
+        return Judgment(effect, left, gone, new)
     reasons = [text for text in (left, reason) if text]
-    return Judgment(verdict, "; ".join(reasons) or None, gone, new)
+    return Judgment(effect if verdict == "verified" else verdict, "; ".join(reasons) or None, gone, new)
 
 
 @dataclass(frozen=True)
@@ -198,11 +198,11 @@ def _text(finding: Finding) -> str:
 
 def _effect(
     target: Finding, before: Observed, after: Observed, sites: SiteChange, *, contains: bool, moves_out: bool
-) -> tuple[bool, str | None]:
-    """Whether the finding is gone or better contained, and a clause about it."""
+) -> tuple[Verdict, str | None]:
+    """What a fix did to the finding, whatever the results are, and a clause about it."""
     was, now = before.measures, after.measures
     if now.frames_over_limit > was.frames_over_limit:
-        return False, "it makes a function hit its recompile limit"
+        return "no effect", "it makes a function hit its recompile limit"
     if target.code.startswith(RECOMPILE):
         return _effect_on_recompiles(target, before, after)
     is_better = _is_more(now.coverage, was.coverage) or (
@@ -211,17 +211,19 @@ def _effect(
     progress = _progress(was, now)
     if target.code == SKIPPED_FRAME:
         if now.skipped_frames < was.skipped_frames:
-            return True, None
-        return is_better, f"a function is still skipped{', but ' + progress if is_better else ''}"
+            return "verified", None
+        left = f"a function is still skipped{', but ' + progress if is_better else ''}"
+        return ("contained" if is_better else "no effect"), left
     if contains:
-        return is_better, f"the break stays, {'but ' + progress if is_better else 'and nothing else improves'}"
+        left = f"the break stays, {'but ' + progress if is_better else 'and nothing else improves'}"
+        return ("contained" if is_better else "no effect"), left
     if sites.is_left(target):
-        return False, "the break is still there"
+        return "no effect", "the break is still there"
     if caused := sites.caused_text():
-        return False, f"the new lines break too: {', '.join(caused)}"
+        return "no effect", f"the new lines break too: {', '.join(caused)}"
     if loses_coverage(was, now):
-        return moves_out, progress if moves_out else f"the break is gone, but {progress}"
-    return True, None
+        return ("verified", progress) if moves_out else ("no effect", f"the break is gone, but {progress}")
+    return "verified", None
 
 
 def loses_coverage(was: Measures, now: Measures) -> bool:
@@ -233,21 +235,19 @@ def loses_coverage(was: Measures, now: Measures) -> bool:
     return _is_more(was.coverage, now.coverage) and not now.skipped_frames
 
 
-def _effect_on_recompiles(target: Finding, before: Observed, after: Observed) -> tuple[bool, str | None]:
+def _effect_on_recompiles(target: Finding, before: Observed, after: Observed) -> tuple[Verdict, str | None]:
     was, now = before.measures, after.measures
     if target.code == RECOMPILE_LIMIT:
-        return (
-            now.frames_over_limit < was.frames_over_limit,
-            "the limit is still hit" if now.frames_over_limit else None,
-        )
+        is_gone = now.frames_over_limit < was.frames_over_limit
+        return ("verified" if is_gone else "no effect"), "the limit is still hit" if now.frames_over_limit else None
     counts = Counter({finding.fingerprint: finding.count for finding in after.diagnosis.findings})
     is_less = (now.frames_over_limit, now.recompiles) < (was.frames_over_limit, was.recompiles)
     progress = f"{counted(was.recompiles, 'recompile')} → {now.recompiles}"
     if not is_less:
-        return False, progress
+        return "no effect", progress
     if counts[target.fingerprint] >= target.count:
-        return False, f"{progress}, but the cause is still there"
-    return True, progress if now.recompiles else None
+        return "no effect", f"{progress}, but the cause is still there"
+    return "verified", progress if now.recompiles else None
 
 
 def _is_more(one: float | None, other: float | None) -> bool:

@@ -11,10 +11,24 @@ from graphdoctor.model.trials import Comparison
 FixKind = Literal["code", "config", "call"]
 """What a fix changes: the source, a torch setting, or how the target is compiled and called."""
 
-Verdict = Literal["verified", "no effect", "changes results", "failed", "unproven", "not tried"]
-"""``verified``: the finding is gone (or better contained, if ``reason`` says so) and all results equal those of the
-unmodified program; ``unproven``: it is gone, but results already differ from run to run, or between eager and compiled
-mode, without any fix, so they can't be compared."""
+Verdict = Literal[
+    "verified",
+    "contained",
+    "moved",
+    "no effect",
+    "makes it worse",
+    "changes results",
+    "failed",
+    "unproven",
+    "not tried",
+]
+"""``verified``: the finding is gone and all results equal those of the unmodified program; ``contained``: the same, but
+the break stays and less runs eagerly because of it; ``moved``: a break came back close by, and nothing else is better;
+``makes it worse``: the calls take longer, or less of them is compiled; ``unproven``: the finding is gone, but results
+already differ from run to run, or between eager and compiled mode, without any fix, so they can't be compared."""
+
+WORKING: frozenset[Verdict] = frozenset({"verified", "contained"})
+"""Verdicts on fixes that are worth having: these are applied."""
 
 UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
 """Why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't requested; the recorded run

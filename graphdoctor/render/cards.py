@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.fixes import WORKING
 from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
 from graphdoctor.render.words import base_name, caused_text, cost_text, first_sentence, other_gaps, title_parts
@@ -152,13 +153,13 @@ def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple
     """Suggestions: those tried with their verdicts, then the others; a few of each unless verbose."""
     fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
     tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
-    if not any(fix.verdict == "verified" for fix in tried) and all(finding.is_mended for finding in cluster):
+    if not any(fix.verdict in WORKING for fix in tried) and all(finding.is_mended for finding in cluster):
         yield "gone", Text("with the verified fixes of other findings", style="green")
         if not is_verbose:
             return
     rest = [fix for fix in fixes if fix not in tried]
     if not is_verbose:
-        is_fixed = any(fix.verdict == "verified" for fix in tried)
+        is_fixed = any(fix.verdict in WORKING for fix in tried)
         rest = [] if is_fixed else rest[: max(2 - len(tried), 0)]
         hidden, tried = tried[_MAX_TRIED:], tried[:_MAX_TRIED]
         rest = rest if not hidden else []
@@ -168,7 +169,7 @@ def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple
         yield "try" if number == 0 and not tried else "or", fix_text(fix, is_verbose=is_verbose)
 
 
-_LABELS: dict[Verdict, str] = {"changes results": "changes", "not tried": "untried"}
+_LABELS: dict[Verdict, str] = {"changes results": "changes", "makes it worse": "worse", "not tried": "untried"}
 
 
 def verdict_label(verdict: Verdict) -> str:
@@ -183,12 +184,12 @@ def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> Text:
         fix: The suggestion.
         is_verbose: Show the whole diff; otherwise its changed lines, and only if the fix may be useful.
     """
-    text = clean(fix.title, "green" if fix.verdict in ("verified", "not tried") else "")
+    text = clean(fix.title, "green" if fix.verdict in WORKING or fix.verdict == "not tried" else "")
     if fix.verdict == "changes results":
         text.append("\n").append_text(clean(f"results differ: {fix.reason}", "red"))
     elif fix.reason:
         text.append("\n").append_text(clean(fix.reason, "dim"))
-    is_useful = is_verbose or fix.verdict in ("verified", "not tried", "unproven")
+    is_useful = is_verbose or fix.verdict in WORKING or fix.verdict in ("not tried", "unproven")
     if fix.diff and is_useful:
         for line in _diff_lines(fix.diff, is_whole=is_verbose):
             text.append("\n").append_text(clean(line, _diff_style(line)))

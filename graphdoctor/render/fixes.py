@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from graphdoctor.model.diagnosis import Diagnosis, Finding
-    from graphdoctor.model.fixes import Treatment, TriedFix
+    from graphdoctor.model.fixes import Treatment, TriedFix, Verdict
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -83,11 +83,16 @@ def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose
 
 def _headline(treatment: Treatment) -> Text:
     tried = _distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
-    verified = _distinct([fix for fix in treatment.tried if fix.verdict == "verified"])
+    verified, contained = _count(treatment, "verified"), _count(treatment, "contained")
     if tried:
-        text = f"{_fixes(len(tried))} tried, {len(verified)} verified."
-        return Text(text, style="bold green" if verified else "bold yellow")
+        counts = f"{verified} verified, {contained} contained" if contained else f"{verified} verified"
+        text = f"{_fixes(len(tried))} tried, {counts}."
+        return Text(text, style="bold green" if verified or contained else "bold yellow")
     return clean(_untried(treatment), "bold yellow")
+
+
+def _count(treatment: Treatment, verdict: Verdict) -> int:
+    return len(_distinct([fix for fix in treatment.tried if fix.verdict == verdict]))
 
 
 def _untried(treatment: Treatment) -> str:

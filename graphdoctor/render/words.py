@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from graphdoctor.model.expressions import expression
+from graphdoctor.model.fixes import WORKING
 from graphdoctor.model.wording import counted, percent, percent_of_limit, percents, times
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def cost_text(cost: Cost) -> str:
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
     """The suggestions that no trial has ruled out, in their order."""
-    return [fix for fix in fixes if fix.verdict in ("verified", "unproven", "not tried")]
+    return [fix for fix in fixes if fix.verdict in WORKING or fix.verdict in ("unproven", "not tried")]
 
 
 def suggested(fix: Fix, title: str | None = None) -> str:

@@ -390,7 +390,7 @@ def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> Non
     found = patient(worse, known)
     treatment = found.treated().treatment
     assert told(treatment.tried) == [
-        ("bold", "no effect", 1, False), ("vain", "no effect", 2, False), ("careful", "verified", 3, True),
+        ("bold", "no effect", 1, False), ("vain", "no effect", 2, False), ("careful", "contained", 3, True),
     ]  # fmt: skip
     assert treatment.tried[0].reason == (
         "with it, `Net.forward` is skipped because of the next break, at line 9, and no fix that was tried helps"
@@ -399,7 +399,7 @@ def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> Non
     assert treatment.after is not None
     assert treatment.after.coverage == 0.9
     [left] = treatment.left
-    assert left.reason == '"Do careful": verified, the break stays, but coverage goes from 70% to 90%'
+    assert left.reason == '"Do careful": contained, the break stays, but coverage goes from 70% to 90%'
 
 
 def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
@@ -665,9 +665,9 @@ def test_what_is_left_says_why(patient: Make) -> None:
 def test_a_break_that_is_contained_says_by_what(patient: Make) -> None:
     known = {"GD101": [fix("bound", contains=True), fix("vain")]}
     treatment = patient(lambda fixes: runs(3, coverage=90 if "bound" in fixes else 70), known).treated().treatment
-    assert told(treatment.tried) == [("bound", "verified", 1, True), ("vain", "no effect", 2, False)]
+    assert told(treatment.tried) == [("bound", "contained", 1, True), ("vain", "no effect", 2, False)]
     [left] = treatment.left
-    assert left.reason == '"Do bound": verified, the break stays, but coverage goes from 70% to 90%'
+    assert left.reason == '"Do bound": contained, the break stays, but coverage goes from 70% to 90%'
 
 
 def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -697,3 +697,12 @@ def test_what_came_of_it_lies_beside_the_recording(patient: Make) -> None:
     treatment = found.treated().treatment
     written = found.folder / "recording" / "fixes.json"
     assert type(treatment).model_validate(json.loads(written.read_text())) == treatment
+
+
+def test_a_contained_break_is_not_gone_though_its_line_no_longer_breaks(patient: Make) -> None:
+    def world(fixes: Fixes) -> Recording:
+        return runs(9, coverage=90) if "wrapper" in fixes else runs(3, coverage=50)
+
+    treatment = patient(world, {"GD101": [fix("wrapper", contains=True)]}).treated().treatment
+    assert told(treatment.tried)[0] == ("wrapper", "contained", 1, True)
+    assert treatment.gone == ()

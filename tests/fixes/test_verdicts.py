@@ -13,7 +13,7 @@ from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay
 from graphdoctor.rules.catalog import RULES
-from tests.factories import FILE, entry, record, recording
+from tests.factories import FILE, entry, graph, record, recording
 
 ROOT = Path("/project")
 BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
@@ -122,3 +122,8 @@ def test_a_trial_that_does_not_finish_failed() -> None:
 def test_a_break_that_is_contained_must_make_something_better() -> None:
     found = judged(seen(3), seen(4), contains=True)
     assert (found.verdict, found.reason) == ("no effect", "the break stays, and nothing else improves")
+
+
+def test_a_break_that_stays_is_contained_even_if_more_is_compiled() -> None:
+    found = judged(seen(3, graphs=(graph(), graph(index=1))), seen(4, graphs=(graph(),)), contains=True)
+    assert (found.verdict, found.reason) == ("contained", "the break stays, but 2 graphs → 1")

@@ -136,7 +136,7 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
     """The verified fix, otherwise the first that no trial has ruled out."""
     fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
-    for verdict in ("verified", "not tried", "unproven"):
+    for verdict in ("verified", "contained", "not tried", "unproven"):
         chosen = next((fix for fix in fixes if fix.verdict == verdict), None)
         if chosen is not None:
             return chosen
