@@ -58,6 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _options.cold = config.getoption("--cold")
+    # No test writes into the state folder of the person who runs it.
+    os.environ["XDG_STATE_HOME"] = _servers.enter_context(tempfile.TemporaryDirectory())
 
 
 @pytest.hookimpl(tryfirst=True)

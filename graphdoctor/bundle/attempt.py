@@ -29,15 +29,36 @@ class Attempt:
     Args:
         is_same: It has the graph breaks, the number of recompiles and the failure of the recording; None if not run.
         words: The result in sentences.
+        is_refused: It was not run because somebody else could have written it.
     """
 
     is_same: bool | None
     words: str
+    is_refused: bool = False
 
 
 def not_tried() -> Attempt:
     """The result if running the script is turned off."""
     return Attempt(None, "It was not run (--no-try).")
+
+
+def refused() -> Attempt:
+    """The result for a recording that somebody else could have written."""
+    return Attempt(
+        None,
+        "It was not run: nothing shows that the recording was made by you, on this machine, in the folder where it is "
+        "now.",
+        is_refused=True,
+    )
+
+
+def command_text(script: Script, recording: Recording) -> str:
+    """What ``attempt`` runs, for people to read before: the interpreter and every line of code."""
+    files = {SCRIPT: script.text or "", **{f"{MODULES}/{name}": text for name, text in script.modules.items()}}
+    lines = [f"Running {SCRIPT} with {recording.environment.executable}"]
+    for name, text in files.items():
+        lines += [f"  {name}:", *(f"    | {line}" for line in text.splitlines())]
+    return "\n".join(lines)
 
 
 def attempt(script: Script, recording: Recording, *, timeout_s: float | None) -> Attempt:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphdoctor.bundle.attempt import SCRIPT, Attempt, attempt, not_tried
+from graphdoctor.bundle.attempt import SCRIPT, Attempt, attempt, command_text, not_tried, refused
 from graphdoctor.bundle.environment import environment_text
 from graphdoctor.bundle.issue import issue_text
 from graphdoctor.bundle.readme import readme_text
 from graphdoctor.bundle.reproduce import MODULES, Script, write_script
+from graphdoctor.capture.ownership import is_own
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.diagnosis import Diagnosis
@@ -52,7 +53,8 @@ class Wanted:
         version: graphdoctor's own version.
         is_redacted: Leave out source, paths, values and names.
         has_trials: Include the recordings of trials.
-        is_tried: Run the script.
+        is_tried: Run the script of a recording that is the user's own.
+        show: Run the script of any recording, after calling this with the interpreter and the code; None not to.
         timeout_s: Seconds until the script is stopped; None for a multiple of the recorded run's time.
     """
 
@@ -61,6 +63,7 @@ class Wanted:
     is_redacted: bool = False
     has_trials: bool = False
     is_tried: bool = True
+    show: Callable[[str], None] | None = None
     timeout_s: float | None = None
 
 
@@ -72,12 +75,14 @@ class Bundle:
         files: File contents by name, in order.
         script: The script, or why there is none.
         attempt: The result of running the script; None without one.
+        interpreter: What the recording would have the script run with; None if unknown.
         notes: What was left out, in sentences.
     """
 
     files: dict[str, bytes]
     script: Script
     attempt: Attempt | None
+    interpreter: str | None
     notes: list[str] = field(default_factory=list)
 
 
@@ -112,7 +117,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         script, tried = Script(None, reason="--redact leaves out source"), None
     else:
         script = write_script(recording, read_object(place / REQUEST_FILE))
-        tried = _try(script, recording, wanted, on_phase)
+        tried = _try(place, script, recording, wanted, on_phase)
     on_phase("writing the report")
     if wanted.is_redacted:
         from graphdoctor.bundle.redact.recordings import Redaction
@@ -124,14 +129,21 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         kept = {name: path.read_bytes() for name, path in _recording_files(place, notes, has_trials=wanted.has_trials)}
     if script.text is None and not wanted.is_redacted:
         notes.append(f"`{SCRIPT}`: {script.reason}.")
-    return Bundle(_files(diagnosis, picture, kept, script, tried, notes, wanted), script, tried, notes)
+    files = _files(diagnosis, picture, kept, script, tried, notes, wanted)
+    return Bundle(files, script, tried, recording.environment.executable, notes)
 
 
-def _try(script: Script, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Attempt | None:
+def _try(
+    place: Path, script: Script, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]
+) -> Attempt | None:
     if script.text is None:
         return None
     if not wanted.is_tried:
         return not_tried()
+    if wanted.show is not None:
+        wanted.show(command_text(script, recording))
+    elif not is_own(place):
+        return refused()
     on_phase(f"running {SCRIPT}")
     return attempt(script, recording, timeout_s=wanted.timeout_s)
 

@@ -37,8 +37,16 @@ def bundle(
         bool, typer.Option("--with-trials", help="Include the recordings of the fixes and remedies that were tried.")
     ] = False,
     is_tried: Annotated[
-        bool, typer.Option("--try/--no-try", help="Run reproduce.py, and say in issue.md whether it shows the same.")
+        bool,
+        typer.Option(
+            "--try/--no-try",
+            help="Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",
+        ),
     ] = True,
+    is_run: Annotated[
+        bool,
+        typer.Option("--run", help="Run reproduce.py of any recording: show the interpreter and the code, then run."),
+    ] = False,
     timeout: TimeoutOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -59,6 +67,9 @@ def bundle(
 
     if redact and with_trials:
         raise GraphDoctorError("--redact and --with-trials exclude each other.", hint="Trials hold edited source.")
+    if is_run and (redact or not is_tried):
+        without = "--redact" if redact else "--no-try"
+        raise GraphDoctorError(f"{without} and --run exclude each other.", hint="Give one of them.")
     if not is_tried:
         given.refuse(("timeout",), without="--try")
     settings = project_settings()
@@ -68,15 +79,16 @@ def bundle(
         raise GraphDoctorError(
             f"{place.path} is a JSON document; a bundle holds a recording.", hint="Name the recording itself."
         )
-    wanted = Wanted(
-        root=place.root or Path.cwd(),
-        version=__version__,
-        is_redacted=redact,
-        has_trials=with_trials,
-        is_tried=is_tried,
-        timeout_s=timeout,
-    )
     with Progress(is_quiet=quiet) as progress:
+        wanted = Wanted(
+            root=place.root or Path.cwd(),
+            version=__version__,
+            is_redacted=redact,
+            has_trials=with_trials,
+            is_tried=is_tried,
+            show=progress.say if is_run else None,
+            timeout_s=timeout,
+        )
         made = bundle_of(place.path, wanted, progress.watching.on_phase)
     content = zipped(made.files)
     write_file(content, output)
@@ -88,6 +100,8 @@ def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:
     say(f"Wrote {output} ({_size(size_bytes)})")
     if made.attempt is not None:
         say(f"reproduce.py: {made.attempt.words}")
+        if made.attempt.is_refused:
+            say(f"hint: bundle --run shows its code and runs it with {made.interpreter}.")
     for note in made.notes:
         say(f"left out: {note}")
     if size_bytes > _ATTACHMENT_BYTES:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.capture.child import Watching, interpreter, record
+from graphdoctor.capture.ownership import sign
 from graphdoctor.capture.script import Script, run_script
 from graphdoctor.capture.store import Store
 
@@ -84,6 +85,7 @@ def record_target(request: Request, setup: Setup) -> Recorded:
     place = request.target.file or request.target.module or ""
     folder = _new_recording(Path(place).stem, setup.settings)
     ended = record(request, folder, python=setup.interpreter, timeout_s=setup.limit_s, watching=setup.watching)
+    sign(folder)
     return Recorded(folder, ended)
 
 
@@ -110,7 +112,9 @@ def record_script(
     folder = _new_recording(script.label, settings)
     if meanwhile is not None:
         meanwhile()
-    return folder, run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
+    status = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
+    sign(folder)
+    return folder, status
 
 
 def _new_recording(label: str, settings: Settings) -> Path:
