@@ -24,33 +24,47 @@ def lint(
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins with this. Repeatable.")
     ] = None,
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = LINT.names[0],
-    color: ColorOption = Color.auto,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."),
+    ] = None,
+    is_without_baseline: Annotated[
+        bool, typer.Option("--no-baseline", help="Compare with no baseline: every finding is new.")
+    ] = False,
     recording: Annotated[
         bool,
         typer.Option("--recording/--no-recording", help="Include functions that the last recording saw compiled."),
     ] = True,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = LINT.names[0],
+    color: ColorOption = Color.auto,
 ) -> None:
     """Find certain graph breaks in source without running it.
 
-    Only breaks that are certain are reported, in functions that the source compiles.
+    Only breaks that are certain are reported, in functions that the source compiles. Those in the
+    baseline are known and don't fail.
 
-    Exits with 0 if nothing was found, 1 if there are findings, and 2 if a file can't be
-    read.
+    Exits with 0 if nothing fails, 1 if a new finding does, and 2 if a file can't be read.
     """
     from graphdoctor.cli.output import Output
     from graphdoctor.cli.running import project_settings
     from graphdoctor.cli.terminal import complain
     from graphdoctor.render.formats import RenderOptions
-    from graphdoctor.runs.diagnose import selection_of
+    from graphdoctor.runs.lint import Asked
     from graphdoctor.runs.lint import lint as lint_files
 
     output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
     if not files:
         raise GraphDoctorError("No file is named.", hint="graphdoctor lint model.py, or graphdoctor lint src/")
-    settings = project_settings()
-    selection = selection_of(settings, select=select, ignore=ignore)
-    report = lint_files(files, settings, selection, is_recording_used=recording)
+    if is_without_baseline and baseline is not None:
+        raise GraphDoctorError("--baseline and --no-baseline exclude each other.", hint="Give one of them.")
+    asked = Asked(
+        select=select or (),
+        ignore=ignore or (),
+        baseline=baseline,
+        is_baseline_used=not is_without_baseline,
+        is_recording_used=recording,
+    )
+    report = lint_files(files, project_settings(), asked)
     output.write(report)
     for one in report.unreadable:
         complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")

@@ -49,3 +49,18 @@ def load_project(start: Path, environment: Mapping[str, str] | None = None) -> P
     settings = settings_of(path, table, start, environment)
     targets = read_targets(path, table.get("targets", [])) if path else ()
     return Project(path.parent if path else start, path, settings, targets)
+
+
+def project_folder(start: Path) -> Path | None:
+    """The nearest folder, from a directory up, whose pyproject.toml configures graphdoctor or has a baseline beside it.
+
+    Raises:
+        GraphDoctorError: A pyproject.toml on the way can't be read.
+    """
+    path = find_pyproject(start)
+    while path is not None:
+        if read_table(path) or (path.parent / BASELINE).is_file():
+            return path.parent
+        above = path.parent.parent
+        path = find_pyproject(above) if above != path.parent else None
+    return None

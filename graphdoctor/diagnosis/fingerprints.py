@@ -29,8 +29,12 @@ def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
     file = relative(entry.file, root)
     if entry.package and f"/{entry.package}/" in file:
         file = entry.package + file.rpartition(f"/{entry.package}/")[2]
-    text = re.sub(r"\s+", " ", re.sub(r"\s+#.*$", "", entry.text or "")).strip()
-    return _digest(code, Path(file).as_posix(), entry.qualname or entry.function, text, subject)
+    return _digest(code, Path(file).as_posix(), entry.qualname or entry.function, bare_text(entry.text), subject)
+
+
+def bare_text(text: str | None) -> str:
+    """A line without its comment and its spacing, as a fingerprint sees it."""
+    return re.sub(r"\s+", " ", re.sub(r"\s+#.*$", "", text or "")).strip()
 
 
 def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,11 @@ class Baseline:
         before = [version for version in versions if _order(version) <= _order(torch)]
         chosen = torch if torch in versions else max(before, key=_order) if before else min(versions, key=_order)
         return chosen, versions[chosen]
+
+    def all_entries(self) -> Iterator[Entries]:
+        """The entries of each target under each torch release."""
+        for versions in self.targets.values():
+            yield from versions.values()
 
 
 @dataclass(frozen=True)

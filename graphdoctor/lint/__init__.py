@@ -1,6 +1,6 @@
 """Finds causes of graph breaks and recompiles from source alone, inside functions that torch compiles.
 
-Reports only what is certain. May import ``model``, ``diagnosis``, ``rules``, ``errors`` and the gate's ignores; never
+Reports only what is certain. May import ``model``, ``diagnosis``, ``rules``, ``errors`` and ``gate``; never
 torch, rich or the command line.
 """
 

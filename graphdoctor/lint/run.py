@@ -7,16 +7,17 @@ import io
 import os
 import tokenize
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.diagnosis.fingerprints import with_distinct_fingerprints
-from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.gate.check import Policy
 from graphdoctor.gate.ignores import comments_in
 from graphdoctor.lint.checks import CHECKS, Site
 from graphdoctor.lint.findings import finding_of
 from graphdoctor.lint.flow import certain_nodes
+from graphdoctor.lint.judging import judged
 from graphdoctor.lint.program import Program
 from graphdoctor.lint.recorded import Recorded
 from graphdoctor.lint.regions import regions
@@ -64,43 +65,57 @@ def lint_files(
     *,
     root: Path,
     version: str,
-    selection: Selection | None = None,
-    recorded: Callable[[], Recorded] | None = None,
+    shown_from: Path | None = None,
+    policies: Sequence[Policy] = (Policy(),),
+    recorded: Recorded | None = None,
 ) -> LintReport:
-    """Find what certainly breaks a graph or recompiles, in the functions that files compile.
+    """Find what certainly breaks a graph or recompiles, in the functions that a project's files compile.
 
     Args:
         paths: The files.
-        root: The working directory. Files below it are shown relative to it, and a finding that a torch setting
+        root: The project's folder. Findings are recognized by their path from it, and a finding that a torch setting
             prevents is left out if a file below it changes that setting.
         version: graphdoctor's own version.
-        selection: Which findings count; None for all.
-        recorded: Returns what the last recording knows; called once, and only if there are files.
+        shown_from: Files below this folder are shown relative to it; None for ``root``.
+        policies: What the project's targets are judged by.
+        recorded: What a recording knows, or None.
 
     Returns:
         The findings by file and line.
     """
-    known = recorded() if recorded is not None and paths else Recorded()
     unreadable: list[UnreadableFile] = []
     linted: list[_Linted] = []
+    shown_from = shown_from or root
+    recorded = recorded or Recorded()
     for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):  # noqa: PTH100 - links stay links
         try:
-            linted.append(_lint_file(path, root, known.functions.get(path, frozenset())))
+            linted.append(_lint_file(path, root, recorded.functions.get(path, frozenset())))
         except _UnreadableError as error:
-            shown = relative(str(path), root)
+            shown = relative(str(path), shown_from)
             unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
     found = [finding for one in linted for finding in one.findings]
-    found, notes = _silenced(found, root, known.settings)
-    kept = [finding for finding in found if (selection or Selection()).keeps(finding)]
+    found, notes = _silenced(found, root, shown_from, recorded.settings)
+    result = judged(found, policies)
     return LintReport(
         graphdoctor_version=version,
         file_count=len(linted) + len(unreadable),
         function_count=sum(one.function_count for one in linted),
-        findings=tuple(sorted(kept, key=_place)),
-        ignored_count=sum(one.ignored_count for one in linted) + len(found) - len(kept),
+        findings=_shown(result.new, root, shown_from),
+        failing_count=result.failing_count,
+        known=_shown(result.known, root, shown_from),
+        ignored_count=sum(one.ignored_count for one in linted) + result.ignored_count,
         unreadable=tuple(unreadable),
         notes=notes,
     )
+
+
+def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[Finding, ...]:
+    """Findings by file and line, with paths as people see them."""
+    moved = []
+    for finding in findings:
+        file = relative(str(root / finding.location.file), shown_from)
+        moved.append(finding.model_copy(update={"location": finding.location.model_copy(update={"file": file})}))
+    return tuple(sorted(moved, key=_place))
 
 
 def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
@@ -151,11 +166,13 @@ def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
         raise _UnreadableError(f"can't be parsed: {error}") from error
 
 
-def _silenced(findings: list[Finding], root: Path, known: frozenset[str]) -> tuple[list[Finding], tuple[str, ...]]:
+def _silenced(
+    findings: list[Finding], root: Path, shown_from: Path, known: frozenset[str]
+) -> tuple[list[Finding], tuple[str, ...]]:
     """The findings that no changed torch setting prevents, and a sentence for each setting that hides others."""
     wanted = {name for finding in findings for name in switches_of(finding.code)}
-    where = dict.fromkeys(wanted & known, "the last recording")
-    where |= {name: relative(str(path), root) for name, path in switches_in(root, wanted - known).items()}
+    where = dict.fromkeys(wanted & known, "the recording")
+    where |= {name: relative(str(path), shown_from) for name, path in switches_in(root, wanted - known).items()}
     kept: list[Finding] = []
     hidden: dict[str, int] = {}
     for finding in findings:

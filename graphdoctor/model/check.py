@@ -17,6 +17,12 @@ BudgetName = Literal["max-breaks", "max-recompiles", "max-graphs", "min-coverage
 """``max-breaks`` counts break sites, ``max-recompiles`` recompiles, ``min-coverage`` is a share."""
 
 
+def fails(finding: Finding, fail_on: FailOn) -> bool:
+    """Whether a new finding is at or above the severity that fails."""
+    order: tuple[Severity, ...] = ("info", "warning", "error")
+    return fail_on != "never" and order.index(finding.severity) >= order.index(fail_on)
+
+
 class Budget(Fact):
     """One limit and what was measured."""
 
@@ -113,11 +119,7 @@ class TargetCheck(Fact):
     @property
     def failing(self) -> tuple[Finding, ...]:
         """The new findings that fail it."""
-        order: tuple[Severity, ...] = ("info", "warning", "error")
-        if self.fail_on == "never":
-            return ()
-        least = order.index(self.fail_on)
-        return tuple(finding for finding in self.new if order.index(finding.severity) >= least)
+        return tuple(finding for finding in self.new if fails(finding, self.fail_on))
 
 
 class CheckReport(Fact):

@@ -31,9 +31,15 @@ class LintReport(Fact):
     function_count: int
     """How many functions in them torch compiles."""
     findings: tuple[Finding, ...]
-    """Findings by file and line. Their ``count`` is 0, because nothing was run."""
+    """New findings by file and line. Their ``count`` is 0, because nothing was run."""
+    failing_count: int = 0
+    """How many of them are at or above their project's ``fail-on``."""
+    known: tuple[Finding, ...] = ()
+    """Findings that their project's baseline knows, by file and line."""
     ignored_count: int = 0
-    """How many findings an ignore comment, ``select`` or ``ignore`` left out."""
+    """How many findings an ignore comment, ``per-path-ignores``, ``select`` or ``ignore`` left out."""
+    recording: str | None = None
+    """The recording whose functions and settings count; None if there is none or none was to be used."""
     unreadable: tuple[UnreadableFile, ...] = ()
     """Files that couldn't be read or parsed."""
     notes: tuple[str, ...] = ()
@@ -41,5 +47,5 @@ class LintReport(Fact):
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
-        """2 if a file couldn't be read, otherwise 1 if there are findings, otherwise 0."""
-        return 2 if self.unreadable else 1 if self.findings else 0
+        """2 if a file couldn't be read, otherwise 1 if a finding fails, otherwise 0."""
+        return 2 if self.unreadable else 1 if self.failing_count else 0

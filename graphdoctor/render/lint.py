@@ -24,6 +24,9 @@ def render_lint(report: LintReport, console: Console) -> None:
     for finding in report.findings:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)
+    if report.recording is not None:
+        note = f"includes what {report.recording} saw compiled; --no-recording leaves that out."
+        console.print(clean(f"note: {note}"), soft_wrap=True)
     for note in report.notes:
         console.print(clean(f"note: {note}"), soft_wrap=True)
     console.print(_summary(report), soft_wrap=True, highlight=False)
@@ -44,8 +47,11 @@ def _lines(finding: Finding) -> Iterator[Text]:
 
 
 def _summary(report: LintReport) -> str:
-    count = len(report.findings)
-    what = f"{count} finding{'' if count == 1 else 's'}" if count else "No findings"
+    new = len(report.findings)
+    what = counted(new, "new finding" if report.known else "finding") if new else "No findings"
+    if not new and report.known:
+        what = "No new findings"
     where = f" in {counted(report.function_count, 'compiled function')} of {counted(report.file_count, 'file')}"
-    ignored = f", {report.ignored_count} ignored" if report.ignored_count else ""
-    return f"{what}{where}{ignored}."
+    allowed = new - report.failing_count
+    others = {"below fail-on": allowed, "in the baseline": len(report.known), "ignored": report.ignored_count}
+    return f"{what}{where}{''.join(f', {count} {name}' for name, count in others.items() if count)}."

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from graphdoctor.gate.baseline import read_baseline, write_baseline
 from graphdoctor.lint import Recorded, lint_files
 from tests.conftest import RunCli
 
@@ -131,15 +132,124 @@ def test_what_a_recording_saw_is_found_by_its_name(tmp_path: Path) -> None:
     path.write_text(PLAIN)
     assert lint_files([path], root=tmp_path, version="0").findings == ()
     recorded = Recorded({path: frozenset({"Net.forward", "Gone.forward"})})
-    report = lint_files([path], root=tmp_path, version="0", recorded=lambda: recorded)
+    report = lint_files([path], root=tmp_path, version="0", recorded=recorded)
     assert [finding.location.line for finding in report.findings] == [6]
 
 
 def test_a_setting_that_the_recording_was_given_counts(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     recorded = Recorded(settings=frozenset({"capture_scalar_outputs"}))
-    report = lint_files([tmp_path / "bad.py"], root=tmp_path, version="0", recorded=lambda: recorded)
+    report = lint_files([tmp_path / "bad.py"], root=tmp_path, version="0", recorded=recorded)
     assert {finding.code for finding in report.findings} == {"GD101"}
+
+
+def baseline_of(findings: list[dict[str, Any]], **changed: str) -> str:
+    """A baseline of one target with findings of a JSON document."""
+    entries = [
+        {
+            "fingerprint": one["fingerprint"],
+            "code": one["code"],
+            "file": one["location"]["file"],
+            "function": one["location"]["function"],
+            "text": one["location"]["text"],
+            "message": "known",
+            "count": 1,
+        }
+        | changed
+        for one in findings
+    ]
+    return write_baseline(
+        read_baseline(
+            json.dumps({"graphdoctor_baseline": "1.0", "targets": {"net": {"2.13.0": entries}}}).encode(), "it"
+        )
+    )
+
+
+@pytest.fixture
+def known(tmp_path: Path, run_here: RunHere) -> list[dict[str, Any]]:
+    """The findings of a project that knows the first of them, in a file below a folder."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "bad.py").write_text(BAD)
+    found: list[dict[str, Any]] = json.loads(run_here("lint", "src", "--format", "json").stdout)["findings"]
+    (tmp_path / "pyproject.toml").write_text("[tool.graphdoctor]\nkeep-recordings = 3\n")
+    (tmp_path / "graphdoctor-baseline.json").write_text(baseline_of(found[:1]))
+    return found
+
+
+def test_what_the_baseline_knows_is_not_new(tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]) -> None:
+    done = run_here("lint", "src")
+    assert done.returncode == 1
+    assert "GD101" not in done.stdout and "GD103" in done.stdout
+    assert "1 new finding in 1 compiled function of 1 file, 1 in the baseline." in done.stdout
+    (tmp_path / "graphdoctor-baseline.json").write_text(baseline_of(known))
+    done = run_here("lint", "src")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "No new findings in 1 compiled function of 1 file, 2 in the baseline.\n",
+    )
+    assert run_here("lint", "src", "--no-baseline").returncode == 1
+
+
+@pytest.mark.parametrize("folder", ["src", "..", "."])
+def test_the_verdict_does_not_depend_on_the_working_directory(
+    folder: str, tmp_path: Path, run_cli: RunCli, known: list[dict[str, Any]]
+) -> None:
+    document = json.loads(run_cli("lint", tmp_path / "src", "--format", "json", cwd=tmp_path / folder).stdout)
+    assert [one["fingerprint"] for one in document["findings"]] == [known[1]["fingerprint"]]
+    assert [one["fingerprint"] for one in document["known"]] == [known[0]["fingerprint"]]
+    shown = Path(tmp_path / folder, document["findings"][0]["location"]["file"])
+    assert shown.resolve() == (tmp_path / "src" / "bad.py").resolve()
+
+
+def test_a_break_is_known_by_its_place_where_another_torch_named_it(
+    tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "graphdoctor-baseline.json").write_text(baseline_of(known, fingerprint="0" * 16, code="GD100"))
+    assert run_here("lint", "src").returncode == 0
+    (tmp_path / "src" / "bad.py").write_text(BAD.replace('    print("a")\n', '    print("a")\n    print("a")\n'))
+    done = run_here("lint", "src")
+    assert done.returncode == 1 and "src/bad.py:7:5: GD101" in done.stdout, "a second one is new"
+
+
+@pytest.mark.parametrize(
+    ("configured", "code", "words"),
+    [
+        ('[tool.graphdoctor]\nfail-on = "error"\n', 0, "2 findings in 1 compiled function of 1 file, 2 below fail-on."),
+        (
+            '[tool.graphdoctor]\n[[tool.graphdoctor.targets]]\ntarget = "a.py"\nfail-on = "error"\n'
+            '[[tool.graphdoctor.targets]]\ntarget = "b.py"\n',
+            0,
+            "2 below fail-on",
+        ),
+        ('[tool.graphdoctor.per-path-ignores]\n"src/*" = ["GD101"]\n', 1, "1 ignored"),
+        ('[tool.graphdoctor]\nselect = ["GD2"]\n', 0, "2 ignored"),
+    ],
+)
+def test_lint_lets_pass_what_the_configuration_lets_pass(
+    configured: str, code: int, words: str, tmp_path: Path, run_here: RunHere
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(configured)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "bad.py").write_text(BAD)
+    done = run_here("lint", "src")
+    assert (done.returncode, words in done.stdout) == (code, True), done.stdout
+
+
+def test_each_file_is_judged_by_its_own_project(tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]) -> None:
+    package = tmp_path / "package"
+    (package / "src").mkdir(parents=True)
+    (package / "src" / "bad.py").write_text(BAD)
+    (package / "pyproject.toml").write_text("[tool.graphdoctor]\n")
+    (package / "graphdoctor-baseline.json").write_text(baseline_of(known))
+    document = json.loads(run_here("lint", ".", "--format", "json").stdout)
+    assert [one["location"]["file"] for one in document["findings"]] == ["src/bad.py"]
+    assert [one["location"]["file"] for one in document["known"]] == ["package/src/bad.py"] * 2 + ["src/bad.py"]
+
+
+def test_a_baseline_that_is_named_must_be_there(tmp_path: Path, run_here: RunHere) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    done = run_here("lint", "bad.py", "--baseline", "gone.json")
+    assert done.returncode == 2 and "There is no baseline at gone.json" in done.stderr
 
 
 @pytest.mark.slow
@@ -153,4 +263,21 @@ def test_lint_agrees_with_the_run_that_was_recorded(
     document = json.loads(run_here("lint", "plain.py", "--format", "json").stdout)
     assert [one["fingerprint"] for one in document["findings"]] == [one["fingerprint"] for one in seen]
     assert document["findings"][0]["location"]["line"] == seen[0]["location"]["line"] + 1
-    assert run_here("lint", "plain.py", "--no-recording").returncode == 0
+    assert document["recording"] == f".graphdoctor/{(tmp_path / '.graphdoctor' / 'last').read_text().strip()}"
+    assert f"note: includes what {document['recording']} saw compiled" in run_here("lint", "plain.py").stdout
+    done = run_here("lint", "plain.py", "--no-recording")
+    assert (done.returncode, "note" in done.stdout) == (0, False)
+
+
+@pytest.mark.slow
+def test_lint_passes_where_the_gate_passes(tmp_path: Path, run_here: RunHere) -> None:
+    (tmp_path / "net.py").write_text(BAD + "\n\ndef example_inputs():\n    return (torch.ones(4),)\n")
+    (tmp_path / "pyproject.toml").write_text('[[tool.graphdoctor.targets]]\ntarget = "net.py:step"\n')
+    assert run_here("lint", "net.py").returncode == 1
+    assert run_here("baseline").returncode == 0
+    assert run_here("check").returncode == 0
+    done = run_here("lint", "net.py", "--no-recording")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "No new findings in 1 compiled function of 1 file, 2 in the baseline.\n",
+    )
