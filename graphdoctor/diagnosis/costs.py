@@ -27,7 +27,9 @@ def with_costs(
         graphs: Its graphs, each with the finding that ended it.
         recompiles: Its recompiles, each with its finding.
     """
-    gaps = _gaps(recording, graphs, findings) or _whole_call(recording, findings)
+    is_limited = any(compile_.outcome == "limit" for compile_ in recording.compiles)
+    # What a function over its limit does in a call is no break's doing, and it leaves no trace there.
+    gaps = {} if is_limited else _gaps(recording, graphs, findings) or _whole_call(recording, findings)
     steady_us = recording.steady_call.call_us if recording.steady_call else None
     fixed = _fixed(recording.treatment.tried) if recording.treatment else {}
     compiled = _compile_seconds(recompiles)

@@ -8,7 +8,7 @@ from graphdoctor.diagnosis.frames import described
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.model.expressions import expression, size_dim
 from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.wording import times
+from graphdoctor.model.wording import names, quoted, times
 
 GUIDE = "PyTorch user guide: torch.compile, recompilation"
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
@@ -38,22 +38,6 @@ def changed(group: RecompileGroup) -> str:
     more = len(shown) - _MAX_NAMES
     rest = f" and {more} more value{'' if more == 1 else 's'}" if more > 0 else ""
     return ", ".join(shown[:_MAX_NAMES]) + rest
-
-
-def names(expressions: tuple[str, ...]) -> str:
-    """The names of values in a list, at most three."""
-    found = [quoted(name) for name in expressions]
-    more = len(found) - _MAX_NAMES
-    if more > 0:
-        return ", ".join(found[:_MAX_NAMES]) + f" and {more} more"
-    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
-
-
-def quoted(name: str) -> str:
-    """A name in backquotes if it is code; a phrase such as "grad mode" as it is."""
-    if name == "autocast":
-        return name
-    return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
 
 
 def steps_of(group: RecompileGroup, name: str) -> str:

@@ -128,8 +128,7 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
     events: list[RecompileEvent] = []
     for compile_ in recording.compiles:
         frame = frames.get(compile_.frame_id)
-        is_again = compile_.is_recompile and compile_.outcome == "compiled"
-        if frame is None or not (is_again or compile_.outcome == "limit"):
+        if frame is None or not (compile_.is_recompile or compile_.outcome == "limit"):
             continue
         leader = next(
             (index for index, event in _same_call(events, compile_, frame) if _follows(event, compile_)), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graphdoctor.diagnosis.rule import RecordingView
+from graphdoctor.diagnosis.steadiness import steadiness_of
 from graphdoctor.model.diagnosis import Summary
 from graphdoctor.model.recording import Compile, CompileOutcome
 
@@ -26,13 +27,14 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Summary:
         break_sites=len({(site.entry.file, site.entry.line) for site in view.sites}),
         break_records=sum(record.effect != "raised" for record in recording.breaks),
         skipped_frames=_frame_count(recording.compiles, "skipped"),
-        recompiles=sum(compile_.is_recompile for compile_ in compiled),
+        recompiles=sum(compile_.is_recompile for compile_ in recording.compiles),
         recompile_causes=_cause_count(view),
         frames_over_limit=_frame_count(recording.compiles, "limit"),
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,
         compile_time_s=_compile_time_s(recording.compiles),
         steady_call_us=recording.steady_call.call_us if recording.steady_call else None,
+        steadiness=steadiness_of(view),
         hidden_findings=hidden_findings,
     )
 

@@ -229,6 +229,31 @@ class RecompileReport(Fact):
     """Fingerprint of the finding about it."""
 
 
+SteadyState = Literal["settled", "compiling", "over_limit", "never"]
+"""``settled``: the last call compiled nothing, at least when it was repeated. ``compiling``: the last of several calls
+still compiled something, though not when it was repeated. ``over_limit``: the calls took a function over its recompile
+limit. ``never``: the last call compiles something each time it is repeated with the same arguments."""
+
+
+class Steadiness(Fact):
+    """Whether the program stops compiling."""
+
+    state: SteadyState | None
+    """None if unknown: there was one call, and it wasn't repeated."""
+    compiles_per_call: tuple[int, ...]
+    """Compiles that got guarded code in each of the user's calls."""
+    compiles_repeated: tuple[int, ...] | None = None
+    """Compiles that began each time the last call was repeated; None if it wasn't."""
+    function: str | None = None
+    """For ``over_limit`` and ``never``: the function that shows it."""
+    changing: tuple[str, ...] = ()
+    """The guarded values that differed in every recompile of that function, in the user's words."""
+    compiles_to_limit: int | None = None
+    """How often torch compiled that function until it hit the limit; None if it didn't."""
+    limit_call: int | None = None
+    """The call in which it hit the limit; None if it didn't, or only when the last call was repeated."""
+
+
 class Summary(Fact):
     """The counts, derived from the recording; None if unknown."""
 
@@ -247,7 +272,8 @@ class Summary(Fact):
     skipped_frames: int
     """Distinct frames that torch skipped."""
     recompiles: int
-    """Compiles that got guarded code for a function that already had a cache entry."""
+    """Compiles of a function that already had a cache entry, as torch counts them: also those that ended with a skipped
+    function, and the last one, that the recompile limit prevented."""
     recompile_causes: int
     """Distinct functions with distinct sets of changed values among the recompiles."""
     frames_over_limit: int
@@ -260,6 +286,8 @@ class Summary(Fact):
     """Seconds spent compiling during the user's calls, as torch measured it."""
     steady_call_us: float | None = None
     """Microseconds of a steady call, the median of up to 15; None if not measured."""
+    steadiness: Steadiness | None = None
+    """Whether the program stops compiling; None for a script, whose calls have no numbers."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``."""
 

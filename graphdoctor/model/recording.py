@@ -134,6 +134,8 @@ class Call(Fact):
     """``unfinished``: the process ended during the call."""
     duration_s: float | None = None
     """Wall time in seconds, compilation included."""
+    compile_count: int | None = None
+    """Compiles that got guarded code during the call; None if unknown."""
     error: CallError | None = None
     """The exception; None unless outcome is ``error``."""
 
@@ -372,6 +374,25 @@ class Coverage(Fact):
         return self.graph_ops / total if total else None
 
 
+class Settling(Fact):
+    """What torch compiled while the last call was repeated, with the same arguments, until it was steady."""
+
+    compiles: tuple[int, ...]
+    """Compiles that began in each repetition; 0 in the last one if the call was steady by then."""
+    is_over_limit: bool = False
+    """A function hit its recompile limit in the last repetition: from then on it runs eagerly, and the calls of the
+    program itself had not brought that about."""
+    recompiles: tuple[Compile, ...] = ()
+    """The recompiles among them, and functions that hit their limit."""
+    frames: tuple[Frame, ...] = ()
+    """The functions of these."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the call got steady: it compiled nothing, and no function hit its limit on the way."""
+        return bool(self.compiles) and not self.compiles[-1] and not self.is_over_limit
+
+
 class GraphRun(Fact):
     """One run of a compiled graph within a steady call."""
 
@@ -447,6 +468,8 @@ class Recording(Fact):
     """The source around the lines of breaks; empty for a log that graphdoctor didn't record."""
     coverage: Coverage | None
     """None if not measured; a gap says why."""
+    settling: Settling | None = None
+    """What the repetitions for coverage compiled; None if there were none."""
     replay: Replay | None = None
     """What a replay gave; None for a plain run."""
     what_if: WhatIf | None = None

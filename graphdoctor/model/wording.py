@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+_MAX_NAMES = 3
+
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: ``1 graph``, ``2 graphs``."""
@@ -45,3 +50,19 @@ def percents(before: float, after: float) -> tuple[str, str]:
         digits += 1
         texts = f"{before:.{digits}%}", f"{after:.{digits}%}"
     return texts
+
+
+def names(expressions: Sequence[str]) -> str:
+    """The names of values in a list, at most three."""
+    found = [quoted(name) for name in expressions]
+    more = len(found) - _MAX_NAMES
+    if more > 0:
+        return ", ".join(found[:_MAX_NAMES]) + f" and {more} more"
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
+
+
+def quoted(name: str) -> str:
+    """A name in backquotes if it is code; a phrase such as "grad mode" as it is."""
+    if name == "autocast":
+        return name
+    return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"

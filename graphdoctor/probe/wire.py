@@ -27,6 +27,7 @@ ARTIFACT_PREFIX = "graphdoctor_"
 
 GapKind = Literal[
     "coverage",
+    "unsettled",
     "guard_cost",
     "guards",
     "recompile_causes",
@@ -280,6 +281,16 @@ class EndedEvent(TypedDict):
     error: NotRequired[ErrorRecord]
 
 
+class SettlingEvent(TypedDict):
+    """What the repetitions of the last call compiled."""
+
+    event: Literal["settling"]
+    compiles: list[int]
+    """Compiles that began in each repetition; 0 in the last one if the call is steady by then."""
+    is_over_limit: bool
+    """A function hit its recompile limit in the last one, because of the repetitions."""
+
+
 class CoverageEvent(TypedDict):
     """The fields of ``Coverage``."""
 
@@ -444,6 +455,7 @@ Event = (
     | InterruptedEvent
     | FinishedEvent
     | EndedEvent
+    | SettlingEvent
     | CoverageEvent
     | SteadyCallEvent
     | GuardCostEvent

@@ -73,7 +73,8 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
         rows.append((label, clean(words)))
     hints = first.hints if is_verbose else first.hints[:1] if not any(f.fixes for f in cluster) else ()
     rows += [("hint", clean(hint)) for hint in hints]
-    rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
+    if first.break_effects or first.compile_ids:
+        rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
     path = _call_path(first)
     if path is not None:
         rows.append(("path", path))

@@ -18,6 +18,7 @@ from graphdoctor.render.words import (
     base_name,
     clusters,
     compile_calls_text,
+    compiles_text,
     coverage_text,
     headline,
     inputs_text,
@@ -82,7 +83,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
         yield clean(empty.message, "bold yellow")
     else:
         if (first := headline(summary, is_partial=diagnosis.is_partial)) is not None:
-            yield Text(first[0], style=_TONES[first[1]])
+            yield clean(first[0], _TONES[first[1]])
         yield _counts(summary)
     yield from _compile_calls(diagnosis.compile_calls)
 
@@ -109,6 +110,8 @@ def _counts(summary: Summary) -> Text:
     parts.append(coverage_text(summary))
     if summary.compile_time_s is not None:
         parts.append(f"{summary.compile_time_s:.2f} s compiling")
+    if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
+        parts.append(compiles)
     return Text(" · ".join(parts))
 
 

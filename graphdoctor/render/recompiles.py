@@ -78,8 +78,10 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
         many = f"{summary.frames_over_limit} functions are over the recompile limit and run eagerly."
         yield Text(many, style="bold red")
     if summary.recompiles:
-        causes = counted(summary.recompile_causes, "cause")
-        yield Text(f"{counted(summary.recompiles, 'recompile')} from {causes}.", style="bold yellow")
+        prevented = sum(compile_.is_recompile for compile_ in diagnosis.compiles if compile_.outcome == "limit")
+        parts = [f"{counted(summary.recompiles, 'recompile')} from {counted(summary.recompile_causes, 'cause')}"]
+        parts += [f"{prevented} of them stopped by the limit"] if prevented else []
+        yield Text(f"{', '.join(parts)}.", style="bold yellow")
     elif not summary.frames_over_limit and summary.compiles:
         yield Text("No recompiles.", style="bold green")
     parts = [counted(summary.calls, "call")] if summary.calls else []

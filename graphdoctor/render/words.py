@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import WORKING
-from graphdoctor.model.wording import counted, percent, percent_of_limit, percents, times
+from graphdoctor.model.wording import counted, names, percent, percent_of_limit, percents, times
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import Budget, CheckReport
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
-    from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Summary
+    from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
     from graphdoctor.model.fixes import Measures
     from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
 
@@ -28,6 +28,7 @@ UNKNOWN = "unknown"
 
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
+_MAX_SERIES = 10
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -72,10 +73,12 @@ def title_parts(diagnosis: Diagnosis) -> list[str]:
 
 
 def headline(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | None:
-    """What to say first: nothing compiled, or nothing wrong; None if neither is so.
+    """What to say first: it never settles, nothing compiled, or nothing wrong; None if none of these is so.
 
     Half a run can't show that nothing is wrong.
     """
+    if summary.steadiness is not None and (unsettled := unsettled_text(summary.steadiness)) is not None:
+        return unsettled, "bad"
     detail = summary.coverage_detail
     if detail is not None and summary.coverage == 0:
         total = detail.graph_ops + detail.eager_ops
@@ -87,6 +90,42 @@ def headline(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | None:
         recompiled = f", {counted(summary.recompiles, 'recompile')}" if summary.recompiles else ""
         return f"No graph breaks{recompiled}.", "warning" if recompiled else "good"
     return None
+
+
+def unsettled_text(steadiness: Steadiness) -> str | None:
+    """That the program never settles, or what took it over the recompile limit; None if neither is so."""
+    name = f"`{steadiness.function}`" if steadiness.function else "a function"
+    compiles = steadiness.compiles_to_limit
+    if steadiness.state == "never":
+        end = "recompiles each time" if compiles is None else f"runs eagerly after {counted(compiles, 'compile')}"
+        return f"Never settles: {_because(steadiness.changing)}{name} {end}."
+    if steadiness.state == "over_limit":
+        since = "" if steadiness.limit_call is None else f" from call {steadiness.limit_call} on"
+        end = f"torch stopped compiling {name} after {counted(compiles or 0, 'compile')}"
+        return f"Over the recompile limit{since}: {_because(steadiness.changing)}{end}."
+    return None
+
+
+def _because(changing: Sequence[str]) -> str:
+    if not changing:
+        return ""
+    return f"{names(changing)} {'differs' if len(changing) == 1 else 'differ'} in every call, and "
+
+
+def compiles_text(steadiness: Steadiness) -> str | None:
+    """How many compiles each call made, for a program that has not settled; None for one that has."""
+    if steadiness.state in (None, "settled"):
+        return None
+    text = f"compiles per call {_series(steadiness.compiles_per_call)}"
+    repeated = steadiness.compiles_repeated
+    return f"{text}; repeating the last one {_series(repeated)}" if repeated else text
+
+
+def _series(numbers: Sequence[int]) -> str:
+    shown = [str(number) for number in numbers]
+    if len(shown) > _MAX_SERIES:
+        shown = [*shown[: _MAX_SERIES - 1], "…", shown[-1]]
+    return ", ".join(shown)
 
 
 def coverage_text(summary: Summary) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described
-from graphdoctor.diagnosis.recompile_wording import GUIDE, quoted
+from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Graph
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.wording import quoted
 
 _LARGE = 50
 """Number of operations from which a graph is worth splitting."""

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry
-from graphdoctor.diagnosis.recompile_wording import names
 from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Graph
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, names
 
 _SOURCE = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
 

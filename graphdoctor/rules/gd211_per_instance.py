@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described, frame_entry
-from graphdoctor.diagnosis.recompile_wording import GUIDE, names
+from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.wording import names
 
 _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, quoted, recompiled
+from graphdoctor.diagnosis.recompile_wording import GUIDE, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.wording import quoted
 
 
 class ObjectIdentity(RecompileRule):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, quoted, recompiled
+from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.wording import quoted
 
 
 class ConstantArgument(RecompileRule):

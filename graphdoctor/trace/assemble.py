@@ -7,13 +7,15 @@ Dynamo.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
     BreakRecord,
+    Call,
     Compile,
     CompileOutcome,
     Coverage,
@@ -21,6 +23,7 @@ from graphdoctor.model.recording import (
     Frame,
     Graph,
     Recording,
+    Settling,
     SourceContext,
     TargetInfo,
 )
@@ -46,12 +49,14 @@ class RunFacts:
         target: What was compiled.
         exit: How the process ended.
         coverage: What was measured, if anything.
+        settling: What the repetitions of the last call compiled, without the compiles themselves.
         replay: What a trial found, if the run was one.
     """
 
     target: TargetInfo
     exit: ProbeExit
     coverage: Coverage | None = None
+    settling: Settling | None = None
     replay: Replay | None = None
 
 
@@ -284,7 +289,7 @@ class Assembler:
         compiles = [self._finished_compile(compile_) for compile_ in own]
         breaks = [self._break_record(found, self._effect(found)) for found in self._intake.breaks]
         breaks += [self._break_record(found, "raised") for found in self._raised_breaks()]
-        calls = tuple(self._intake.calls[index] for index in sorted(self._intake.calls))
+        calls = self._calls(compiles)
         is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
         replay = run.replay and run.replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()})
         return Recording(
@@ -300,6 +305,7 @@ class Assembler:
             breaks=tuple(breaks),
             sources=tuple(self._intake.sources.values()),
             coverage=run.coverage,
+            settling=run.settling and self._settling(run.settling, run.target),
             replay=replay,
             gaps=tuple(
                 run_gaps(
@@ -315,6 +321,18 @@ class Assembler:
                 )
             ),
         )
+
+    def _calls(self, compiles: Sequence[Compile]) -> tuple[Call, ...]:
+        counts = Counter(compile_.call_index for compile_ in compiles if compile_.outcome == "compiled")
+        return tuple(
+            call.model_copy(update={"compile_count": counts[index]})
+            for index, call in sorted(self._intake.calls.items())
+        )
+
+    def _settling(self, settling: Settling, target: TargetInfo) -> Settling:
+        extra = [self._finished_compile(compile_) for compile_ in self._intake.compiles.values() if compile_.is_extra]
+        again = [compile_ for compile_ in extra if compile_.is_recompile or compile_.outcome == "limit"]
+        return settling.model_copy(update={"recompiles": tuple(again), "frames": tuple(self._frames(again, target))})
 
     def _extra_limits(self) -> int:
         extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]

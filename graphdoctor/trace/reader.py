@@ -12,7 +12,7 @@ from pathlib import Path
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.base import InvalidFactError
 from graphdoctor.model.fixes import Treatment
-from graphdoctor.model.recording import Coverage, Environment, Recording, SteadyCall, TargetInfo
+from graphdoctor.model.recording import Coverage, Environment, Recording, Settling, SteadyCall, TargetInfo
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
@@ -99,6 +99,7 @@ def _run_facts(folder: RecordingFolder) -> RunFacts:
         target=TargetInfo.model_validate((meta.get("target") or {}) | events.fields("target")),
         exit=ProbeExit.model_validate(meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
         coverage=Coverage.model_validate(events.fields("coverage")) if "coverage" in events else None,
+        settling=Settling.model_validate(events.fields("settling")) if "settling" in events else None,
         replay=Replay.model_validate(events.fields("trial")) if "trial" in events else None,
     )
 

@@ -6,13 +6,15 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
-from graphdoctor.probe.measure import timing
+from graphdoctor.probe.measure import settling, timing
+from graphdoctor.probe.measure.settling import Activity
 
 
 class Clock:
@@ -32,20 +34,22 @@ class Program:
         clock: Where its time goes by.
         takes: Seconds of its calls in turn, the last ones for all further ones.
         compiling: How many calls compile.
+        limit_at: The call in which a function hits its limit.
     """
 
-    def __init__(self, clock: Clock, takes: list[float], compiling: int = 0) -> None:
+    def __init__(self, clock: Clock, takes: list[float], compiling: int = 0, limit_at: float = inf) -> None:
         self._clock = clock
         self._takes = takes
         self._compiling = compiling
+        self._limit_at = limit_at
         self.calls = 0
 
     def __call__(self) -> None:
         self._clock.now += self._takes[min(self.calls, len(self._takes) - 1)]
         self.calls += 1
 
-    def compile_count(self) -> int:
-        return min(self.calls, self._compiling)
+    def activity(self) -> Activity:
+        return Activity(min(self.calls, self._compiling), int(self.calls >= self._limit_at))
 
 
 Make = Callable[..., Program]
@@ -55,25 +59,47 @@ Make = Callable[..., Program]
 def program(monkeypatch: pytest.MonkeyPatch) -> Make:
     clock = Clock()
     monkeypatch.setattr(timing, "time", clock)
-    return lambda *takes, compiling=0: Program(clock, list(takes) or [1.0], compiling)
+    monkeypatch.setattr(settling, "time", clock)
+    return lambda *takes, compiling=0, limit_at=inf: Program(clock, list(takes) or [1.0], compiling, limit_at)
 
 
 def test_a_call_is_repeated_until_it_compiles_nothing(program: Make) -> None:
     call = program(compiling=3)
-    assert timing.settle(call, call.compile_count)
-    assert call.calls == 4
+    found = settling.settle(call, call.activity)
+    assert found.is_settled
+    assert found.compiles == (1, 1, 1, 0)
 
 
-def test_a_call_that_goes_on_compiling_is_given_up(program: Make) -> None:
+def test_a_slow_call_that_goes_on_compiling_is_given_up(program: Make) -> None:
     call = program(compiling=1000)
-    assert not timing.settle(call, call.compile_count)
-    assert call.calls == timing.MAX_WARM_UPS
-    assert timing.steady_us(call, call.compile_count) is None
+    found = settling.settle(call, call.activity)
+    assert not found.is_settled
+    assert found.compiles == (1,) * settling.MAX_WARM_UPS
+    assert timing.steady_us(call, call.activity) is None
+
+
+def test_a_quick_call_that_goes_on_compiling_is_repeated_up_to_the_limit(program: Make) -> None:
+    call = program(0.01, compiling=8, limit_at=9)
+    found = settling.settle(call, call.activity)
+    assert found.compiles == (1,) * 8 + (0,)
+    assert found.is_over_limit
+    assert not found.is_settled
+
+
+def test_a_call_that_compiles_nothing_because_of_the_limit_is_not_steady(program: Make) -> None:
+    call = program(0.01, compiling=2, limit_at=3)
+    assert timing.steady_us(call, call.activity) is None
+
+
+def test_a_quick_call_that_never_hits_a_limit_is_given_up(program: Make) -> None:
+    call = program(0.0, compiling=1000)
+    assert not settling.settle(call, call.activity).is_settled
+    assert call.calls < 1000
 
 
 def test_the_time_of_a_steady_call_is_the_median(program: Make) -> None:
     call = program(50.0, 0.25, 0.0625, 0.375, compiling=0)
-    assert timing.steady_us(call, call.compile_count) == 0.25e6
+    assert timing.steady_us(call, call.activity) == 0.25e6
     assert call.calls == 4
 
 
@@ -108,7 +134,7 @@ class Serving:
         self._ours = ours
         self.stream = ours.makefile("rw", encoding="utf-8")
         descriptor = theirs.detach()
-        self.thread = threading.Thread(target=timing.serve, args=(call, call.compile_count, descriptor), daemon=True)
+        self.thread = threading.Thread(target=timing.serve, args=(call, call.activity, descriptor), daemon=True)
         self.thread.start()
 
     def ask(self, seconds: float) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
         },
         "gap": {"kind": one_of(*get_args(GapKind)), "message": lambda _message: LEFT_OUT},
         "config": {"values": _config},
+        "settling": {"compiles": [number], "is_over_limit": number},
         "coverage": {
             "graph_ops": number,
             "eager_ops": number,

@@ -1,7 +1,6 @@
 """Counts what torch compiles in one call, from torch's own records, and keeps those out of the trace log meanwhile.
 
-A compile is what it is in a recording: metrics that claim guarded code and count its guards. Metrics without a name and
-without a started compile are a frame over its recompile limit.
+A compile is what it is in a recording: metrics that claim guarded code and count its guards.
 """
 
 from __future__ import annotations
@@ -58,22 +57,20 @@ class CompileWatch(logging.Handler):
             self._look_at(metadata, getattr(record, "payload", None))
 
     def _look_at(self, metadata: dict[str, Any], payload: object) -> None:
-        key = (metadata.get("frame_id"), metadata.get("frame_compile_id"))
         if "dynamo_start" in metadata:
-            self._begun.add(key)
+            self._begun.add(torch_trace.compile_key(metadata))
         elif "compilation_metrics" in metadata:
-            self._count(metadata["compilation_metrics"], is_begun=key in self._begun)
+            self._count(metadata["compilation_metrics"], is_over_limit=torch_trace.is_over_limit(metadata, self._begun))
         elif metadata.get("artifact", {}).get("name") == "recompile_reasons" and self._compiled.reason is None:
             self._compiled.reason = _first_reason(str(payload or ""))
 
-    def _count(self, metrics: dict[str, Any], *, is_begun: bool) -> None:
+    def _count(self, metrics: dict[str, Any], *, is_over_limit: bool) -> None:
         # A backward graph compiled later has metrics of its own.
         if metrics.get("is_forward") is False:
             return
         if metrics.get("has_guarded_code"):
             self._compiled.count += metrics.get("guard_count") is not None
-        elif metrics.get("co_name") is None and not is_begun:
-            self._compiled.is_over_limit = True
+        self._compiled.is_over_limit |= is_over_limit
         self._compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
 
 

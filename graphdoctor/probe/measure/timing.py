@@ -15,41 +15,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..torch_private import torch_api
-
-MAX_WARM_UPS = 6
-"""Most repetitions until a call is steady; automatic dynamic shapes and numbers settle in two or three."""
+from .settling import Activity, settle
 
 _STEADY_S = 0.5
 _STEADY_RUNS = 50
 _MIN_RUNS = 3
 
 
-def settle(call: Callable[[], Any], compile_count: Callable[[], int]) -> bool:
-    """Repeat a call until it compiles nothing.
+def steady_us(call: Callable[[], Any], activity: Callable[[], Activity]) -> float | None:
+    """Median time of a steady call, in microseconds; None when it never gets steady.
 
     Args:
         call: Makes it.
-        compile_count: Returns the number of compiles so far.
-
-    Returns:
-        Whether it got there.
+        activity: Returns what torch has done so far.
     """
-    for _ in range(MAX_WARM_UPS):
-        before = compile_count()
-        call()
-        if compile_count() == before:
-            return True
-    return False
-
-
-def steady_us(call: Callable[[], Any], compile_count: Callable[[], int]) -> float | None:
-    """Median time of a call that compiles nothing, in microseconds; None when it keeps compiling.
-
-    Args:
-        call: Makes it.
-        compile_count: Returns the number of compiles so far.
-    """
-    if not settle(call, compile_count):
+    if not settle(call, activity).is_settled:
         return None
     times = time_calls(call, seconds=_STEADY_S, most=_STEADY_RUNS)
     return statistics.median(times) * 1e6
@@ -77,16 +57,16 @@ def time_calls(
     return times
 
 
-def serve(call: Callable[[], Any], compile_count: Callable[[], int], descriptor: int) -> None:
+def serve(call: Callable[[], Any], activity: Callable[[], Activity], descriptor: int) -> None:
     """Answer requests for times until the socket is closed.
 
     Args:
         call: Makes the call.
-        compile_count: Returns the number of compiles so far.
+        activity: Returns what torch has done so far.
         descriptor: The socket's file descriptor.
     """
     with socket.socket(fileno=descriptor) as connection:
-        is_settled = settle(call, compile_count)
+        is_settled = settle(call, activity).is_settled
         _answer(connection, {"is_steady": is_settled})
         for line in _questions(connection) if is_settled else ():
             times = time_calls(call, seconds=float(json.loads(line)["seconds"]), least=1)

@@ -90,6 +90,7 @@ class TraceListener(logging.Handler):
         on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
         files: Keeps the text of the files that records point to; None to keep none.
         outside: Python frames to leave out of stacks.
+        on_limit: Called when a frame hits its recompile limit; None if nobody needs to know.
     """
 
     def __init__(
@@ -97,9 +98,13 @@ class TraceListener(logging.Handler):
         on_compile: Callable[[str | None], None],
         files: FileTexts | None = None,
         outside: Collection[FrameType] = (),
+        *,
+        on_limit: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(logging.DEBUG)
         self._on_compile = on_compile
+        self._on_limit = on_limit
+        self._begun: set[tuple[Any, Any]] = set()
         self._files = files
         self._outside = outside
         # In a process that has compiled before, the trace doesn't define them again.
@@ -126,8 +131,11 @@ class TraceListener(logging.Handler):
         if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:
             self._write_stack(artifact["name"])
         elif "compilation_metrics" in metadata:
+            if self._on_limit is not None and torch_trace.is_over_limit(metadata, self._begun):
+                self._on_limit()
             self._on_compile(None)
         elif "dynamo_start" in metadata:
+            self._begun.add(torch_trace.compile_key(metadata))
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
             caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self._outside)))
             torch_api.write_artifact("graphdoctor_caller", caller)

@@ -29,7 +29,7 @@ from ..measure.segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, g
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call
 from ..torch_private import torch_api, torch_trace
-from .workload import Workload
+from .workload import UNSETTLED, Workload
 
 _MAX_LANES = 200
 _MAX_KEPT_CALLS = 200
@@ -149,18 +149,19 @@ class Lanes:
             self._written[made.has_compiled] += 1
             self._write(len(self._made), made.cut)
 
-    def repeat(self) -> None:
-        """Profile the steady call, then the calls that compiled nothing."""
+    def repeat(self, *, is_settled: bool) -> None:
+        """Profile the steady call, then the calls that compiled nothing.
+
+        Args:
+            is_settled: False if there is no steady call: the last one is known to recompile each time.
+        """
         if torch_api.is_profiling():
             self._gap("The time axis shows no eager operations and no guard checks: the program runs a profiler.")
             return
-        self._events.phase("profiling the steady call")
-        self._workload.mark_start(None)
-        try:
-            self._profile_steady_call()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            self._gap(f"The steady call has no time axis: repeating the last call raised {type(error).__qualname__}.")
-        self._workload.mark_end(None)
+        if is_settled:
+            self._watch_steady_call()
+        else:
+            self._gap(f"The steady call has no time axis: {UNSETTLED}")
         steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:
@@ -168,6 +169,15 @@ class Lanes:
         if len(self._made) > _MAX_LANES:
             message = f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first."
             self._gap(message)
+
+    def _watch_steady_call(self) -> None:
+        self._events.phase("profiling the steady call")
+        self._workload.mark_start(None)
+        try:
+            self._profile_steady_call()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+            self._gap(f"The steady call has no time axis: repeating the last call raised {type(error).__qualname__}.")
+        self._workload.mark_end(None)
 
     def _profile_steady_call(self) -> None:
         call = self._workload.last_call

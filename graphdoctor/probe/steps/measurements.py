@@ -6,11 +6,12 @@ These calls are ours, not the user's: what the program prints in them is dropped
 from __future__ import annotations
 
 from ..events import EventFile
+from ..measure.settling import Settling
 from ..record.streams import silence
 from ..record.tracebacks import type_name
-from ..wire import ProbeRequest
+from ..wire import ProbeRequest, SettlingEvent
 from .lanes import Lanes
-from .workload import Workload
+from .workload import UNSETTLED, Workload
 
 
 def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lanes: Lanes | None) -> None:
@@ -22,33 +23,57 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
         events: Where the results go.
         lanes: Profiles the calls; None when their time isn't asked for.
     """
-    if request["coverage"]:
-        _measure_coverage(workload, events)
+    is_settled = not request["coverage"] or _measure_coverage(workload, events)
     if request["guard_cost"]:
-        _measure_guards(workload, events)
+        if is_settled:
+            _measure_guards(workload, events)
+        else:
+            events.gap("guard_cost", f"The cost of guard checks was not measured: {UNSETTLED}")
     if lanes is not None:
         with silence():
-            lanes.repeat()
+            lanes.repeat(is_settled=is_settled)
 
 
-def _measure_coverage(workload: Workload, events: EventFile) -> None:
-    """Repeat the last call under the profiler until nothing is compiled."""
+def _measure_coverage(workload: Workload, events: EventFile) -> bool:
+    """Repeat the last call under the profiler until it is steady.
+
+    Returns:
+        False if the call never gets steady; then nothing else that is measured of it would be true of the program.
+    """
     events.phase("measuring coverage")
     workload.mark_start(None)
+    is_settled = True
     try:
         with silence():
             measured = workload.measure_coverage()
-            timed = None if isinstance(measured, str) else workload.time_graphs()
+            timed = None if isinstance(measured, str) or measured[1] is None else workload.time_graphs()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
         events.gap("coverage", f"Coverage was not measured: repeating the last call raised {type_name(error)}.")
     else:
         if isinstance(measured, str):
             events.gap("coverage", f"Coverage was not measured: {measured}")
         else:
-            events.write(measured)
+            settling, coverage = measured
+            is_settled = settling.is_settled
+            _report_settling(settling, events)
+            if coverage is not None:
+                events.write(coverage)
             if timed is not None:
                 events.write(timed)
     workload.mark_end(None)
+    return is_settled
+
+
+def _report_settling(settling: Settling, events: EventFile) -> None:
+    events.write(
+        SettlingEvent(event="settling", compiles=list(settling.compiles), is_over_limit=settling.is_over_limit)
+    )
+    if settling.is_settled:
+        return
+    what = "the last call compiled something each time it was repeated"
+    if settling.is_over_limit:
+        what = "repeating the last call took a function over torch's recompile limit, which the run's calls did not"
+    events.gap("unsettled", f"Coverage and the cost of breaks are unknown: {what}.")
 
 
 def _measure_guards(workload: Workload, events: EventFile) -> None:

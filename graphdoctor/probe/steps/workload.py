@@ -13,7 +13,8 @@ import torch
 from ..events import EventFile
 from ..measure import coverage
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from ..measure.timing import MAX_WARM_UPS, serve, settle, steady_us
+from ..measure.settling import Activity, Settling, settle
+from ..measure.timing import serve, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, user_file_test
@@ -37,6 +38,9 @@ from ..wire import (
     TargetEvent,
 )
 
+UNSETTLED = "the last call compiles something each time it is repeated."
+"""Why a call that never gets steady isn't measured."""
+
 _MAX_NAMES = 20
 """Names of eager operations that are written down."""
 
@@ -57,7 +61,7 @@ class Workload:
     def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
         self._request = request
         self._events = events
-        self._compiles_seen = 0
+        self._activity = Activity(0, 0)
         self._last_call: Call | None = None
         self._output: object = None
         self._target = target
@@ -110,7 +114,8 @@ class Workload:
         torch_api.record_skipped_frames()
         torch_api.keep_trace_enabled()
         # A trial's changes are in its own files; nobody reads its picture.
-        listener = TraceListener(self._on_compile, None if self._request["trial"] else FileTexts())
+        files = None if self._request["trial"] else FileTexts()
+        listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
         torch_trace.listen(listener)
         # Even if no record points to it: the target file may only make a package's model.
         if self._target.file is not None:
@@ -121,8 +126,11 @@ class Workload:
         if compile_id is None:
             self._events.step(None)
             return
-        self._compiles_seen += 1
+        self._activity = self._activity._replace(compiles=self._activity.compiles + 1)
         self._events.step(f"compiling {compile_id}")
+
+    def _on_limit(self) -> None:
+        self._activity = self._activity._replace(limits=self._activity.limits + 1)
 
     def _compile(self) -> Any:  # noqa: ANN401
         request = self._request
@@ -213,11 +221,11 @@ class Workload:
             module.load_state_dict(state)
 
     def steady_us(self) -> float | None:
-        """Median time of the last call once it compiles nothing, in microseconds; None when it keeps compiling."""
+        """Median time of the last call once it is steady, in microseconds; None when it never is."""
         call = self._last_call
         if call is None:
             return None
-        return steady_us(lambda: self._forward(self._compiled, call), lambda: self._compiles_seen)
+        return steady_us(lambda: self._forward(self._compiled, call), lambda: self._activity)
 
     def serve_times(self, descriptor: int) -> None:
         """Time the last call, with backward where asked for, as often as the other end of a socket asks."""
@@ -231,7 +239,7 @@ class Workload:
                 self._backward(output)
                 self._forget_gradients()
 
-        serve(make, lambda: self._compiles_seen, descriptor)
+        serve(make, lambda: self._activity, descriptor)
 
     def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
         args, kwargs = call
@@ -244,7 +252,7 @@ class Workload:
         """What torch left to eager mode without a record of it, or None."""
         if reasons := torch_api.unrecorded_breaks():
             return unrecorded_gap(reasons)
-        if self._compiles_seen or self._last_call is None or torch_api.is_compile_disabled():
+        if self._activity.compiles or self._last_call is None or torch_api.is_compile_disabled():
             return None
         message = (
             "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
@@ -292,43 +300,44 @@ class Workload:
             return error
         return None
 
-    def measure_coverage(self) -> CoverageEvent | str:
-        """Coverage of the last call once it compiles nothing.
+    def measure_coverage(self) -> tuple[Settling, CoverageEvent | None] | str:
+        """Repeat the last call under the profiler until it is steady.
 
         Returns:
-            The coverage, or the reason why there is none.
+            What the repetitions compiled, with the coverage of the steady one, None when the call never gets steady;
+            or the reason why no call was repeated.
         """
         call = self._last_call
         if call is None:
             return "no call was made."
         if torch_api.is_profiling():
             return "the program runs a torch.profiler, and only one can run at a time."
-        extra_compiles = 0
-        for attempt in range(1, MAX_WARM_UPS + 1):
-            before = self._compiles_seen
+        counted: list[coverage.CountedOps] = []
+
+        def make() -> None:
             # The first repetition is measured at once: most calls are steady by then.
-            counted = coverage.measure(lambda: self._forward(self._compiled, call), self.runs)
-            compiled = self._compiles_seen - before
-            if not compiled:
-                return CoverageEvent(
-                    event="coverage",
-                    graph_ops=counted.graph_ops,
-                    eager_ops=counted.eager_ops.total(),
-                    extra_calls=attempt,
-                    extra_compiles=extra_compiles,
-                    eager_op_names=dict(counted.eager_ops.most_common(_MAX_NAMES)),
-                )
-            extra_compiles += compiled
-        return f"the last call still compiled something after {MAX_WARM_UPS} repetitions."
+            counted.append(coverage.measure(lambda: self._forward(self._compiled, call), self.runs))
+
+        settling = settle(make, lambda: self._activity)
+        if not settling.is_settled:
+            return settling, None
+        return settling, CoverageEvent(
+            event="coverage",
+            graph_ops=counted[-1].graph_ops,
+            eager_ops=counted[-1].eager_ops.total(),
+            extra_calls=len(settling.compiles),
+            extra_compiles=sum(settling.compiles),
+            eager_op_names=dict(counted[-1].eager_ops.most_common(_MAX_NAMES)),
+        )
 
     def time_graphs(self) -> SteadyCallEvent | None:
         """When each graph runs in a steady call; None when something was compiled again.
 
         Coverage has been measured, so the last call is steady.
         """
-        call, before = self._last_call, self._compiles_seen
+        call, before = self._last_call, self._activity
         timed = coverage.time_runs(lambda: self._forward(self._compiled, call), self.runs) if call else None
-        return timed if self._compiles_seen == before else None
+        return timed if self._activity == before else None
 
     def measure_guards(self) -> tuple[GuardCostEvent, list[str]] | str:
         """What the guard checks of the last call cost, once it no longer compiles anything.
@@ -347,13 +356,13 @@ class Workload:
             self._forward(self._compiled, call)
 
         with kept_random_state():
-            if not settle(make, lambda: self._compiles_seen):
-                return f"the last call still compiled something after {MAX_WARM_UPS} repetitions."
-            before = self._compiles_seen
+            if not settle(make, lambda: self._activity).is_settled:
+                return UNSETTLED
+            before = self._activity
             timed = time_call(make)
             timer = CheckTimer(compiled)
             entries = timer.run(make)
-        if self._compiles_seen > before:
+        if self._activity != before:
             return "the last call compiled something again while it was measured."
         cost = GuardCostEvent(
             event="guard_cost",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from . import torch_api
@@ -45,6 +45,34 @@ def trace_files_paused() -> Iterator[None]:
         for handler in before:
             if getattr(handler, "root_dir", None) is not None:
                 define_strings(handler, missed)
+
+
+CompileKey = tuple[object, object]
+"""What identifies a compile among the records of one process."""
+
+
+def compile_key(metadata: Mapping[str, Any]) -> CompileKey:
+    """The compile that a record belongs to."""
+    return metadata.get("frame_id"), metadata.get("frame_compile_id")
+
+
+def is_over_limit(metadata: Mapping[str, Any], begun: Collection[CompileKey]) -> bool:
+    """Whether a ``compilation_metrics`` record is about a frame that hit its recompile limit.
+
+    torch begins no compile then, so the frame has no ``dynamo_start`` record, and its metrics have neither a name nor
+    guarded code (``torch/_dynamo/convert_frame.py``, 2.13).
+
+    Args:
+        metadata: The record's.
+        begun: Compiles that have a ``dynamo_start`` record.
+    """
+    metrics = metadata["compilation_metrics"]
+    return (
+        metrics.get("is_forward") is not False
+        and not metrics.get("has_guarded_code")
+        and metrics.get("co_name") is None
+        and compile_key(metadata) not in begun
+    )
 
 
 def interned() -> dict[str, int]:

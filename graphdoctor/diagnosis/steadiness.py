@@ -1,0 +1,95 @@
+"""Whether a program stops compiling: a recording with its recompile events in, a ``Steadiness`` out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from graphdoctor.diagnosis.frames import described
+from graphdoctor.diagnosis.recompiles import distinct_values
+from graphdoctor.diagnosis.rule import RecordingView
+from graphdoctor.model.diagnosis import Steadiness, SteadyState
+from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.model.recording import Compile, Frame, Recording, Settling
+
+
+def steadiness_of(view: RecordingView) -> Steadiness | None:
+    """Whether the calls of a recording stop compiling; None for a program that makes its own calls."""
+    recording = view.recording
+    per_call = [call.compile_count for call in recording.calls]
+    if not per_call or None in per_call:
+        return None
+    settling = recording.settling
+    state, frame, again = _unsettled(recording)
+    limited = next((found for found in again if found.outcome == "limit"), None)
+    return Steadiness(
+        state=state or _settled(recording),
+        compiles_per_call=tuple(count for count in per_call if count is not None),
+        compiles_repeated=settling.compiles if settling else None,
+        function=described(frame) if frame else None,
+        changing=tuple(change.expression for change in _always_changing(again)),
+        compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
+        limit_call=limited.call_index if limited else None,
+    )
+
+
+def unsettled_changes(recording: Recording) -> tuple[GuardChange, ...]:
+    """What differs each time the last call is repeated; empty if the call settles."""
+    return _always_changing(_unsettled(recording)[2]) if _is_unsettled(recording.settling) else ()
+
+
+def unsettled_frame(recording: Recording) -> Frame | None:
+    """The function that never settles; None if the call settles, or torch didn't name it."""
+    return _unsettled(recording)[1] if _is_unsettled(recording.settling) else None
+
+
+def _is_unsettled(settling: Settling | None) -> bool:
+    return settling is not None and not settling.is_settled
+
+
+def _settled(recording: Recording) -> SteadyState | None:
+    """The state of a program that has no function over its limit."""
+    *_, last = recording.calls
+    if not last.compile_count:
+        return "settled"
+    if len(recording.calls) > 1:
+        return "compiling"
+    return "settled" if recording.settling is not None else None
+
+
+def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, list[Compile]]:
+    """The state of a program that doesn't settle, with one function that shows it, and its recompiles."""
+    state: SteadyState
+    settling = recording.settling
+    if settling is not None and not settling.is_settled:
+        state, shown = "never", list(settling.recompiles)
+    else:
+        state, shown = "over_limit", [found for found in recording.compiles if found.outcome == "limit"]
+        if not shown:
+            return None, None, []
+    frames = {frame.frame_id: frame for frame in (*recording.frames, *(settling.frames if settling else ()))}
+    # A function that hit the limit says more than one that only recompiled; the first of them is the outermost.
+    shown.sort(key=lambda found: (found.outcome != "limit", found.frame_id))
+    chosen = next((found.frame_id for found in shown if found.frame_id in frames), None)
+    everything = (*recording.compiles, *(settling.recompiles if settling else ()))
+    again = [found for found in everything if found.frame_id == chosen and found.is_recompile]
+    return state, frames.get(chosen) if chosen is not None else None, again
+
+
+def _always_changing(again: Sequence[Compile]) -> tuple[GuardChange, ...]:
+    """The values that differed in every one of some recompiles of a function."""
+    changes = [found.cause.changes if found.cause else () for found in again]
+    if not changes:
+        return ()
+    common = reduce(frozenset.intersection, (frozenset(_values(found)) for found in changes))
+    return tuple(change for change in distinct_values(changes[0]) if (change.kind, change.expression) in common)
+
+
+def _values(changes: Iterable[GuardChange]) -> Iterable[tuple[str, str]]:
+    return ((change.kind, change.expression) for change in changes if change.kind != "unknown")
+
+
+def _compile_count(recording: Recording, frame_id: int) -> int:
+    """How many versions of a function torch compiled, those in repetitions of the last call too."""
+    again = recording.settling.recompiles if recording.settling else ()
+    return sum(found.outcome == "compiled" for found in (*recording.compiles, *again) if found.frame_id == frame_id)

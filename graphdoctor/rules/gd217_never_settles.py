@@ -1,0 +1,103 @@
+"""GD217: a call that recompiles each time, even with the same arguments."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.frames import described, frame_entry
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.steadiness import steadiness_of, unsettled_changes, unsettled_frame
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.wording import counted, names
+from graphdoctor.rules.gd205_module_number import module_number_fixes
+
+
+class NeverSettles(RecordingRule):
+    """A call that recompiles each time, even with the same arguments.
+
+    ## What it finds
+    A call that still compiled something each time it was repeated with the same arguments. Usually the function changes
+    a value that torch guards on, such as a counter on the module.
+
+    ## Why it costs
+    Every call recompiles, which takes far longer than running eagerly. After `recompile_limit` (8) compiles, torch runs
+    the function eagerly, without a warning, until the process ends. There is no steady call to measure, so coverage and
+    the cost of breaks are unknown.
+
+    ## Example
+    ```python
+    import torch
+
+    class Net(torch.nn.Module):
+        seen = 0
+
+        def forward(self, x):
+            self.seen += 1
+            return x * self.seen
+
+    forward = Net()
+
+    def inputs():
+        return [(torch.ones(4),), (torch.ones(4),)]
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.tensor(0), persistent=False)
+
+        def forward(self, x):
+            self.seen += 1
+            return x * self.seen
+
+    forward = Net()
+
+    def inputs():
+        return [(torch.ones(4),), (torch.ones(4),)]
+    ```
+
+    ## Fix safety
+    A buffer keeps results the same. It is saved in the module's `state_dict` unless it has `persistent=False`.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
+    """
+
+    code: ClassVar = "GD217"
+    name: ClassVar = "never-settles"
+    severity: ClassVar = "error"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for the function that shows it, if the last call never settles."""
+        frame, settling, steadiness = unsettled_frame(view.recording), view.recording.settling, steadiness_of(view)
+        if frame is None or settling is None or steadiness is None:
+            return ()
+        changes = unsettled_changes(view.recording)
+        why = f" because {names(steadiness.changing)} changed" if steadiness.changing else ""
+        end = ""
+        if steadiness.compiles_to_limit is not None:
+            end = f", and it runs eagerly after {counted(steadiness.compiles_to_limit, 'compile')}"
+        return (
+            RuleMatch(
+                entry=frame_entry(frame),
+                message=f"`{described(frame)}` recompiles in every call, even with the same arguments{why}{end}",
+                count=sum(found.frame_id == frame.frame_id for found in settling.recompiles),
+                changes=changes,
+                fixes=_fixes(view, steadiness.changing),
+            ),
+        )
+
+
+def _fixes(view: RecordingView, changing: tuple[str, ...]) -> tuple[Fix, ...]:
+    """What to do about the values, unless findings about the program's own recompiles say it."""
+    known = {change.expression for event in view.events for change in event.changes}
+    return tuple(
+        fix
+        for change in unsettled_changes(view.recording)
+        if change.kind == "module_number" and change.expression in changing and change.expression not in known
+        for fix in module_number_fixes(change.expression, start=change.old or "0")
+    )

@@ -1,0 +1,146 @@
+"""Programs that recompile in every call: what the repetitions of ours bring about is not said of the program."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import clean_environment
+
+pytestmark = pytest.mark.slow
+
+Explain = Callable[..., dict[str, Any]]
+
+COUNTER = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(8, 8)
+        self.seen = 0
+
+    def forward(self, x):
+        self.seen += x.shape[0]
+        h = self.lin(x)
+        print("seen")
+        return torch.relu(h) * self.seen
+
+
+def example_inputs():
+    return [(torch.ones(4, 8),)] * {calls}
+"""
+
+GROWING = """
+import torch
+
+
+def build():
+    def scaled(x, name):
+        return x.sin() * len(name)
+
+    return scaled
+
+
+def example_inputs():
+    return [(torch.ones(4), "n" * length) for length in range(1, {calls} + 1)]
+"""
+
+AUTOMATIC = """
+import torch
+
+
+def build():
+    def scaled(x):
+        return x.sin() + 1
+
+    return scaled
+
+
+def example_inputs():
+    return [(torch.ones(4),), (torch.ones(5),), (torch.ones(6),)]
+"""
+
+
+def explained(explain_json: Explain, tmp_path: Path, program: str, name: str, calls: int = 3) -> dict[str, Any]:
+    target = tmp_path / "program.py"
+    target.write_text(program.replace("{calls}", str(calls)))
+    return explain_json(f"{target}:{name}", cwd=tmp_path)
+
+
+def test_a_counter_never_settles_and_no_other_line_is_blamed(explain_json: Explain, tmp_path: Path) -> None:
+    document = explained(explain_json, tmp_path, COUNTER, "Net")
+    summary = document["summary"]
+    steadiness = summary["steadiness"]
+    assert steadiness["state"] == "never"
+    assert steadiness["changing"] == ["self.seen"]
+    assert steadiness["function"] == "Net.forward"
+    assert steadiness["compiles_per_call"] == [2, 2, 2]
+    assert steadiness["compiles_repeated"] == [2, 2, 2, 2, 2, 0]
+    assert steadiness["compiles_to_limit"] == 8
+    assert steadiness["limit_call"] is None
+    assert summary["frames_over_limit"] == 0
+    assert summary["coverage"] is None
+    assert summary["steady_call_us"] is None
+    assert [gap["kind"] for gap in document["gaps"]] == ["unsettled"]
+    assert {finding["code"] for finding in document["findings"]} == {"GD101", "GD205", "GD217"}
+    assert not [finding for finding in document["findings"] if (finding["cost"] or {}).get("call_us") is not None]
+
+
+def test_one_call_shows_that_it_never_settles(explain_json: Explain, tmp_path: Path) -> None:
+    document = explained(explain_json, tmp_path, COUNTER, "Net", calls=1)
+    (finding,) = [found for found in document["findings"] if found["code"] == "GD217"]
+    assert finding["severity"] == "error"
+    assert [change["expression"] for change in finding["changes"]] == ["self.seen"]
+    assert "allow_unspec_int_on_nn_module" in finding["fixes"][0]["snippet"]
+    assert document["summary"]["steadiness"]["compiles_to_limit"] == 8
+
+
+def test_calls_that_hit_the_limit_themselves_are_measured_as_they_are(explain_json: Explain, tmp_path: Path) -> None:
+    document = explained(explain_json, tmp_path, GROWING, "build()", calls=10)
+    summary = document["summary"]
+    assert summary["steadiness"]["state"] == "over_limit"
+    assert summary["steadiness"]["limit_call"] == 9
+    assert summary["steadiness"]["compiles_to_limit"] == 8
+    assert summary["steadiness"]["changing"] == ["name"]
+    assert summary["steadiness"]["compiles_per_call"] == [1, 1, 1, 1, 1, 1, 1, 1, 0, 0]
+    assert summary["frames_over_limit"] == 1
+    assert summary["coverage"] == 0
+    assert "GD217" not in {finding["code"] for finding in document["findings"]}
+
+
+def test_sizes_that_become_dynamic_settle(explain_json: Explain, tmp_path: Path) -> None:
+    steadiness = explained(explain_json, tmp_path, AUTOMATIC, "build()")["summary"]["steadiness"]
+    assert steadiness["state"] == "settled"
+    assert steadiness["compiles_per_call"] == [1, 1, 0]
+    assert steadiness["compiles_repeated"] == [0]
+
+
+@pytest.mark.parametrize("calls", [4, 11])
+def test_recompiles_are_those_that_torch_logs(explain_json: Explain, tmp_path: Path, calls: int) -> None:
+    document = explained(explain_json, tmp_path, GROWING, "build()", calls=calls)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from program import build, example_inputs\nimport torch\n"
+        "compiled = torch.compile(build(), backend='eager')\n"
+        "for call in example_inputs():\n    compiled(*call)\n"
+    )
+    logged = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=clean_environment(TORCH_LOGS="recompiles"),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    assert document["summary"]["recompiles"] == len(re.findall(r"Recompiling function", logged))
+    flags = [compile_ for compile_ in document["compiles"] if compile_["is_recompile"]]
+    assert document["summary"]["recompiles"] == len(flags)
