@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described, frame_entry
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.steadiness import steadiness_of, unsettled_changes, unsettled_frame
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.wording import counted, names
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
@@ -87,17 +89,12 @@ class NeverSettles(RecordingRule):
                 message=f"`{described(frame)}` recompiles in every call, even with the same arguments{why}{end}",
                 count=sum(found.frame_id == frame.frame_id for found in settling.recompiles),
                 changes=changes,
-                fixes=_fixes(view, steadiness.changing),
+                fixes=_fixes(changes),
             ),
         )
 
 
-def _fixes(view: RecordingView, changing: tuple[str, ...]) -> tuple[Fix, ...]:
-    """What to do about the values, unless findings about the program's own recompiles say it."""
-    known = {change.expression for event in view.events for change in event.changes}
-    return tuple(
-        fix
-        for change in unsettled_changes(view.recording)
-        if change.kind == "module_number" and change.expression in changing and change.expression not in known
-        for fix in module_number_fixes(change.expression, start=change.old or "0")
-    )
+def _fixes(changes: Iterable[GuardChange]) -> tuple[Fix, ...]:
+    """What to do about numbers on a module; other values have no fix of their own here."""
+    numbers = (change for change in changes if change.kind == "module_number")
+    return tuple(fix for change in numbers for fix in module_number_fixes(change.expression, start=change.old or "0"))

@@ -119,8 +119,8 @@ def tiles(summary: Summary) -> Iterator[Tile]:
 def actions(findings: Sequence[Finding]) -> list[Action]:
     """What to do, each thing once, the costliest first.
 
-    Actions with a known cost in a steady call come first; the others keep the order of their findings. A finding that
-    other findings' fixes removed needs no action.
+    Actions with a known cost in a steady call come first; the others keep the order of their findings. Findings without
+    a known fix come last. A finding that other findings' fixes removed needs no action.
     """
     found: dict[tuple[str, str | None] | str, Action] = {}
     for cluster in clusters(findings):
@@ -130,7 +130,10 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
         key = (fix.title, fix.diff or fix.snippet) if fix else cluster[0].fingerprint
         found.setdefault(key, Action(fix)).findings.extend(cluster)
     ordered = list(found.values())
-    return sorted(ordered, key=lambda action: -(action.call_us if action.call_us is not None else float("-inf")))
+    return sorted(
+        ordered,
+        key=lambda action: (action.fix is None, -(action.call_us if action.call_us is not None else float("-inf"))),
+    )
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
