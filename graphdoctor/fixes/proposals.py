@@ -43,7 +43,6 @@ class Proposal:
         change: What it changes about the run, such as torch settings and calls.
         snippet: What to write, for people; None for an edit of source.
         contains: Whether it contains a break rather than removing it.
-        moves_out: Whether it moves code out of the compiled region on purpose.
         drops_output: Whether the program prints less with it.
     """
 
@@ -55,7 +54,6 @@ class Proposal:
     change: RunChange = field(default_factory=RunChange)
     snippet: str | None = None
     contains: bool = False
-    moves_out: bool = False
     drops_output: bool = False
 
     def is_same(self, other: Proposal) -> bool:
@@ -197,7 +195,6 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Proposal], list[str
                 targets=(finding.fingerprint,),
                 edit=FileChange(source.path, source.content, edit.content),
                 contains=not recipe.removes,
-                moves_out=recipe.moves_out,
                 drops_output=edit.drops_output,
             )
         )

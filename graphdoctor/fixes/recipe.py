@@ -40,8 +40,6 @@ class Recipe(ABC):
     """Codes of the rules whose findings it may fix."""
     removes: ClassVar[bool] = True
     """Whether the finding goes away; if not, it stays and less code runs eagerly because of it."""
-    moves_out: ClassVar[bool] = False
-    """Whether it moves code out of the compiled region on purpose, so that coverage may drop."""
 
     @abstractmethod
     def edit(self, place: Place) -> Edit:

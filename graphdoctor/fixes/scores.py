@@ -6,27 +6,34 @@ from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.fixes import Measures
 from graphdoctor.model.wording import counted, percents
 
-Score = tuple[int, int, int, int, int, int]
-"""Lower is better: functions over their limit, percent outside graphs, then the other counts."""
+Score = tuple[int, int, int, int, int, int, int]
+"""Lower is better: functions over their limit, percent outside graphs, skipped frames, less what was mended, then the
+other counts."""
 
 
-def score(measures: Measures, *, moves_out: bool) -> Score:
+def score(measures: Measures, *, mended_count: int, is_outweighed: bool) -> Score:
     """A program's score.
 
     Args:
         measures: Its counts.
-        moves_out: Whether one of its fixes moves code out of the compiled region on purpose.
+        mended_count: Findings that its fixes removed. A break that was hidden adds to the counts: not their fault.
+        is_outweighed: Whether it is faster although less of it is compiled.
     """
-    # Code that was moved out on purpose doesn't count against the program.
-    coverage = 1.0 if moves_out else measures.coverage or 0.0
+    coverage = 1.0 if is_outweighed else measures.coverage or 0.0
     return (
         measures.frames_over_limit,
         round(100 * (1 - coverage)),
         measures.skipped_frames,
+        -mended_count,
         measures.break_sites,
         measures.recompiles,
         measures.graphs,
     )
+
+
+def is_less_compiled(now: Score, was: Score) -> bool:
+    """Whether one score is worse than another in what is compiled, whatever it counts of breaks."""
+    return now[:3] > was[:3]
 
 
 def made_worse(best: Observed, last: Observed) -> str:

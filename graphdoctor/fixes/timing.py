@@ -6,12 +6,14 @@ import contextlib
 import json
 import socket
 import statistics
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from graphdoctor.fixes.program import Program
-from graphdoctor.fixes.replays import Replays
+from graphdoctor.fixes.replays import EAGER, Replays
 from graphdoctor.model.fixes import PairedTime
+from graphdoctor.model.wording import speed_text
 
 _TURNS = 21
 _TURN_S = 0.04
@@ -19,6 +21,8 @@ _MAX_S = 20.0
 """Long calls get fewer turns."""
 
 _MIN_TURNS = 5
+_NOISE = 0.03
+"""How much two processes that run the same program can differ."""
 
 
 class _Timed:
@@ -125,6 +129,31 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         ratio_high=high,
         turns=len(turns),
     )
+
+
+def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
+    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing faster.
+
+    Args:
+        times: With the user's backend first, then with Inductor; either may be missing.
+    """
+    return next((pair for pair in times if pair.backend != EAGER), next(iter(times), None))
+
+
+def slower(times: Sequence[PairedTime]) -> str | None:
+    """How much longer the call takes with a fix, in words; None if it isn't certain that it does."""
+    pair = deciding(times)
+    if pair is None or pair.ratio_low <= 1 + _NOISE:
+        return None
+    return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
+
+
+def faster(times: Sequence[PairedTime]) -> str | None:
+    """How much shorter the call is with a fix, in words; None if it isn't certain that it is."""
+    pair = deciding(times)
+    if pair is None or pair.ratio_high >= 1 - _NOISE:
+        return None
+    return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
 
 def _turns(before: _Timed, after: _Timed) -> list[tuple[float, float]]:

@@ -19,12 +19,13 @@ from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
 from graphdoctor.fixes.replays import Limits, Replays
 from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
-from graphdoctor.fixes.scores import Score, made_worse, score
+from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
+from graphdoctor.fixes.timing import deciding, faster, slower
 from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
-from graphdoctor.fixes.verdicts import Observed
+from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause
+from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import FIXES_FILE
@@ -57,6 +58,26 @@ class TreatmentOptions:
     jobs: int = 1
     timeout_s: float | None = None
     memory_bytes: int | None = None
+
+
+@dataclass
+class _Tried:
+    """One fix that a round can go on with.
+
+    Args:
+        proposal: The fix.
+        observed: Its replay.
+        verdicts: Its verdicts for the findings that it is for.
+    """
+
+    proposal: Proposal
+    observed: Observed
+    verdicts: list[Verdict]
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it works for at least one finding."""
+        return any(verdict in WORKING for verdict in self.verdicts)
 
 
 @dataclass(frozen=True)
@@ -126,6 +147,8 @@ class _Rounds:
         self._log = TrialLog(trials, options.selection)
         self._number = 0
         self._last: State | None = None
+        self._outweighed: list[Proposal] = []
+        self._known: list[State] = []
         self.so_far: TreatmentResult | None = None
 
     def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> TreatmentResult:
@@ -147,19 +170,25 @@ class _Rounds:
         untouched = self._trials.run_untouched()
         if untouched is None:
             return self._suggested(base, "not_repeatable")
+        start: State | None = untouched
         best = self._last = untouched
-        is_open = True
         try:
-            while is_open:
-                best, is_open = self._from(best)
-                self._last = best
-            if self._options.is_timed and best.applied:
-                self._time_each(best)
+            while start is not None:
+                best = self._last = self._run_rounds(start)
+                start = self._without_slow(untouched, best)
             return self._treated(untouched, best, is_timed=self._options.is_timed)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
             self.so_far = self._treated(untouched, self._last or untouched)
             raise
+
+    def _run_rounds(self, start: State) -> State:
+        """Run rounds from a state until nothing more works, and from each state that a fix is taken back to."""
+        best, is_open = self._from(start)
+        while is_open:
+            self._last = best
+            best, is_open = self._from(best)
+        return best
 
     def _from(self, start: State) -> tuple[State, bool]:
         """Run rounds from a state until no more fixes work.
@@ -180,6 +209,7 @@ class _Rounds:
             following = self._round(states[-1], found)
             if following is not None:
                 states.append(following)
+                self._known.append(following)
                 self._last = following
             elif not self._is_bounded:
                 break
@@ -195,8 +225,9 @@ class _Rounds:
         blamed = max(first, key=lambda proposal: self._score_alone(proposal, best))
         rest = [proposal for proposal, _ in last.applied[len(best.applied) :] if proposal is not blamed]
         reason = f"with it, {made_worse(best.observed, last.observed)}, and no fix that was tried helps"
-        self._log.take_back([blamed], reason, is_final=True)
-        self._log.take_back(rest, reason, is_final=False)
+        is_worse = is_less_compiled(last.score, best.score)
+        self._log.take_back([blamed], "makes it worse" if is_worse else "moved", reason)
+        self._log.take_back(rest)
 
     def _options_for(self, state: State) -> list[FindingOptions]:
         sources = Sources(state.program, self._trials.root, self._trials.originals)
@@ -218,26 +249,38 @@ class _Rounds:
     def _score_alone(self, proposal: Proposal, state: State) -> Score:
         """How good a state's program is with one more fix."""
         measures = self._log.measures_with(proposal) or state.observed.measures
-        return score(measures, moves_out=state.moves_out or proposal.moves_out)
+        is_outweighed = state.is_outweighed or self._is_outweighed([proposal])
+        return score(measures, mended_count=state.mended_count, is_outweighed=is_outweighed)
+
+    def _is_outweighed(self, proposals: Sequence[Proposal]) -> bool:
+        """Whether one of several fixes makes the call faster although less of it is compiled."""
+        return any(proposal is other for proposal in proposals for other in self._outweighed)
 
     def _round(self, state: State, found: Sequence[FindingOptions]) -> State | None:
-        """Try what can be tried on a state's program; the state with the fixes that work, None if none does."""
+        """Try what can be tried on a state's program.
+
+        Returns:
+            The state with the fixes that work; if none does, with one that only moves its break, because the next
+            round may remove that one; None if there is neither.
+        """
         # Breaks first: a break makes resume functions, and these recompile.
         breaks = [options for options in found if options.finding.code.startswith(BREAK)]
         rest = [options for options in found if options not in breaks]
+        steps: list[_Tried] = []
         for number, waiting in enumerate((breaks, rest), start=1):
-            chosen = self._waves(waiting, state, f"{self._number}.{number}")
-            if chosen:
+            tried = self._waves(waiting, state, f"{self._number}.{number}")
+            if chosen := [one for one in tried if one.is_working]:
                 return self._join(state, chosen)
-        return None
+            steps += tried
+        return self._join(state, steps[:1]) if steps else None
 
-    def _waves(self, waiting: list[FindingOptions], state: State, label: str) -> list[tuple[Proposal, Observed]]:
+    def _waves(self, waiting: list[FindingOptions], state: State, label: str) -> list[_Tried]:
         """Try each finding's first proposal, then the next one for findings where it didn't help, and so on.
 
         Returns:
-            The verified fixes, each with its replay.
+            The fixes that work, and those that only move their break.
         """
-        chosen: list[tuple[Proposal, Observed]] = []
+        found: list[_Tried] = []
         wave = 0
         while waiting and self._trials.replays.count < _MAX_REPLAYS:
             wave += 1
@@ -246,39 +289,110 @@ class _Rounds:
             observed = self._trials.run_each(trials, state, f"{label}.{wave}")
             still = [options for options in waiting if options not in now]
             for options in now:
-                at = next(i for i, found in enumerate(trials) if options.finding.fingerprint in found.targets)
-                judged = self._trials.judge(options.finding, trials[at], state, observed[at])
+                at = next(i for i, trial in enumerate(trials) if options.finding.fingerprint in trial.targets)
+                judged = self._judged(options.finding, trials[at], state, observed[at])
                 self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=observed[at])
-                if judged.verdict in WORKING:
-                    if not any(found is trials[at] for found, _ in chosen):
-                        chosen.append((trials[at], observed[at]))
-                elif options.proposals[1:]:
+                if judged.verdict in WORKING or judged.instead:
+                    same = next((tried for tried in found if tried.proposal is trials[at]), None)
+                    if same is None:
+                        found.append(_Tried(trials[at], observed[at], [judged.verdict]))
+                    else:
+                        same.verdicts.append(judged.verdict)
+                if judged.verdict not in WORKING and options.proposals[1:]:
                     still.append(replace(options, proposals=options.proposals[1:]))
-            resolved = {target for proposal, _ in chosen for target in proposal.targets}
+            resolved = {target for tried in found if tried.is_working for target in tried.proposal.targets}
             waiting = [options for options in still if not _is_resolved(options, now, resolved)]
-        return chosen
+        return found
 
-    def _join(self, state: State, chosen: Sequence[tuple[Proposal, Observed]]) -> State:
-        """The state with the verified fixes of a round; those that don't work together wait for the next round."""
-        proposals = [proposal for proposal, _ in chosen]
+    def _judged(self, finding: Finding, proposal: Proposal, state: State, observed: Observed) -> Judgment:
+        """Judge a trial; if less is compiled with the fix, time decides where there are times."""
+        judged = self._trials.judge(finding, proposal, state, observed)
+        if judged.if_faster is None or not self._options.is_timed:
+            return judged
+        times = self._trials.time(state.program, with_proposals(state.program, (proposal,)))
+        gain = faster(times)
+        if gain is None:
+            return judged
+        if not self._is_outweighed([proposal]):
+            self._outweighed.append(proposal)
+        return replace(judged, verdict=judged.if_faster, reason=f"{judged.reason}; the call is {gain} all the same")
+
+    def _join(self, state: State, chosen: Sequence[_Tried]) -> State:
+        """The state with the fixes of a round; those that don't work together wait for the next round."""
+        proposals = [tried.proposal for tried in chosen]
         together = compatible(proposals)
-        joined = None
+        observed = None
         if len(together) > 1:
-            joined = self._trials.run_together(together, state, f"{self._number}-together")
-        if joined is None:
+            name = f"{self._number}-together"
+            is_outweighed = self._is_outweighed(together)
+            observed = self._trials.run_together(together, state, name, is_outweighed=is_outweighed)
+        if observed is None:
             # One alone is sure to work; the others are tried again beside it.
-            together = proposals[:1]
-            joined = state.joined(together, chosen[0][1])
+            together, observed = proposals[:1], chosen[0].observed
         self._log.apply(together, self._number)
-        return joined
+        return state.joined(
+            together,
+            observed,
+            mended_count=sum(
+                tried.verdicts.count("verified")
+                for tried in chosen
+                if any(tried.proposal is proposal for proposal in together)
+            ),
+            is_outweighed=self._is_outweighed(together),
+        )
+
+    def _without_slow(self, untouched: State, best: State) -> State | None:
+        """Take back a fix that makes the steady call take longer, by itself or together with the others.
+
+        Returns:
+            The state to go on from; None if there is no such fix.
+        """
+        if not self._options.is_timed or not best.applied:
+            return None
+        self._time_each(best)
+        found = self._slow(untouched, best)
+        if found is None:
+            return None
+        blamed, reason = found
+        at = next(index for index, (proposal, _) in enumerate(best.applied) if proposal is blamed)
+        start = max(
+            (state for state in [untouched, *self._known] if _is_before(state, best, at)),
+            key=lambda state: len(state.applied),
+        )
+        self._log.take_back([blamed], "makes it worse", reason)
+        self._log.take_back([proposal for proposal, _ in best.applied[len(start.applied) :] if proposal is not blamed])
+        return start
+
+    def _slow(self, untouched: State, best: State) -> tuple[Proposal, str] | None:
+        """The fix to blame for a longer call, and why; None if the call takes no longer."""
+        timed = best.applied[:_MAX_TIMED]
+        for proposal, before in timed:
+            # A step counts together with what follows it.
+            if not self._log.is_step(proposal):
+                change = self._confirmed_slower(before, with_proposals(before, (proposal,)))
+                if change is not None:
+                    return proposal, f"with it, the steady call is {change}"
+        change = self._confirmed_slower(untouched.program, best.program)
+        if change is None:
+            return None
+        slowest, _ = max(timed, key=lambda pair: self._ratio(pair[1], with_proposals(pair[1], (pair[0],))))
+        return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
+
+    def _confirmed_slower(self, before: Program, after: Program) -> str | None:
+        """How much longer the second program's call takes, if two pairs of processes say so."""
+        if slower(self._trials.time(before, after)) is None:
+            return None
+        return slower(self._trials.time(before, after, is_again=True))
+
+    def _ratio(self, before: Program, after: Program) -> float:
+        pair = deciding(self._trials.time(before, after))
+        return pair.ratio if pair else 1.0
 
     def _time_each(self, best: State) -> None:
-        """Time each applied fix against the program that it was added to."""
-        if len(best.applied) < 2:
-            return
-        for number, (proposal, before) in enumerate(best.applied[:_MAX_TIMED], start=1):
-            after = with_proposals(before, (proposal,))
-            self._log.add_times(proposal, self._trials.time(before, after, f"time-{number}"))
+        """Time all applied fixes together, then each against the program that it was added to."""
+        self._trials.time(Program(), best.program)
+        for proposal, before in best.applied[:_MAX_TIMED]:
+            self._log.add_times(proposal, self._trials.time(before, with_proposals(before, (proposal,))))
         if len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed one by one")
 
@@ -306,9 +420,8 @@ class _Rounds:
     def _treated(self, untouched: State, best: State, *, is_timed: bool = False) -> TreatmentResult:
         changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
-        times = self._trials.time(Program(), best.program, "time-all") if applied and is_timed else ()
-        if len(applied) == 1:
-            self._log.add_times(applied[0], times)
+        times = self._trials.time(Program(), best.program) if applied and is_timed else ()
+        self._log.settle_moved(best)
         replay = best.observed.recording.replay
         settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
         calls = [proposal.snippet for proposal in applied if proposal.kind == "call" and proposal.snippet]
@@ -330,6 +443,7 @@ class _Rounds:
 
     def _gone(self, untouched: State, best: State) -> tuple[str, ...]:
         """Fingerprints of the untouched program's findings that the best program no longer has."""
+        sites = self._trials.sites(untouched, best)
         gone = list(filter(self._options.selection.keeps, untouched.observed.diagnosis.findings))
         for finding in best.observed.diagnosis.findings:
             line = self._trials.original_line(best.program, finding.location)
@@ -337,7 +451,25 @@ class _Rounds:
             if same:
                 # Of equal lines, the one that is still there; the fingerprint says only which of them comes first.
                 gone.remove(min(same, key=lambda other: _distance(other, finding, line)))
-        return tuple(finding.fingerprint for finding in gone if not self._log.is_contained(finding))
+        return tuple(
+            finding.fingerprint
+            for finding in gone
+            if not (sites.replacements(finding) or self._log.is_unresolved(finding) or _is_still_skipped(finding, best))
+        )
+
+
+def _is_still_skipped(finding: Finding, state: State) -> bool:
+    """Whether a finding says that torch skips a function, and it still skips it, if because of another line."""
+    skipped = {name for found in state.observed.diagnosis.findings for name in found.effects.skipped_frames}
+    return finding.code == SKIPPED_FRAME and not skipped.isdisjoint(finding.effects.skipped_frames)
+
+
+def _is_before(state: State, best: State, at: int) -> bool:
+    """Whether a state led to the best one, before the fix with an index was applied."""
+    earlier = best.applied[:at]
+    return len(state.applied) <= at and all(
+        one[0] is other[0] for one, other in zip(state.applied, earlier, strict=False)
+    )
 
 
 def _is_same_cause(one: Finding, other: Finding) -> bool:

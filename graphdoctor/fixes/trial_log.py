@@ -13,7 +13,7 @@ from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findin
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, LeftFinding, Measures, PairedTime, TriedFix, UntriedCause
+from graphdoctor.model.fixes import WORKING, LeftFinding, Measures, PairedTime, TriedFix, UntriedCause, Verdict
 from graphdoctor.model.stack import relative
 
 _NO_FIX = "no fix is known"
@@ -24,6 +24,9 @@ _UNTRIED: dict[UntriedCause, str] = {
     "not_repeatable": "the run couldn't be repeated",
 }
 """Why a fix wasn't tried, in words."""
+
+_APPLICABLE = WORKING | {"moved"}
+"""Verdicts on fixes that more fixes can build on."""
 
 _REPEATABLE = WORKING | {"no effect", "moved"}
 """Verdicts on fixes that may do better beside other fixes."""
@@ -41,11 +44,13 @@ class _Entry:
         fix: What the report says about it.
         proposal: The fix.
         place: The finding.
+        instead: Fingerprints of the breaks that took the place of the finding's.
     """
 
     fix: TriedFix
     proposal: Proposal
     place: _Place
+    instead: tuple[str, ...] = ()
 
     @property
     def mark(self) -> tuple[_Place, str]:
@@ -128,6 +133,7 @@ class TrialLog:
                 "compared": replay.compared.get("eager") if replay else None,
             },
         )
+        entry.instead = judged.instead
         self._settled.add(entry.mark)
         self._reasons[entry.place] = _outcome(entry.fix)
 
@@ -162,7 +168,7 @@ class TrialLog:
         for entry in self._entries:
             if entry.fix.round != number:
                 continue
-            if entry.fix.verdict in WORKING and entry.is_about(proposals):
+            if entry.fix.verdict in _APPLICABLE and entry.is_about(proposals):
                 entry.fix = entry.fix.model_copy(update={"is_applied": True})
             elif entry.fix.verdict in _REPEATABLE and entry.mark not in self._repeated:
                 self._settled.discard(entry.mark)
@@ -172,31 +178,42 @@ class TrialLog:
         """What the trial of a fix alone counted; None if it wasn't tried."""
         return next((entry.fix.after for entry in self._entries if entry.is_about([proposal])), None)
 
-    def is_contained(self, finding: Finding) -> bool:
-        """Whether a finding of the untouched program is only contained by the fixes that are applied for it."""
+    def settle_moved(self, state: State) -> None:
+        """Note which applied fixes that moved a break are good after all: other fixes removed the new one."""
+        left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
+        for entry in self._entries:
+            if entry.fix.is_applied and entry.fix.verdict == "moved" and not left.intersection(entry.instead):
+                reason = f"{entry.fix.reason}, until other fixes are applied too"
+                entry.fix = entry.fix.model_copy(update={"verdict": "verified", "reason": reason})
+
+    def is_step(self, proposal: Proposal) -> bool:
+        """Whether a fix is only good together with later ones."""
+        return any(entry.instead and entry.is_about([proposal]) for entry in self._entries)
+
+    def is_unresolved(self, finding: Finding) -> bool:
+        """Whether the fixes that are applied for a finding of the untouched program contain or move its break."""
         place = (finding.fingerprint, finding.location.line)
         applied = [entry.fix.verdict for entry in self._entries if entry.place == place and entry.fix.is_applied]
-        return "contained" in applied and "verified" not in applied
+        return bool(applied) and "verified" not in applied
 
-    def take_back(self, proposals: Sequence[Proposal], reason: str, *, is_final: bool) -> None:
+    def take_back(self, proposals: Sequence[Proposal], verdict: Verdict | None = None, reason: str = "") -> None:
         """Note that fixes are no longer applied.
 
         Args:
             proposals: The fixes.
+            verdict: The verdict if the fixes are to blame; None if not: then they may be tried again.
             reason: Why, as a clause.
-            is_final: Whether the fixes are to blame; if not, they may be tried again.
         """
         for entry in self._entries:
             if not entry.fix.is_applied or not entry.is_about(proposals):
                 continue
-            update: dict[str, object] = {"is_applied": False}
-            if is_final:
-                update |= {"verdict": "no effect", "reason": reason}
-            else:
+            entry.fix = entry.fix.model_copy(update={"is_applied": False})
+            if verdict is None:
                 self._settled.discard(entry.mark)
-            entry.fix = entry.fix.model_copy(update=update)
-            if is_final:
-                self._reasons[entry.place] = _outcome(entry.fix)
+                continue
+            if entry.fix.verdict != verdict:
+                entry.fix = entry.fix.model_copy(update={"verdict": verdict, "reason": reason})
+            self._reasons[entry.place] = _outcome(entry.fix)
 
     def add_times(self, proposal: Proposal, times: tuple[PairedTime, ...]) -> None:
         """Note the times of an applied fix."""

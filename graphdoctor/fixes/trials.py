@@ -13,6 +13,7 @@ from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.replays import EAGER, Replays
 from graphdoctor.fixes.scores import Score, score
+from graphdoctor.fixes.sites import SiteChange
 from graphdoctor.fixes.timing import time_pair
 from graphdoctor.fixes.verdicts import (
     Judgment,
@@ -21,7 +22,7 @@ from graphdoctor.fixes.verdicts import (
     differing_kinds,
     judge,
     judge_results,
-    loses_coverage,
+    lost,
 )
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime
@@ -46,26 +47,32 @@ class State:
         program: The program.
         observed: Its replay.
         applied: The fixes in it, in order, each with the program that it was added to.
+        mended_count: Findings that these fixes removed.
+        is_outweighed: Whether one of them makes the call faster although less of it is compiled.
     """
 
     program: Program
     observed: Observed
     applied: tuple[tuple[Proposal, Program], ...] = ()
+    mended_count: int = 0
+    is_outweighed: bool = False
 
-    def joined(self, proposals: Sequence[Proposal], observed: Observed) -> State:
+    def joined(
+        self, proposals: Sequence[Proposal], observed: Observed, *, mended_count: int, is_outweighed: bool
+    ) -> State:
         """This state with more fixes, and what the replay of that program showed."""
-        applied = tuple((proposal, self.program) for proposal in proposals)
-        return State(with_proposals(self.program, proposals), observed, (*self.applied, *applied))
+        return State(
+            with_proposals(self.program, proposals),
+            observed,
+            (*self.applied, *((proposal, self.program) for proposal in proposals)),
+            self.mended_count + mended_count,
+            self.is_outweighed or is_outweighed,
+        )
 
     @property
     def score(self) -> Score:
         """How good the program is."""
-        return score(self.observed.measures, moves_out=self.moves_out)
-
-    @property
-    def moves_out(self) -> bool:
-        """Whether one of its fixes moves code out of the compiled region on purpose."""
-        return any(proposal.moves_out for proposal, _ in self.applied)
+        return score(self.observed.measures, mended_count=self.mended_count, is_outweighed=self.is_outweighed)
 
     @property
     def drops_output(self) -> bool:
@@ -98,6 +105,7 @@ class Trials:
     reference: Reference = field(default_factory=Reference)
     notes: list[str] = field(default_factory=list)
     count: int = 0
+    _timed: list[tuple[Program, Program, tuple[PairedTime, ...]]] = field(default_factory=list)
 
     def observe(self, recording: Recording, name: str | None = None) -> Observed:
         """A recording with its whole diagnosis, the findings that the user didn't select too: a fix can cause them."""
@@ -155,17 +163,26 @@ class Trials:
 
         return self.replays.in_parallel(run, range(len(proposals)), jobs=self.jobs)
 
-    def run_together(self, proposals: Sequence[Proposal], state: State, name: str) -> State | None:
-        """Run the program of a state with several fixes; None if they don't work together."""
+    def run_together(
+        self, proposals: Sequence[Proposal], state: State, name: str, *, is_outweighed: bool
+    ) -> Observed | None:
+        """Run the program of a state with several fixes; None if they don't work together.
+
+        Args:
+            proposals: The fixes.
+            state: The state.
+            name: The replay's name.
+            is_outweighed: Whether one of the fixes makes the call faster although less of it is compiled.
+        """
         self.on_phase(f"trying {len(proposals)} verified fixes together")
         observed = self._run(with_proposals(state.program, proposals), name)
         if observed.recording.exit.reason != "finished":
             return None
-        joined = state.joined(proposals, observed)
-        verdict, _ = judge_results(observed.recording, self.reference, drops_output=joined.drops_output)
+        drops_output = state.drops_output or any(proposal.drops_output for proposal in proposals)
+        verdict, _ = judge_results(observed.recording, self.reference, drops_output=drops_output)
         was, now = state.observed.measures, observed.measures
-        is_worse = now.frames_over_limit > was.frames_over_limit or (loses_coverage(was, now) and not joined.moves_out)
-        return None if verdict != "verified" or is_worse else joined
+        is_worse = now.frames_over_limit > was.frames_over_limit or (lost(was, now) is not None and not is_outweighed)
+        return None if verdict != "verified" or is_worse else observed
 
     def _run(self, program: Program, name: str) -> Observed:
         return self.observe(self.replays.replay(program, name, references=_REFERENCES, coverage=True), name)
@@ -173,17 +190,36 @@ class Trials:
     def judge(self, finding: Finding, proposal: Proposal, state: State, after: Observed) -> Judgment:
         """Judge what a fix did to a finding of a state's program."""
         edit = proposal.edit
+        sites = SiteChange.between(
+            state.observed.diagnosis,
+            after.diagnosis,
+            maps={} if edit is None else {edit.path: LineMap(edit.before, edit.after)},
+            texts=self._texts(with_proposals(state.program, (proposal,))),
+            root=self.root,
+        )
         return judge(
             finding,
             state.observed,
             after,
             self.reference,
-            maps={} if edit is None else {edit.path: LineMap(edit.before, edit.after)},
-            root=self.root,
+            sites=sites,
             contains=proposal.contains,
-            moves_out=proposal.moves_out,
             drops_output=proposal.drops_output or state.drops_output,
         )
+
+    def sites(self, untouched: State, state: State) -> SiteChange:
+        """The break sites of the untouched program and of a state's."""
+        content = state.program.content
+        return SiteChange.between(
+            untouched.observed.diagnosis,
+            state.observed.diagnosis,
+            maps={path: LineMap(self.originals[path], after) for path, after in content.items()},
+            texts=self._texts(state.program),
+            root=self.root,
+        )
+
+    def _texts(self, program: Program) -> dict[Path, bytes]:
+        return {**self.originals, **program.content}
 
     def original_line(self, program: Program, location: Location) -> int:
         """The line of the untouched program that a location in an edited one was before."""
@@ -192,16 +228,26 @@ class Trials:
             return location.line
         return LineMap(self.originals[path], program.content[path]).to_before(location.line)
 
-    def time(self, before: Program, after: Program, name: str) -> tuple[PairedTime, ...]:
-        """Time steady calls of two programs in turns, under the user's backend and under inductor."""
+    def time(self, before: Program, after: Program, *, is_again: bool = False) -> tuple[PairedTime, ...]:
+        """Time steady calls of two programs in turns, under the user's backend and under inductor.
+
+        Args:
+            before: The first program.
+            after: The second.
+            is_again: Measure even if these programs have been timed.
+        """
+        for one, other, known in self._timed:
+            if (one, other) == (before, after) and not is_again:
+                return known
         found: list[PairedTime] = []
         for backend in dict.fromkeys((self.backend, _INDUCTOR)):
             self.on_phase(f"timing steady calls under {backend}")
-            times = time_pair(self.replays, before, after, name, backend=backend)
+            times = time_pair(self.replays, before, after, f"time-{len(self._timed) + 1}", backend=backend)
             if isinstance(times, str):
                 self.notes.append(f"not timed under {backend}: {times}")
             else:
                 found.append(times)
+        self._timed.insert(0, (before, after, tuple(found)))
         return tuple(found)
 
 

@@ -6,12 +6,11 @@ Pure: recordings and diagnoses come in, a verdict goes out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from graphdoctor.fixes.patch import LineMap
-from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
+from graphdoctor.fixes.rule_codes import RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
+from graphdoctor.fixes.sites import SiteChange, site_text
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import WORKING, Measures, Verdict
 from graphdoctor.model.recording import Recording
@@ -19,9 +18,6 @@ from graphdoctor.model.trials import Comparison, Difference, ResultKind
 from graphdoctor.model.wording import counted, percents
 
 _COVERAGE_NOISE = 0.005
-
-SiteKey = tuple[str, int, str]
-"""File, line in the program before the fix, and cause."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +74,16 @@ class Judgment:
         reason: Why, as a clause; None if the verdict says it all.
         gone: Break sites that went away.
         new: Break sites that appeared.
+        if_faster: The verdict if the call is faster although less of it is compiled; None if time can't change it.
+        instead: Fingerprints of the breaks that took the place of the finding's, if more fixes can build on that.
     """
 
     verdict: Verdict
     reason: str | None
     gone: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
+    if_faster: Verdict | None = None
+    instead: tuple[str, ...] = ()
 
 
 def judge(
@@ -92,10 +92,8 @@ def judge(
     after: Observed,
     reference: Reference,
     *,
-    maps: Mapping[Path, LineMap],
-    root: Path,
+    sites: SiteChange,
     contains: bool,
-    moves_out: bool,
     drops_output: bool,
 ) -> Judgment:
     """Judge what a fix did to a finding.
@@ -105,104 +103,36 @@ def judge(
         before: The program before.
         after: The program with the fix.
         reference: What is known about the untouched program's results.
-        maps: Line maps of edited files.
-        root: What relative paths are relative to.
+        sites: The break sites of both programs.
         contains: Whether the fix is meant to contain the break, not to remove it.
-        moves_out: Whether the fix moves code out of the compiled region on purpose.
         drops_output: Whether the fix makes the program print less on purpose.
     """
     if after.recording.exit.reason != "finished":
         return Judgment("failed", _failure(after))
-    sites = SiteChange.between(before, after, maps, root)
-    gone, new = sites.gone_text, sites.new_text
+    gone, new = sites.gone_text, tuple(map(site_text, sites.new.values()))
     verdict, reason = judge_results(after.recording, reference, drops_output=drops_output)
     if verdict == "changes results":
         return Judgment(verdict, reason, gone, new)
-    effect, left = _effect(target, before, after, sites, contains=contains, moves_out=moves_out)
+    was, now = before.measures, after.measures
+    if now.frames_over_limit > was.frames_over_limit:
+        return Judgment("makes it worse", "a function hits its recompile limit with it", gone, new)
+    effect, left = _effect(target, before, after, sites, contains=contains)
     if effect not in WORKING:
-        return Judgment(effect, left, gone, new)
+        is_step = effect == "moved" and verdict == "verified"
+        instead = tuple(found.fingerprint for found in sites.replacements(target)) if is_step else ()
+        return Judgment(effect, left, gone, new, instead=instead)
+    if (loss := lost(was, now)) is not None:
+        if_faster = effect if verdict == "verified" else None
+        return Judgment("makes it worse", f"the finding is gone, but {loss}", gone, new, if_faster)
     reasons = [text for text in (left, reason) if text]
     return Judgment(effect if verdict == "verified" else verdict, "; ".join(reasons) or None, gone, new)
 
 
-@dataclass(frozen=True)
-class SiteChange:
-    """Break sites of two programs, all by lines of the first.
-
-    Args:
-        before: Sites of the program before, each with its place as text.
-        after: Sites of the program after, each with its own place as text.
-        caused: Sites of the program after that are in edited lines.
-    """
-
-    before: Mapping[SiteKey, str]
-    after: Mapping[SiteKey, str]
-    caused: frozenset[SiteKey]
-
-    @classmethod
-    def between(cls, before: Observed, after: Observed, maps: Mapping[Path, LineMap], root: Path) -> SiteChange:
-        """Match the sites."""
-        known = {_key(finding, finding.location.line): _text(finding) for finding in _sites(before.diagnosis)}
-        found: dict[SiteKey, str] = {}
-        caused = set()
-        for finding in _sites(after.diagnosis):
-            lines = maps.get(root / finding.location.file)
-            line = finding.location.line
-            key = _key(finding, lines.to_before(line) if lines else line)
-            if lines is not None and lines.is_changed_after(line):
-                # Only the beginning of an edited range is known, so the same cause in it is the same site.
-                key = next((other for other in known if _same_range(other, key, lines)), key)
-                caused.add(key)
-            found[key] = _text(finding)
-        return cls(known, found, frozenset(caused))
-
-    @property
-    def gone_text(self) -> tuple[str, ...]:
-        """Places of sites that went away."""
-        return tuple(text for key, text in self.before.items() if key not in self.after)
-
-    @property
-    def new_text(self) -> tuple[str, ...]:
-        """Places of sites that appeared."""
-        return tuple(text for key, text in self.after.items() if key not in self.before)
-
-    def is_left(self, finding: Finding) -> bool:
-        """Whether a finding of the program before is still there."""
-        return _key(finding, finding.location.line) in self.after
-
-    def caused_text(self) -> tuple[str, ...]:
-        """Places of new sites in edited lines."""
-        return tuple(text for key, text in self.after.items() if key in self.caused and key not in self.before)
-
-
-def _same_range(known: SiteKey, key: SiteKey, lines: LineMap) -> bool:
-    same_cause = (known[0], known[2]) == (key[0], key[2])
-    return same_cause and lines.is_changed_before(known[1]) and lines.range_start(known[1]) == key[1]
-
-
-def _sites(diagnosis: Diagnosis) -> list[Finding]:
-    return [
-        finding for finding in diagnosis.findings if finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
-    ]
-
-
-def _key(finding: Finding, line: int) -> SiteKey:
-    cause = finding.reasons[0].gb_type if finding.reasons else finding.code
-    return finding.location.file, line, finding.torch_id or cause
-
-
-def _text(finding: Finding) -> str:
-    cause = finding.torch_id or finding.code
-    return f"{finding.location.file}:{finding.location.line} ({cause})"
-
-
 def _effect(
-    target: Finding, before: Observed, after: Observed, sites: SiteChange, *, contains: bool, moves_out: bool
+    target: Finding, before: Observed, after: Observed, sites: SiteChange, *, contains: bool
 ) -> tuple[Verdict, str | None]:
-    """What a fix did to the finding, whatever the results are, and a clause about it."""
+    """What a fix did to the finding, whatever it costs and whatever the results are, and a clause about it."""
     was, now = before.measures, after.measures
-    if now.frames_over_limit > was.frames_over_limit:
-        return "no effect", "it makes a function hit its recompile limit"
     if target.code.startswith(RECOMPILE):
         return _effect_on_recompiles(target, before, after)
     is_better = _is_more(now.coverage, was.coverage) or (
@@ -219,20 +149,33 @@ def _effect(
         return ("contained" if is_better else "no effect"), left
     if sites.is_left(target):
         return "no effect", "the break is still there"
-    if caused := sites.caused_text():
-        return "no effect", f"the new lines break too: {', '.join(caused)}"
-    if loses_coverage(was, now):
-        return ("verified", progress) if moves_out else ("no effect", f"the break is gone, but {progress}")
+    if replacements := sites.replacements(target):
+        left = f"it breaks at {', '.join(map(site_text, replacements))} instead"
+        return ("contained", f"{left}, but {progress}") if _has_fewer_breaks(was, now) else ("moved", left)
     return "verified", None
 
 
-def loses_coverage(was: Measures, now: Measures) -> bool:
-    """Whether less code runs in compiled graphs and no remaining break is to blame.
+def _has_fewer_breaks(was: Measures, now: Measures) -> bool:
+    """Whether the program returns to Python less often, or skips less.
+
+    Coverage doesn't tell: it rises when torch captures the operation that broke, even if the next line breaks for it.
+    """
+    counts, earlier = ((one.skipped_frames, one.break_sites, one.graphs) for one in (now, was))
+    return counts != earlier and all(count <= other for count, other in zip(counts, earlier, strict=True))
+
+
+def lost(was: Measures, now: Measures) -> str | None:
+    """How less of a program is compiled than before, as a clause; None if it isn't so.
 
     When one break goes, the next one in the function may be one that torch can't resume from: torch then skips the
-    function until that one is gone too.
+    function until that one is gone too. More fixes have to show whether that is worth it.
     """
-    return _is_more(was.coverage, now.coverage) and not now.skipped_frames
+    if now.skipped_frames > was.skipped_frames:
+        return None
+    if _is_more(was.coverage, now.coverage):
+        return _progress(was, now)
+    is_redeemed = _is_more(now.coverage, was.coverage) or now.skipped_frames < was.skipped_frames
+    return _progress(was, now) if now.graphs > was.graphs and not is_redeemed else None
 
 
 def _effect_on_recompiles(target: Finding, before: Observed, after: Observed) -> tuple[Verdict, str | None]:

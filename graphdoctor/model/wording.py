@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 _MAX_NAMES = 3
+_TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -66,3 +67,27 @@ def quoted(name: str) -> str:
     if name == "autocast":
         return name
     return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
+
+
+def speed_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign.
+
+    Args:
+        ratio: The time after over the time before, above 0.
+        low: Lower end of its confidence interval; None if there is none.
+        high: Its upper end.
+    """
+    is_faster = ratio <= 1
+    shown = _factor(1 / ratio if is_faster else ratio)
+    if shown == f"1.00{_TIMES}" and low is None:
+        return "same"
+    text = f"{shown} {'faster' if is_faster else 'slower'}"
+    if low is None or high is None:
+        return text
+    ends = (1 / high, 1 / low) if is_faster else (low, high)
+    return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})"
+
+
+def _factor(value: float) -> str:
+    digits = 2 if value < 1.095 else 1 if value < 9.95 else 0
+    return f"{value:.{digits}f}{_TIMES}"

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, speed_text
 from graphdoctor.render.cards import (
     clean,
     closing,
@@ -23,7 +23,7 @@ from graphdoctor.render.cards import (
     verdict_label,
     write,
 )
-from graphdoctor.render.words import clusters, duration, measured_rows, speed_text
+from graphdoctor.render.words import clusters, duration, measured_rows
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

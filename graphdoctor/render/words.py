@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import WORKING
-from graphdoctor.model.wording import counted, names, percent, percent_of_limit, percents, times
+from graphdoctor.model.wording import counted, names, percent, percent_of_limit, percents, speed_text, times
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import Budget, CheckReport
@@ -29,7 +29,6 @@ UNKNOWN = "unknown"
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
 _MAX_SERIES = 10
-_TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def duration(us: float) -> str:
@@ -351,30 +350,6 @@ def _seconds(seconds: float | None) -> str:
 
 def _microseconds(us: float | None) -> str:
     return UNKNOWN if us is None else duration(us)
-
-
-def speed_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign.
-
-    Args:
-        ratio: The time after over the time before, above 0.
-        low: Lower end of its confidence interval; None if there is none.
-        high: Its upper end.
-    """
-    is_faster = ratio <= 1
-    shown = _factor(1 / ratio if is_faster else ratio)
-    if shown == f"1.00{_TIMES}" and low is None:
-        return "same"
-    text = f"{shown} {'faster' if is_faster else 'slower'}"
-    if low is None or high is None:
-        return text
-    ends = (1 / high, 1 / low) if is_faster else (low, high)
-    return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})"
-
-
-def _factor(value: float) -> str:
-    digits = 2 if value < 1.095 else 1 if value < 9.95 else 0
-    return f"{value:.{digits}f}{_TIMES}"
 
 
 def speed_change(pair: TimePair) -> str:

@@ -362,7 +362,7 @@ def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, pati
 
     found = patient(world, {"GD101": [edit("a", path, 3)]})
     [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
-    assert (case.verdict, case.reason) == ("no effect", "the new lines break too: model.py:3 (GB0025)")
+    assert (case.verdict, case.reason) == ("moved", "it breaks at model.py:3 (GB0025) instead")
 
 
 def test_what_nobody_asked_for_is_neither_gone_nor_left(patient: Make) -> None:
@@ -390,12 +390,15 @@ def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> Non
     found = patient(worse, known)
     treatment = found.treated().treatment
     assert told(treatment.tried) == [
-        ("bold", "no effect", 1, False), ("vain", "no effect", 2, False), ("careful", "contained", 3, True),
+        ("bold", "moved", 1, False), ("careful", "contained", 1, True),
+        ("bold", "makes it worse", 2, False), ("vain", "no effect", 3, False),
     ]  # fmt: skip
-    assert treatment.tried[0].reason == (
+    assert treatment.tried[2].reason == (
         "with it, `Net.forward` is skipped because of the next break, at line 9, and no fix that was tried helps"
     )
-    assert found.script.trials == [{"bold"}, {"bold", "vain"}, {"careful"}]
+    assert found.script.trials == [
+        {"bold"}, {"careful"}, {"bold", "careful"}, {"bold", "careful", "vain"},
+    ]  # fmt: skip
     assert treatment.after is not None
     assert treatment.after.coverage == 0.9
     [left] = treatment.left
@@ -431,10 +434,8 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
 def test_a_fix_whose_break_only_gives_way_to_the_next_is_taken_back(patient: Make) -> None:
     found = patient(lambda fixes: runs(5 if "a" in fixes else 3), {"GD101:3": [fix("a")], "GD101:5": []})
     treatment = found.treated().treatment
-    assert told(treatment.tried) == [("a", "no effect", 1, False)]
-    assert treatment.tried[0].reason == (
-        "with it, another break takes its place (1 break site, 2 graphs as before), and no fix that was tried helps"
-    )
+    assert told(treatment.tried) == [("a", "moved", 1, False)]
+    assert treatment.tried[0].reason == "it breaks at /project/model.py:5 (GB0059) instead"
     assert treatment.after is None
 
 
@@ -446,8 +447,7 @@ def test_a_fix_beside_one_that_is_taken_back_stays(patient: Make) -> None:
     found = patient(world, {"GD101:3": [fix("bold")], "GD101:12": [fix("harmless")]})
     treatment = found.treated().treatment
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do harmless"]
-    [bold] = [case for case in treatment.tried if case.title == "Do bold"]
-    assert bold.verdict == "no effect"
+    assert [case.verdict for case in treatment.tried if case.title == "Do bold"] == ["moved", "makes it worse"]
     assert treatment.after is not None
     assert (treatment.after.break_sites, treatment.after.coverage) == (1, 0.7)
 
@@ -675,7 +675,7 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
 
     def time_pair(_replays: Any, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
         asked.append((name, fixes_in(before), fixes_in(after)))
-        if backend == "inductor" and name == "time-all":
+        if backend == "inductor" and name == "time-1":
             return "no compiler was found"
         return PairedTime(
             backend=backend, before_us=10, after_us=5, ratio=0.5, ratio_low=0.4, ratio_high=0.6, turns=len(asked)
@@ -684,7 +684,7 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
     treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(is_timed=True).treatment
     assert asked[::2] == [
-        ("time-1", frozenset(), {"a"}), ("time-2", {"a"}, {"a", "b"}), ("time-all", frozenset(), {"a", "b"}),
+        ("time-1", frozenset(), {"a", "b"}), ("time-2", frozenset(), {"a"}), ("time-3", {"a"}, {"a", "b"}),
     ]  # fmt: skip
     assert [len(case.times) for case in treatment.tried] == [2, 2]
     assert treatment.tried[0].times != treatment.tried[1].times
@@ -706,3 +706,89 @@ def test_a_contained_break_is_not_gone_though_its_line_no_longer_breaks(patient:
     treatment = patient(world, {"GD101": [fix("wrapper", contains=True)]}).treated().treatment
     assert told(treatment.tried)[0] == ("wrapper", "contained", 1, True)
     assert treatment.gone == ()
+
+
+def test_two_fixes_of_which_one_removes_what_the_other_broke_are_both_verified(patient: Make) -> None:
+    def world(fixes: Fixes) -> Recording:
+        return runs(*([] if fixes == {"read", "branch"} else [5] if "read" in fixes else [3]))
+
+    found = patient(world, {"GD101:3": [fix("read")], "GD101:5": [fix("branch")]})
+    treatment = found.treated().treatment
+    assert told(treatment.tried) == [("read", "verified", 1, True), ("branch", "verified", 2, True)]
+    assert treatment.tried[0].reason == (
+        "it breaks at /project/model.py:5 (GB0059) instead, until other fixes are applied too"
+    )
+    assert len(treatment.gone) == 1
+
+
+def test_a_break_that_only_moved_is_not_mended(patient: Make) -> None:
+    found = patient(lambda fixes: runs(5, 9) if "a" in fixes else runs(3, 7, 9), {"GD101:3": [fix("a")]})
+    treatment = found.treated(selection=Selection()).treatment
+    assert treatment.tried[0].verdict == "contained"
+    assert treatment.gone == ()
+
+
+def test_a_fix_that_uncovers_a_hidden_break_stays_though_no_count_is_lower(patient: Make) -> None:
+    def world(fixes: Fixes) -> Recording:
+        line = 5 if "a" in fixes else 3
+        return runs(line, skips=[line], coverage=0)
+
+    treatment = patient(world, {"GD101:3": [fix("a")]}).treated().treatment
+    assert told(treatment.tried) == [("a", "verified", 1, True)]
+    assert len(treatment.gone) == 1
+
+
+def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
+    def time_pair(_replays: Any, before: Program, after: Program, _name: str, *, backend: str) -> PairedTime:
+        ratio = 1.0 if backend == "eager" else ratios(fixes_in(before), fixes_in(after))
+        return PairedTime(
+            backend=backend, before_us=10, after_us=10 * ratio, ratio=ratio, ratio_low=ratio * 0.98,
+            ratio_high=ratio * 1.02, turns=21,
+        )  # fmt: skip
+
+    return time_pair
+
+
+def test_a_fix_that_makes_the_call_longer_is_taken_back_and_the_next_is_tried(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _, now: 4.0 if "slow" in now else 0.9))
+    known = {"GD101": [fix("slow"), fix("quick")]}
+    found = patient(lambda fixes: runs(*([] if fixes else [3])), known)
+    treatment = found.treated(is_timed=True).treatment
+    assert told(treatment.tried) == [("slow", "makes it worse", 1, False), ("quick", "verified", 2, True)]
+    sign = "\N{MULTIPLICATION SIGN}"
+    change = f"4.0{sign} slower (3.9{sign} to 4.1{sign}) under inductor"
+    assert treatment.tried[0].reason == f"with it, the steady call is {change}"
+    assert treatment.settings == ("quick = True",)
+    assert [times.ratio for times in treatment.times] == [1.0, 0.9]
+
+
+def test_fixes_that_are_fine_alone_but_slow_together_lose_the_slowest(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ratio(before: Fixes, now: Fixes) -> float:
+        return 1.5 if now - before == {"a", "b"} else 1.02 if "b" in now - before else 1.0
+
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(ratio))
+    known = {"GD101:3": [fix("a")], "GD101:12": [fix("b")]}
+    left = {"a": 3, "b": 12}
+    found = patient(lambda fixes: runs(*(line for name, line in left.items() if name not in fixes)), known)
+    treatment = found.treated(is_timed=True).treatment
+    assert [case.title for case in treatment.tried if case.is_applied] == ["Do a"]
+    [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
+    assert slow.title == "Do b"
+    assert "together" in (slow.reason or "")
+
+
+def test_less_in_graphs_is_verified_only_if_the_call_is_faster(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = patient(lambda fixes: runs(coverage=6) if fixes else runs(3), {"GD101": [fix("out")]})
+    [case] = found.treated().treatment.tried
+    assert (case.verdict, case.is_applied) == ("makes it worse", False)
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 0.5))
+    [case] = found.treated(is_timed=True).treatment.tried
+    assert (case.verdict, case.is_applied) == ("verified", True)
+    assert "the call is 2.0\N{MULTIPLICATION SIGN} faster" in (case.reason or "")
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 4.0))
+    [case] = found.treated(is_timed=True).treatment.tried
+    assert (case.verdict, case.is_applied) == ("makes it worse", False)

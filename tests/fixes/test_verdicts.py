@@ -9,8 +9,9 @@ import pytest
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import LineMap
+from graphdoctor.fixes.sites import SiteChange, reads_from
 from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.recording import BreakEffect, Coverage, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay
 from graphdoctor.rules.catalog import RULES
 from tests.factories import FILE, entry, graph, record, recording
@@ -25,9 +26,13 @@ def difference(kind: Any, **values: Any) -> Difference:
     return Difference(kind=kind, where="call 1, output", **values)
 
 
-def seen(*lines: int, compared: Comparison = SAME, **changes: Any) -> Observed:
+def seen(
+    *lines: int, compared: Comparison = SAME, effect: BreakEffect = "resumed", coverage: int = 100, **changes: Any
+) -> Observed:
     """A replay with a break at each line, all of one cause."""
-    facts: Recording = recording(breaks=tuple(record(entry(line)) for line in lines), **changes)
+    measured = Coverage(graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0)
+    breaks = tuple(record(entry(line), effect=effect) for line in lines)
+    facts: Recording = recording(breaks=breaks, coverage=measured, **changes)
     facts = facts.model_copy(update={"replay": Replay(compared={"eager": compared})})
     return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
 
@@ -39,13 +44,19 @@ def judged(
     *,
     drops_output: bool = False,
     contains: bool = False,
+    text: bytes = AFTER,
 ) -> Judgment:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
-    maps = {Path(FILE): LineMap(BEFORE, AFTER)}
+    sites = SiteChange.between(
+        before.diagnosis,
+        after.diagnosis,
+        maps={Path(FILE): LineMap(BEFORE, text)},
+        texts={Path(FILE): text},
+        root=ROOT,
+    )
     return judge(
-        target, before, after, reference or Reference(), maps=maps, root=ROOT, contains=contains, moves_out=False,
-        drops_output=drops_output,
-    )  # fmt: skip
+        target, before, after, reference or Reference(), sites=sites, contains=contains, drops_output=drops_output
+    )
 
 
 def test_a_site_that_is_gone_is_verified() -> None:
@@ -68,9 +79,67 @@ def test_a_site_that_only_moved_is_not_new() -> None:
 
 
 def test_a_site_that_shows_behind_the_edit_is_new_and_no_fault_of_it() -> None:
-    found = judged(seen(3), seen(6))
+    found = judged(seen(3, effect="rest_eager"), seen(6))
     assert found.verdict == "verified"
     assert found.new == ("model.py:6 (GB0059)",)
+
+
+def test_a_site_in_code_that_torch_had_traced_already_is_the_old_one_moved() -> None:
+    found = judged(seen(3, coverage=80), seen(6))
+    assert (found.verdict, found.reason) == ("moved", "it breaks at model.py:6 (GB0059) instead")
+    assert (found.gone, found.new) == (("model.py:3 (GB0059)",), ("model.py:6 (GB0059)",))
+    assert len(found.instead) == 1
+
+
+def test_a_site_that_may_have_been_hidden_is_the_old_one_moved_if_it_reads_what_the_new_lines_compute() -> None:
+    text = BEFORE.replace(b"    print(y)\n", b"    y = y.clamp(min=0)\n")
+    found = judged(seen(3, effect="rest_eager"), seen(4), text=text)
+    assert (found.verdict, found.reason) == ("moved", "it breaks at model.py:4 (GB0059) instead")
+
+
+def test_a_break_that_moved_can_still_leave_fewer_breaks() -> None:
+    before = seen(3, 4, 6, graphs=(graph(), graph(index=1), graph(index=2)))
+    found = judged(before, seen(6, graphs=(graph(), graph(index=1))))
+    assert (found.verdict, found.reason) == (
+        "contained", "it breaks at model.py:6 (GB0059) instead, but 3 graphs → 2",
+    )  # fmt: skip
+
+
+def test_less_in_graphs_is_worse_and_time_may_outweigh_it() -> None:
+    found = judged(seen(3), seen(coverage=6))
+    assert (found.verdict, found.reason) == (
+        "makes it worse", "the finding is gone, but coverage goes from 100% to 6%",
+    )  # fmt: skip
+    assert found.if_faster == "verified"
+
+
+def test_more_graphs_for_the_same_operations_are_worse() -> None:
+    found = judged(seen(3, graphs=(graph(),)), seen(graphs=(graph(), graph(index=1))))
+    assert (found.verdict, found.reason) == ("makes it worse", "the finding is gone, but 1 graph → 2")
+
+
+def test_more_graphs_with_more_compiled_are_not_worse() -> None:
+    found = judged(seen(3, effect="rest_eager", coverage=40), seen(graphs=(graph(), graph(index=1))))
+    assert found.verdict == "verified"
+
+
+@pytest.mark.parametrize(
+    ("line", "origins", "is_read"),
+    [(4, {3}, True), (6, {3}, True), (5, {3}, False), (8, {3}, False), (6, {5}, False), (7, {5}, True)],
+)
+def test_what_a_line_reads_comes_through_names_in_between(line: int, origins: set[int], is_read: bool) -> None:
+    source = b"""def forward(self, x):
+    y = x.sin()
+    n = y.max().item()
+    m = n + 1
+    self.seen["calls"] = x.size(0)
+    if m > 2:
+        z = len(self.seen)
+    return x
+def other(n):
+    return n
+"""
+    assert reads_from(source, line, origins) is is_read
 
 
 def test_other_results_come_before_everything() -> None:

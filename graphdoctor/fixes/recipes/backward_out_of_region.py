@@ -32,7 +32,6 @@ class BackwardOutOfRegion(Recipe):
     """
 
     name: ClassVar = "backward-out-of-region"
-    moves_out: ClassVar = True
     codes: ClassVar = frozenset({"GD112"})
 
     def edit(self, place: Place) -> Edit:

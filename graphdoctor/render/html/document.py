@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from graphdoctor.model import wording
+from graphdoctor.model.wording import speed_text
 from graphdoctor.render import words
 from graphdoctor.render.html.diffs import diff_rows
 from graphdoctor.render.printable import printable
@@ -79,7 +80,7 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "measured_rows": words.measured_rows,
-        "speed_text": words.speed_text,
+        "speed_text": speed_text,
         "coverage_text": words.coverage_text,
         "compile_calls_text": words.compile_calls_text,
     }
