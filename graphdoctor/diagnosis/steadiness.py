@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
 
 from graphdoctor.diagnosis.frames import described
 from graphdoctor.diagnosis.recompiles import distinct_values
@@ -71,22 +70,30 @@ def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, 
     # A function that hit the limit says more than one that only recompiled; the first of them is the outermost.
     shown.sort(key=lambda found: (found.outcome != "limit", found.frame_id))
     chosen = next((found.frame_id for found in shown if found.frame_id in frames), None)
-    everything = (*recording.compiles, *(settling.recompiles if settling else ()))
-    again = [found for found in everything if found.frame_id == chosen and found.is_recompile]
+    among = settling.recompiles if settling is not None and state == "never" else recording.compiles
+    again = [found for found in among if found.frame_id == chosen and found.is_recompile]
     return state, frames.get(chosen) if chosen is not None else None, again
 
 
 def _always_changing(again: Sequence[Compile]) -> tuple[GuardChange, ...]:
-    """The values that differed in every one of some recompiles of a function."""
+    """The values that differed in all of some recompiles; if none did, those that were new each time they differed.
+
+    Where layers share a function, what one layer changes alternates with what differs between them.
+    """
     changes = [found.cause.changes if found.cause else () for found in again]
-    if not changes:
-        return ()
-    common = reduce(frozenset.intersection, (frozenset(_values(found)) for found in changes))
-    return tuple(change for change in distinct_values(changes[0]) if (change.kind, change.expression) in common)
+    everything = [change for found in changes for change in found if change.kind != "unknown"]
+    each = [change for change in distinct_values(everything) if all(_of(change, found) for found in changes)]
+    return tuple(each or (change for change in distinct_values(everything) if _is_always_new(_of(change, everything))))
 
 
-def _values(changes: Iterable[GuardChange]) -> Iterable[tuple[str, str]]:
-    return ((change.kind, change.expression) for change in changes if change.kind != "unknown")
+def _of(change: GuardChange, changes: Iterable[GuardChange]) -> list[GuardChange]:
+    """The changes of the same value."""
+    return [found for found in changes if (found.kind, found.expression) == (change.kind, change.expression)]
+
+
+def _is_always_new(changes: Sequence[GuardChange]) -> bool:
+    values = {change.new for change in changes}
+    return len(changes) > 1 and None not in values and len(values) == len(changes)
 
 
 def _compile_count(recording: Recording, frame_id: int) -> int:

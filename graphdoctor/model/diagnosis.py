@@ -247,7 +247,8 @@ class Steadiness(Fact):
     function: str | None = None
     """For ``over_limit`` and ``never``: the function that shows it."""
     changing: tuple[str, ...] = ()
-    """The guarded values that differed in every recompile of that function, in the user's words."""
+    """The guarded values that differed in every recompile of that function, for ``never`` in every repetition, in the
+    user's words."""
     compiles_to_limit: int | None = None
     """How often torch compiled that function until it hit the limit; None if it didn't."""
     limit_call: int | None = None

@@ -112,8 +112,8 @@ def _because(changing: Sequence[str]) -> str:
 
 
 def compiles_text(steadiness: Steadiness) -> str | None:
-    """How many compiles each call made, for a program that has not settled; None for one that has."""
-    if steadiness.state in (None, "settled"):
+    """How many compiles each call made, for a program that has not settled at once; None for one that has."""
+    if steadiness.state in (None, "settled") and not any(steadiness.compiles_repeated or ()):
         return None
     text = f"compiles per call {_series(steadiness.compiles_per_call)}"
     repeated = steadiness.compiles_repeated

@@ -55,6 +55,12 @@ def test_a_call_that_is_quiet_when_repeated_has_settled() -> None:
     assert compiles_text(steadiness(found)) is None
 
 
+def test_a_call_that_settles_late_shows_its_compiles() -> None:
+    found = diagnosed(compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 0)))
+    assert steadiness(found).state == "settled"
+    assert compiles_text(steadiness(found)) == "compiles per call 1; repeating the last one 1, 1, 0"
+
+
 def test_one_call_that_was_not_repeated_tells_nothing() -> None:
     assert steadiness(diagnosed(compiled(), calls=called(1))).state is None
 
@@ -78,6 +84,16 @@ def test_what_differs_in_every_recompile_never_settles() -> None:
     (finding,) = [finding for finding in found.findings if finding.code == "GD217"]
     assert finding.count == 3
     assert found.summary.recompiles == 1
+
+
+def test_a_value_that_is_new_each_time_counts_where_another_alternates_with_it() -> None:
+    seen = [change("module_number", "self.seen", str(old), str(old + 1)) for old in range(2)]
+    grad = change("requires_grad", "x.requires_grad", "False", "True")
+    recompiles = tuple(
+        recompiled(f"0/{at}", found, call=None) for at, found in enumerate((seen[0], grad, seen[1], grad))
+    )
+    settling = Settling(compiles=(2, 2), recompiles=recompiles, frames=(FORWARD,))
+    assert steadiness(diagnosed(compiled(), calls=called(1), settling=settling)).changing == ("self.seen",)
 
 
 def test_a_call_that_keeps_recompiling_short_of_the_limit_never_settles() -> None:
