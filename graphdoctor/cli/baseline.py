@@ -28,6 +28,13 @@ def baseline(
             "targets that are no longer configured; keep everything else.",
         ),
     ] = False,
+    is_empty_allowed: Annotated[
+        bool,
+        typer.Option(
+            "--allow-empty",
+            help="Also write down a target in which torch compiled nothing: its findings and graphs are then gone.",
+        ),
+    ] = False,
     path: Annotated[
         Path | None,
         typer.Option(
@@ -41,7 +48,7 @@ def baseline(
 
     They go to a file that check compares with. Commit the file and review its changes like code.
 
-    Nothing is written if a target can't be run to its end.
+    Nothing is written if a target can't be run to its end, or if torch compiled nothing in it.
     """
     from graphdoctor.cli.gating import run_all
     from graphdoctor.cli.output import check_writable, write_text
@@ -62,10 +69,10 @@ def baseline(
     chosen = choose_targets(project, targets or ())
     judged_by = policies(chosen.targets, project)
     ran = run_all(chosen, project, run)
-    if troubles := list(troubles_of(ran)):
+    if troubles := list(troubles_of(ran, before, is_empty_allowed=is_empty_allowed)):
         for trouble in troubles:
             complain(f"{trouble.name}: {trouble.error}", trouble.hint)
-        raise GraphDoctorError(f"{file} was not written: {len(troubles)} of {len(ran)} targets crashed.")
+        raise GraphDoctorError(f"{file} was not written: {len(troubles)} of {len(ran)} targets can't be written down.")
     update = updated_baseline(before, ran, judged_by, project=project, chosen=chosen)
     write_text(write_baseline(update.baseline), file, is_quiet=run.quiet)
     _show(update)
@@ -75,11 +82,13 @@ def _show(update: Update) -> None:
     """What was added and dropped, on standard output."""
     from graphdoctor.cli.terminal import say_result
     from graphdoctor.model.wording import counted
+    from graphdoctor.render.words import run_changes
 
     lines = []
     for name, added in update.added.items():
         dropped = update.dropped[name]
         lines.append(f"{name}: {counted(len(added), 'finding')} added, {len(dropped)} dropped")
+        lines += [f"  {text}" for text in run_changes(update.before.get(name), update.found[name].run)]
         lines += [f"  + {_entry_text(entry)}" for entry in added]
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
     lines += [f"{name}: dropped, as it is no longer configured" for name in update.dropped_targets]

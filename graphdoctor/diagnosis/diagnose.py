@@ -55,6 +55,7 @@ def diagnose(
         compile_calls=tuple(
             call.model_copy(update={"file": relative(call.file, root)}) for call in recording.compile_calls
         ),
+        switches=recording.switches,
         frames=tuple(frame_reports(recording)),
         compiles=recording.compiles,
         graphs=graphs,

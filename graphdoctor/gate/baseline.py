@@ -1,7 +1,7 @@
-"""The baseline file: a project's known findings, by target and by torch release, reviewed like code.
+"""The baseline file: what each target is known to do, by target and by torch release, reviewed like code.
 
-Comes in: the file's text, findings. Goes out: a ``Baseline`` and its text. The file has no line numbers and sorts its
-entries, so it changes only when the findings do.
+Comes in: the file's text, diagnoses. Goes out: a ``Baseline`` and its text. The file has no line numbers and sorts its
+entries, so it changes only when what it holds does.
 """
 
 from __future__ import annotations
@@ -10,35 +10,48 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from graphdoctor.diagnosis.frames import frame_name
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.gate.parsing import BOM, check_schema, parsed_json
 from graphdoctor.model.base import InvalidFactError, field_types
-from graphdoctor.model.check import BaselineEntry
-from graphdoctor.model.diagnosis import Finding
+from graphdoctor.model.check import BaselineEntry, BaselineRun
+from graphdoctor.model.diagnosis import Diagnosis, Finding, FrameState
+from graphdoctor.model.recording import BreakEffect
 
-VERSION = "1.0"
-"""Version of the file's schema."""
+VERSION = "1.1"
+"""Version of the file's schema. 1.0 has findings alone, without their effects and without ``runs``."""
 
 _KEY = "graphdoctor_baseline"
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
 _LINE = re.compile(r"(?<=\w):\d+\b")
+_EAGER: tuple[FrameState, ...] = ("skipped", "over_limit", "failed")
+EFFECTS: tuple[BreakEffect, ...] = ("resumed", "rest_eager", "frame_skipped", "raised")
+"""What torch can do at a break, the mildest first."""
+
 _REWRITE = "Delete it and run graphdoctor baseline again, or restore an older version."
 
 Entries = tuple[BaselineEntry, ...]
+_Model = TypeVar("_Model", BaselineEntry, BaselineRun)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The known findings.
+    """What is known.
 
     Args:
         targets: Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was found.
+        runs: What was measured, by target name and torch release; a file of schema version 1.0 has none.
     """
 
     targets: Mapping[str, Mapping[str, Entries]] = field(default_factory=dict)
+    runs: Mapping[str, Mapping[str, BaselineRun]] = field(default_factory=dict)
+
+    def run(self, target: str, torch: str) -> BaselineRun | None:
+        """What a target's run measured under a release; None if the file doesn't say."""
+        return self.runs.get(target, {}).get(torch)
 
     def entries(self, target: str, torch: str) -> tuple[str, Entries] | None:
         """The entries to compare a target with.
@@ -65,17 +78,36 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Found:
+    """What a target's run found, to be written down.
+
+    Args:
+        torch: The release that ran.
+        findings: Those to allow.
+        run: What was measured.
+    """
+
+    torch: str
+    findings: Sequence[Finding]
+    run: BaselineRun
+
+
+@dataclass(frozen=True)
 class Update:
     """An updated baseline, and how it differs from the one before.
 
     Args:
         baseline: The new baseline.
+        found: By target name, what was written down.
+        before: By target name, what had been measured under the same release; without those that weren't.
         added: By target name, entries that are new for the release that ran.
         dropped: By target name, entries that are gone.
         dropped_targets: Names of targets that are no longer configured.
     """
 
     baseline: Baseline
+    found: Mapping[str, Found]
+    before: Mapping[str, BaselineRun]
     added: Mapping[str, Entries]
     dropped: Mapping[str, Entries]
     dropped_targets: tuple[str, ...]
@@ -102,6 +134,7 @@ def entries_of(findings: Iterable[Finding]) -> Entries:
             text=finding.location.text,
             package=finding.location.package,
             count=finding.count,
+            **_effects(finding),
             message=_LINE.sub("", finding.message),
         )
         for finding in findings
@@ -109,39 +142,62 @@ def entries_of(findings: Iterable[Finding]) -> Entries:
     return tuple(sorted(entries, key=_place))
 
 
+def _effects(finding: Finding) -> dict[str, Any]:
+    return {
+        "break_effects": tuple(sorted(finding.break_effects, key=EFFECTS.index)) or None,
+        "skipped_frames": tuple(sorted(finding.effects.skipped_frames)),
+        "rest_eager_frames": tuple(sorted(finding.effects.rest_eager_frames)),
+    }
+
+
+def run_of(diagnosis: Diagnosis) -> BaselineRun:
+    """What a run measured, as the baseline holds it."""
+    summary, detail = diagnosis.summary, diagnosis.summary.coverage_detail
+    eager = {frame_name(frame) for frame in diagnosis.frames if frame.state in _EAGER}
+    return BaselineRun(
+        calls=summary.calls,
+        graphs=summary.graphs,
+        graph_ops=detail.graph_ops if detail else None,
+        eager_ops=detail.eager_ops if detail else None,
+        eager_functions=tuple(sorted(eager)),
+    )
+
+
 def _place(entry: BaselineEntry) -> tuple[str, ...]:
     return entry.file, entry.function, entry.code, entry.text or "", entry.fingerprint
 
 
-def updated(
-    before: Baseline, found: Mapping[str, tuple[str, Sequence[Finding]]], *, configured: Iterable[str] | None
-) -> Update:
+def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterable[str] | None) -> Update:
     """Replace a baseline's entries for the targets and the torch release that ran.
 
     Args:
         before: The baseline so far.
-        found: By target name, the release that ran and the findings to allow.
+        found: By target name, what its run found.
         configured: Names of all configured targets; other targets are dropped. None drops none.
     """
     targets = {name: dict(versions) for name, versions in before.targets.items()}
+    runs = {name: dict(versions) for name, versions in before.runs.items()}
     dropped_targets = () if configured is None else tuple(sorted(set(targets) - {*configured, *found}))
     for name in dropped_targets:
         del targets[name]
+        runs.pop(name, None)
     added: dict[str, Entries] = {}
     dropped: dict[str, Entries] = {}
-    for name, (version, findings) in found.items():
-        old = {entry.fingerprint: entry for entry in targets.get(name, {}).get(version, ())}
-        new = tuple(_kept(old.get(entry.fingerprint), entry) for entry in entries_of(findings))
+    for name, ran in found.items():
+        old = {entry.fingerprint: entry for entry in targets.get(name, {}).get(ran.torch, ())}
+        new = tuple(_kept(old.get(entry.fingerprint), entry) for entry in entries_of(ran.findings))
         added[name] = tuple(entry for entry in new if entry.fingerprint not in old)
         names = {entry.fingerprint for entry in new}
         dropped[name] = tuple(entry for entry in old.values() if entry.fingerprint not in names)
-        targets.setdefault(name, {})[version] = new
-    return Update(Baseline(targets), added, dropped, dropped_targets)
+        targets.setdefault(name, {})[ran.torch] = new
+        runs.setdefault(name, {})[ran.torch] = ran.run
+    measured = {name: run for name, ran in found.items() if (run := before.run(name, ran.torch)) is not None}
+    return Update(Baseline(targets, runs), found, measured, added, dropped, dropped_targets)
 
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
-    """The old entry with the new count: a message can hold times and a line a comment, and neither is a change."""
-    return new if old is None else old.model_copy(update={"count": new.count})
+    """The new entry with the old words: a message can hold times and a line a comment, and neither is a change."""
+    return new if old is None else new.model_copy(update={"message": old.message, "text": old.text})
 
 
 def write_baseline(baseline: Baseline) -> str:
@@ -153,7 +209,12 @@ def write_baseline(baseline: Baseline) -> str:
         }
         for name, versions in sorted(baseline.targets.items())
     }
-    return json.dumps({_KEY: VERSION, "targets": targets}, indent=2, ensure_ascii=False) + "\n"
+    runs = {
+        name: {version: _plain(run) for version, run in sorted(versions.items(), key=lambda item: _order(item[0]))}
+        for name, versions in sorted(baseline.runs.items())
+    }
+    document = {_KEY: VERSION, "targets": targets, "runs": runs}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_baseline(content: bytes, name: str) -> Baseline:
@@ -180,7 +241,7 @@ def read_baseline(content: bytes, name: str) -> Baseline:
     hint = "Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline."
     check_schema(version, name, reads=VERSION, hint=hint)
     try:
-        return _targets(document["targets"])
+        return Baseline(_targets(document["targets"]), _runs(document.get("runs", {})))
     except (InvalidFactError, LookupError, TypeError, AttributeError) as error:
         what = f": {error}" if isinstance(error, InvalidFactError) else ""
         raise GraphDoctorError(
@@ -188,18 +249,24 @@ def read_baseline(content: bytes, name: str) -> Baseline:
         ) from error
 
 
-def _plain(entry: BaselineEntry) -> dict[str, object]:
-    return {name: value for name, value in entry.model_dump().items() if value is not None}
+def _plain(fact: BaselineEntry | BaselineRun) -> dict[str, object]:
+    return {name: value for name, value in fact.model_dump().items() if value not in (None, [])}
 
 
-def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Baseline:
-    targets = {
-        name: {version: tuple(map(_entry, entries)) for version, entries in versions.items()}
+def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Mapping[str, Mapping[str, Entries]]:
+    return {
+        name: {version: tuple(_known(BaselineEntry, entry) for entry in entries) for version, entries in found.items()}
+        for name, found in value.items()
+    }
+
+
+def _runs(value: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, Mapping[str, BaselineRun]]:
+    return {
+        name: {version: _known(BaselineRun, run) for version, run in versions.items()}
         for name, versions in value.items()
     }
-    return Baseline(targets)
 
 
-def _entry(value: Mapping[str, Any]) -> BaselineEntry:
-    """An entry without unknown keys: a later minor version may have added them."""
-    return BaselineEntry.model_validate({key: item for key, item in value.items() if key in field_types(BaselineEntry)})
+def _known(model: type[_Model], value: Mapping[str, Any]) -> _Model:
+    """A model without unknown keys: a later minor version may have added them."""
+    return model.model_validate({key: item for key, item in value.items() if key in field_types(model)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from graphdoctor.diagnosis.selection import Selection
@@ -10,9 +10,13 @@ from graphdoctor.gate.baseline import Baseline, Entries, release
 from graphdoctor.gate.budgets import Limits, budgets
 from graphdoctor.gate.gaps import missing_records
 from graphdoctor.gate.ignores import Comments, PathIgnore, ignored_by
-from graphdoctor.model.check import FailOn, Ignored, TargetCheck
+from graphdoctor.gate.regressions import compile_switch, has_lost_coverage, is_empty, newly_eager, worse_findings
+from graphdoctor.model.check import BaselineRun, FailOn, Ignored, TargetCheck
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.recording import Call
+from graphdoctor.model.wording import counted, switch_text
+
+_ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
 
 
 @dataclass(frozen=True)
@@ -57,25 +61,26 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
         comments: Ignore comments in the files that the run touched.
         policy: What the target is judged by.
     """
-    if (trouble := trouble_of(diagnosis)) is not None:
-        return crashed(
-            name=name, target=target, error=trouble, hint=diagnosis.exit.hint, diagnosis=diagnosis, policy=policy
-        )
+    trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
+    if error := trouble or off:
+        hint = diagnosis.exit.hint if trouble else _ON_AGAIN
+        return crashed(name=name, target=target, error=error, hint=hint, diagnosis=diagnosis, policy=policy)
     found = sort_findings(diagnosis, comments, policy)
     version = release(diagnosis.environment.torch or "")
     compared = policy.baseline.entries(name, version) if policy.baseline else None
-    entries: Mapping[str, int] = {entry.fingerprint: entry.count for entry in compared[1]} if compared else {}
+    entries = {entry.fingerprint: entry for entry in compared[1]} if compared else {}
     known = tuple(finding for finding in found.counting if finding.fingerprint in entries)
-    refusal = refused_call(diagnosis)
+    refusal, empty = refused_call(diagnosis), empty_text(diagnosis, known_run(policy.baseline, name, diagnosis))
     verdict = TargetCheck(
         name=name,
         target=target,
         state="passed",
-        error=_refusal_text(refusal) if refusal else None,
+        error=_refusal_text(refusal) if refusal else empty,
         diagnosis=diagnosis,
         new=tuple(finding for finding in found.counting if finding.fingerprint not in entries),
         known=known,
-        grown=tuple(finding for finding in known if finding.count > entries[finding.fingerprint]),
+        grown=tuple(finding for finding in known if finding.count > entries[finding.fingerprint].count),
+        worse=tuple(worse_findings(known, entries)),
         fixed=_fixed(compared[1], diagnosis) if compared else (),
         ignored=found.ignored,
         budgets=budgets(policy.limits, diagnosis.summary),
@@ -83,8 +88,28 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
         is_other_torch=compared is not None and compared[0] != version,
         fail_on=policy.fail_on,
     )
-    has_failed = bool(refusal or verdict.failing) or not all(budget.is_kept for budget in verdict.budgets)
+    verdict = _with_measured(verdict, diagnosis, policy)
+    is_broken = bool(verdict.failing or verdict.failing_worse) or verdict.is_more_eager
+    has_failed = refusal is not None or empty is not None or is_broken
+    has_failed = has_failed or not all(budget.is_kept for budget in verdict.budgets)
     return verdict.model_copy(update={"state": "failed"}) if has_failed else verdict
+
+
+def _with_measured(verdict: TargetCheck, diagnosis: Diagnosis, policy: Policy) -> TargetCheck:
+    """The verdict with what the baseline's run measured, and how this one is worse."""
+    before = known_run(policy.baseline, verdict.name, diagnosis)
+    if before is None:
+        return verdict
+    worse = [item.finding for item in verdict.worse]
+    explained = [*verdict.new, *worse, *(item.finding for item in verdict.ignored)]
+    return verdict.model_copy(
+        update={
+            "baseline_run": before,
+            "newly_eager": newly_eager(diagnosis, before, explained),
+            # A limit of its own says how much may run eagerly.
+            "has_lost_coverage": "min-coverage" not in policy.limits and has_lost_coverage(diagnosis, before),
+        }
+    )
 
 
 def crashed(
@@ -154,6 +179,40 @@ def refused_call(diagnosis: Diagnosis) -> Call | None:
         ),
         None,
     )
+
+
+def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> BaselineRun | None:
+    """What a baseline says that a target's run measured, under the release that its entries are compared for.
+
+    Args:
+        baseline: The baseline, or None.
+        name: The target's name.
+        diagnosis: Of its run.
+    """
+    compared = baseline.entries(name, release(diagnosis.environment.torch or "")) if baseline else None
+    return baseline.run(name, compared[0]) if baseline and compared else None
+
+
+def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
+    """Why a run that ended well shows nothing, in a sentence; None if it shows something.
+
+    Args:
+        diagnosis: Of the run.
+        before: What the baseline's run measured, or None.
+    """
+    if (off := _off_text(diagnosis)) is not None:
+        return off
+    if not is_empty(diagnosis, before):
+        return None
+    known = f"; the baseline has {counted(before.graphs, 'graph')}" if before is not None else ""
+    return f"Nothing was compiled: no graph reached the backend{known}."
+
+
+def _off_text(diagnosis: Diagnosis) -> str | None:
+    found = compile_switch(diagnosis)
+    if found is None:
+        return None
+    return f"torch.compile {'was off' if found.is_off else 'compiled nothing'}: {switch_text(found)}."
 
 
 def _refusal_text(call: Call) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphdoctor.gate.gaps import missing_records, nothing_compiled
+from graphdoctor.gate.regressions import compile_switch
 from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, switch_text
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,8 @@ def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> 
     missing = missing_records(diagnosis)
     if missing is not None or diagnosis.is_partial:
         return Broken(expected, "a recording with missing records", hint=missing)
+    if (off := compile_switch(diagnosis)) is not None:
+        return Broken(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
     empty = nothing_compiled(diagnosis)
     if not is_empty_allowed and (empty is not None or not diagnosis.frames):
         return Broken(expected, "that nothing was compiled", hint=empty)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis, Finding, Severity
+from graphdoctor.model.recording import BreakEffect
 
 FailOn = Literal["error", "warning", "info", "never"]
 """The lowest severity of a new finding that fails the check; ``never``: only budgets fail it."""
@@ -78,8 +79,48 @@ class BaselineEntry(Fact):
     """Owning package; None for the project's own code."""
     count: int = 1
     """How often it happened."""
+    break_effects: tuple[BreakEffect, ...] | None = None
+    """What torch did at the break; None for other findings, and in a file written before schema version 1.1."""
+    skipped_frames: tuple[str, ...] = ()
+    """Functions that torch skipped because of it."""
+    rest_eager_frames: tuple[str, ...] = ()
+    """Functions whose rest runs eagerly after it."""
     message: str
     """The finding's message, for people who review the file."""
+
+
+class BaselineRun(Fact):
+    """What one run of a target measured, in the baseline file."""
+
+    calls: int
+    """Calls of the target."""
+    graphs: int
+    """Graphs handed to the backend."""
+    graph_ops: int | None = None
+    """Tensor operations of a steady call that ran in compiled graphs; None if coverage was unknown."""
+    eager_ops: int | None = None
+    """Those that ran outside any graph; None if coverage was unknown."""
+    eager_functions: tuple[str, ...] = ()
+    """Functions that ran eagerly as a whole: skipped, over the recompile limit, or failed to compile."""
+
+    @property
+    def op_count(self) -> int | None:
+        """Tensor operations of a steady call; None if coverage was unknown."""
+        return None if self.graph_ops is None or self.eager_ops is None else self.graph_ops + self.eager_ops
+
+    @property
+    def coverage(self) -> float | None:
+        """Share, 0 to 1, of operations that ran in graphs; None if unknown or if there were none."""
+        return self.graph_ops / self.op_count if self.op_count and self.graph_ops is not None else None
+
+
+class WorseFinding(Fact):
+    """A known finding that does more harm than in the baseline."""
+
+    finding: Finding
+    """As it is now."""
+    before: BaselineEntry
+    """As it is in the baseline."""
 
 
 class TargetCheck(Fact):
@@ -103,6 +144,15 @@ class TargetCheck(Fact):
     """Findings that are in the baseline."""
     grown: tuple[Finding, ...] = ()
     """Of these, the ones that happened more often than in the baseline; reported, but never a failure."""
+    worse: tuple[WorseFinding, ...] = ()
+    """Of the known ones, those with worse effects than in the baseline; they fail it like new ones."""
+    newly_eager: tuple[str, ...] = ()
+    """Functions that run eagerly as a whole, though they didn't in the baseline, and that no new, worse or ignored
+    finding names."""
+    has_lost_coverage: bool = False
+    """Whether coverage fell below the baseline's because more operations run eagerly, or became unknown."""
+    baseline_run: BaselineRun | None = None
+    """What the baseline's run measured; None if there is no baseline, or one written before schema version 1.1."""
     fixed: tuple[BaselineEntry, ...] = ()
     """Entries of the baseline that are gone; ``graphdoctor baseline --update`` drops them."""
     ignored: tuple[Ignored, ...] = ()
@@ -120,6 +170,21 @@ class TargetCheck(Fact):
     def failing(self) -> tuple[Finding, ...]:
         """The new findings that fail it."""
         return tuple(finding for finding in self.new if fails(finding, self.fail_on))
+
+    @property
+    def failing_worse(self) -> tuple[WorseFinding, ...]:
+        """The worse findings that fail it."""
+        return tuple(worse for worse in self.worse if fails(worse.finding, self.fail_on))
+
+    @property
+    def is_more_eager(self) -> bool:
+        """Whether it fails because more runs eagerly, whichever finding is to blame."""
+        return self.fail_on != "never" and (bool(self.newly_eager) or self.has_lost_coverage)
+
+    @property
+    def lacks_run(self) -> bool:
+        """Whether it was compared with a baseline that has findings alone."""
+        return self.baseline_torch is not None and self.baseline_run is None
 
 
 class CheckReport(Fact):

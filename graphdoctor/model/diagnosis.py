@@ -19,6 +19,7 @@ from graphdoctor.model.recording import (
     CaptureGap,
     Compile,
     CompileCall,
+    CompileSwitch,
     Coverage,
     Environment,
     Frame,
@@ -316,6 +317,8 @@ class Diagnosis(Fact):
     """The user's calls."""
     compile_calls: tuple[CompileCall, ...] = ()
     """Where a script called torch.compile, in order, with files as in locations."""
+    switches: tuple[CompileSwitch, ...] = ()
+    """What could keep torch.compile from compiling, in the order in which it was found."""
     frames: tuple[FrameReport, ...]
     """In the order of their first compile."""
     compiles: tuple[Compile, ...]

@@ -18,7 +18,7 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.model.variations import Variation
-from graphdoctor.probe.wire import GapKind
+from graphdoctor.probe.wire import GapKind, SwitchKind
 
 
 class CaptureGap(Fact):
@@ -30,6 +30,23 @@ class CaptureGap(Fact):
     """What is missing, for programs; None in a document of graphdoctor 0.1."""
     message: str
     """What is missing and what it means for the numbers, one or two sentences."""
+
+
+class CompileSwitch(Fact):
+    """Something that can keep torch.compile from compiling."""
+
+    kind: SwitchKind
+    """What it is. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``; ``stance``:
+    ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` isn't torch's own function."""
+    value: str
+    """The variable, the config value, the stance, or the name and place of what replaced torch.compile."""
+    call_index: int | None = None
+    """The first call that was made under it; None if it was found outside the calls."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether torch.compile certainly does nothing under it; the others can compile some of the calls."""
+        return self.kind in ("environment", "config") or (self.kind, self.value) == ("stance", "force_eager")
 
 
 class Environment(Fact):
@@ -456,6 +473,8 @@ class Recording(Fact):
     """The user's calls; empty for a script and for a log that graphdoctor didn't record."""
     compile_calls: tuple[CompileCall, ...] = ()
     """Where a script called torch.compile, in order."""
+    switches: tuple[CompileSwitch, ...] = ()
+    """What could keep torch.compile from compiling, in the order in which it was found."""
     frames: tuple[Frame, ...]
     """Frames in the order of their first compiles."""
     compiles: tuple[Compile, ...]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphdoctor.model.recording import CompileSwitch
 
 _MAX_NAMES = 3
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -91,3 +95,14 @@ def speed_text(ratio: float, low: float | None = None, high: float | None = None
 def _factor(value: float) -> str:
     digits = 2 if value < 1.095 else 1 if value < 9.95 else 0
     return f"{value:.{digits}f}{_TIMES}"
+
+
+def switch_text(switch: CompileSwitch) -> str:
+    """What can keep torch.compile from compiling, as a clause: ``TORCH_COMPILE_DISABLE is set``."""
+    since = f" from call {switch.call_index} on" if (switch.call_index or 1) > 1 else ""
+    return {
+        "environment": f"{switch.value} is set{since}",
+        "config": f"{switch.value} is True{since}",
+        "stance": f'torch.compiler.set_stance("{switch.value}") is in effect{since}',
+        "replacement": f"{switch.value} replaced torch.compile",
+    }[switch.kind]

@@ -227,6 +227,22 @@ class GapEvent(TypedDict):
     message: str
 
 
+SwitchKind = Literal["environment", "config", "stance", "replacement"]
+"""What can keep torch.compile from compiling. ``environment``: a variable; ``config``: Dynamo's ``config.disable``;
+``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` itself isn't torch's own function."""
+
+
+class CompileSwitchEvent(TypedDict):
+    """Something that can keep torch.compile from compiling, once."""
+
+    event: Literal["compile_switch"]
+    kind: SwitchKind
+    value: str
+    """The variable, the config value, the stance, or the name and place of what replaced torch.compile."""
+    call: int | None
+    """The first call that was made under it; None if it was found outside the calls."""
+
+
 class CallFailedEvent(ErrorRecord):
     """A call raised; it is tried without torch.compile next."""
 
@@ -449,6 +465,7 @@ Event = (
     | TargetEvent
     | ConfigEvent
     | GapEvent
+    | CompileSwitchEvent
     | CallFailedEvent
     | ErrorEvent
     | ExitedEvent

@@ -10,16 +10,25 @@ from rich.text import Text
 
 from graphdoctor.model.wording import counted, times
 from graphdoctor.render.cards import clean, finding_card, labeled_rows, write
-from graphdoctor.render.words import budget_text, check_verdict, clusters, share_text
+from graphdoctor.render.words import (
+    baseline_notes,
+    budget_text,
+    check_verdict,
+    clusters,
+    more_eager_texts,
+    share_text,
+    worse_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.model.check import BaselineEntry, CheckReport, TargetCheck, UnusedIgnore
+    from graphdoctor.model.check import BaselineEntry, CheckReport, TargetCheck, UnusedIgnore, WorseFinding
     from graphdoctor.model.diagnosis import Finding, Summary
 
 _STYLES = {"passed": "bold green", "failed": "bold red", "crashed": "bold magenta"}
 _MAX_LINES = 20
+_Label = Literal["worse", "eager", "note", "fixed", "more", "known", "ignored"]
 _UPDATE = "graphdoctor baseline --update"
 
 
@@ -59,6 +68,10 @@ def _outcome(target: TargetCheck) -> Text:
     if target.failing:
         parts.append(counted(len(target.failing), "new finding"))
     parts += [f"{budget.name}: {budget_text(budget)}" for budget in target.budgets if not budget.is_kept]
+    if target.failing_worse:
+        parts.append(f"{len(target.failing_worse)} worse")
+    if target.is_more_eager:
+        parts.append("more runs eagerly")
     below = len(target.new) - len(target.failing)
     for number, what in (
         (below, f"new below {target.fail_on}" if target.fail_on != "never" else "new"),
@@ -86,7 +99,8 @@ def _details(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> It
         yield Text()
         yield labeled_rows([(target.name, clean(target.hint))])
     shown = target.new if is_verbose else target.failing
-    for cluster in clusters(shown):
+    worse = [item.finding for item in (target.worse if is_verbose else target.failing_worse)]
+    for cluster in clusters([*shown, *worse]):
         yield Text()
         yield from finding_card(cluster, is_verbose=is_verbose)
     rows = list(_rows(target, has_baseline=has_baseline, is_verbose=is_verbose))
@@ -107,10 +121,14 @@ def _rows(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Itera
         yield "torch", clean(words)
     elif has_baseline and target.baseline_torch is None and target.failing:
         yield "baseline", Text("has no entry for this target, so all of its findings are new")
+    yield from _listed("worse", [_worse(item) for item in target.worse], is_verbose=is_verbose)
+    yield from _listed("eager", list(more_eager_texts(target)), is_verbose=is_verbose)
+    yield from _listed("note", list(baseline_notes(target)), is_verbose=True)
     if target.fixed:
         yield from _listed("fixed", [_entry(entry) for entry in target.fixed], is_verbose=is_verbose)
-    if target.grown:
-        yield from _listed("more", [_grown(finding) for finding in target.grown], is_verbose=is_verbose)
+    worse = {item.finding.fingerprint for item in target.worse}
+    more = [_grown(finding) for finding in target.grown if finding.fingerprint not in worse]
+    yield from _listed("more", more, is_verbose=is_verbose)
     if is_verbose:
         yield from _listed("known", [_place(finding) for finding in target.known], is_verbose=True)
         ignored = [
@@ -121,7 +139,10 @@ def _rows(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Itera
 
 
 def _listed(
-    label: Literal["fixed", "more", "known", "ignored"], lines: Sequence[str], *, is_verbose: bool
+    label: Literal["worse", "eager", "note", "fixed", "more", "known", "ignored"],
+    lines: Sequence[str],
+    *,
+    is_verbose: bool,
 ) -> Iterator[tuple[str, Text]]:
     shown = lines if is_verbose else lines[:_MAX_LINES]
     for line in shown:
@@ -136,6 +157,11 @@ def _entry(entry: BaselineEntry) -> str:
 
 def _place(finding: Finding) -> str:
     return f"{finding.code} {finding.location.shown_file}:{finding.location.line}  {finding.message}"
+
+
+def _worse(item: WorseFinding) -> str:
+    location = item.finding.location
+    return f"{item.finding.code} {location.shown_file}:{location.line}  {worse_text(item)}"
 
 
 def _grown(finding: Finding) -> str:

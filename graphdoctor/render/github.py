@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from graphdoctor.model.wording import counted
 from graphdoctor.render.places import file_place, project_line
 from graphdoctor.render.printable import printable
-from graphdoctor.render.words import budget_text, suggested, worth_trying
+from graphdoctor.render.words import budget_text, more_eager_texts, suggested, worse_text, worth_trying
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport, TargetCheck
@@ -90,12 +90,17 @@ def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation
     for target in report.targets:
         if target.state == "crashed":
             yield _Annotation("error", f"{target.name} crashed", target.error or "It didn't run to the end.")
+        elif target.error is not None:
+            yield _Annotation("error", f"{target.name} failed", target.error)
+        if target.is_more_eager:
+            for words in more_eager_texts(target):
+                yield _Annotation("error", f"{target.name}: more runs eagerly", f"{words}.")
         for budget in target.budgets:
             if not budget.is_kept:
                 yield _Annotation("error", f"{target.name}: {budget.name} not met", f"{budget_text(budget)}.")
-    for finding, targets in _by_place(report.targets):
+    for finding, targets, worse in _by_place(report.targets):
         names = targets if len(report.targets) > 1 else []
-        yield _of_finding(finding, names, root)
+        yield _of_finding(finding, names, worse, root)
     for unused in report.unused_ignores:
         what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
         place = file_place(unused.file, root)
@@ -105,18 +110,19 @@ def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation
         )
 
 
-def _by_place(targets: Sequence[TargetCheck]) -> Iterator[tuple[Finding, list[str]]]:
-    """New findings, each once, with the names of its targets."""
-    found: dict[tuple[str, str, int, str], tuple[Finding, list[str]]] = {}
+def _by_place(targets: Sequence[TargetCheck]) -> Iterator[tuple[Finding, list[str], str | None]]:
+    """New and worse findings, each once, with the names of its targets and how it is worse."""
+    found: dict[tuple[str, str, int, str, str | None], tuple[Finding, list[str], str | None]] = {}
     for target in targets:
-        for finding in target.new:
-            key = (finding.fingerprint, finding.severity, finding.location.line, finding.message)
-            found.setdefault(key, (finding, []))[1].append(target.name)
+        listed = [(finding, None) for finding in target.new]
+        for finding, worse in [*listed, *((item.finding, worse_text(item)) for item in target.worse)]:
+            key = (finding.fingerprint, finding.severity, finding.location.line, finding.message, worse)
+            found.setdefault(key, (finding, [], worse))[1].append(target.name)
     yield from found.values()
 
 
-def _of_finding(finding: Finding, targets: Sequence[str], root: Path | None) -> _Annotation:
-    lines = [finding.message]
+def _of_finding(finding: Finding, targets: Sequence[str], worse: str | None, root: Path | None) -> _Annotation:
+    lines = [finding.message, *([f"Worse than in the baseline: {worse}."] if worse else [])]
     location = finding.location
     place = project_line(finding, root)
     file, shown = place or (None, None)

@@ -14,7 +14,14 @@ from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
-from graphdoctor.render.words import budget_text, suggested, worth_trying
+from graphdoctor.render.words import (
+    baseline_notes,
+    budget_text,
+    more_eager_texts,
+    suggested,
+    worse_text,
+    worth_trying,
+)
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport, TargetCheck
@@ -81,18 +88,25 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
     if target.state == "crashed":
         error = target.error or "It didn't run to the end."
         SubElement(ran, "error", type="crashed", message=_text(error)).text = _text(error)
+    elif target.error is not None:
+        SubElement(ran, "failure", type="failed", message=_text(target.error)).text = _text(target.error)
     yield ran
     named: Counter[str] = Counter()
-    for finding in target.failing:
+    worse = {item.finding.fingerprint: worse_text(item) for item in target.failing_worse}
+    for finding in (*target.failing, *(item.finding for item in target.failing_worse)):
         place = f"{finding.location.shown_file}:{finding.location.line}"
         name = f"{finding.code} {place} in {finding.location.function}"
         named[name] += 1
         # Two changing values on one line are two cases, and a report tells cases apart only by name.
         case = _case(target.name, name if named[name] == 1 else f"{name} ({named[name]})")
         failure = SubElement(case, "failure", type=_text(finding.code), message=_text(finding.message))
-        failure.text = _text("\n".join(_finding_lines(finding, place)))
+        failure.text = _text("\n".join(_finding_lines(finding, place, worse.get(finding.fingerprint))))
         yield case
-    if not target.failing and target.state != "crashed":
+    if target.is_more_eager:
+        case, words = _case(target.name, "eager code"), "; ".join(more_eager_texts(target))
+        SubElement(case, "failure", type="eager", message=_text(words)).text = _text(words)
+        yield case
+    if not (target.failing or target.failing_worse) and target.state != "crashed":
         yield _case(target.name, "no new findings")
     for budget in target.budgets:
         case = _case(target.name, budget.name)
@@ -106,8 +120,10 @@ def _case(target: str, name: str) -> Element:
     return Element("testcase", classname=_text(target), name=_text(name))
 
 
-def _finding_lines(finding: Finding, place: str) -> Iterator[str]:
+def _finding_lines(finding: Finding, place: str, worse: str | None) -> Iterator[str]:
     yield f"{place}: {finding.severity}: {finding.message}"
+    if worse is not None:
+        yield f"Worse than in the baseline: {worse}."
     if finding.location.text is not None:
         yield f"    {finding.location.text}"
     if finding.torch_reason:
@@ -131,6 +147,7 @@ def _target_notes(target: TargetCheck) -> Iterator[str]:
     failing = {finding.fingerprint for finding in target.failing}
     if target.is_other_torch:
         yield "The baseline is from another version of torch, so new and fixed findings may come from the upgrade."
+    yield from baseline_notes(target)
     for finding in target.new:
         if finding.fingerprint not in failing:
             yield f"new, below fail-on: {_line(finding)}"

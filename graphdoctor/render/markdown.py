@@ -14,14 +14,17 @@ from graphdoctor.model.wording import counted, times
 from graphdoctor.render.markdown_text import code, html_code, plain, sentence
 from graphdoctor.render.words import (
     UNKNOWN,
+    baseline_notes,
     budget_text,
     changed_text,
     check_verdict,
     compared_rows,
     comparison_verdict,
+    more_eager_texts,
     share_text,
     side_parts,
     suggested,
+    worse_text,
     worth_trying,
 )
 
@@ -116,6 +119,8 @@ def _verdict(report: CheckReport) -> str:
     parts = [check_verdict(report)]
     if failing := sum(len(target.failing) for target in targets):
         parts.append(counted(failing, "new finding"))
+    if worse := sum(len(target.failing_worse) for target in targets):
+        parts.append(f"{worse} worse")
     if budgets := sum(not budget.is_kept for target in targets for budget in target.budgets):
         parts.append(f"{counted(budgets, 'budget')} not met")
     if fixed := sum(len(target.fixed) for target in targets):
@@ -133,6 +138,8 @@ def _check_sections(report: CheckReport) -> Iterator[_Section]:
     for target in report.targets:
         failing = [_finding(finding) for finding in target.failing]
         yield _Section(failing, "new finding", f"### New in {code(target.name)}\n\n")
+        worse = [f"{_finding(item.finding)}\n\n  {sentence(worse_text(item))}" for item in target.failing_worse]
+        yield _Section(worse, "finding", f"### Worse in {code(target.name)}\n\n")
     for target in report.targets:
         yield from _folded(target, "" if len(report.targets) == 1 else f" in {html_code(target.name)}")
     unused = [
@@ -174,6 +181,11 @@ def _warnings(report: CheckReport) -> Iterator[str]:
     for target in report.targets:
         if target.state == "crashed":
             yield f"- {code(target.name)} crashed: {plain(target.error or 'it did not run to the end')}"
+        elif target.error is not None:
+            yield f"- {code(target.name)} failed: {plain(target.error)}"
+        if target.is_more_eager:
+            yield from (f"- {code(target.name)}: {sentence(words)}" for words in more_eager_texts(target))
+        yield from (f"- {code(target.name)}: {sentence(words)}" for words in baseline_notes(target))
         if target.is_other_torch:
             yield (
                 f"- {code(target.name)}: the baseline is from another version of torch, "

@@ -15,7 +15,7 @@ from graphdoctor.model.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.render.edits import Replacement, edits_of
 from graphdoctor.render.json import json_text
 from graphdoctor.render.places import Place, file_place, place_of
-from graphdoctor.render.words import worth_trying
+from graphdoctor.render.words import baseline_notes, more_eager_texts, worse_text, worth_trying
 from graphdoctor.rules.catalog import PAGES
 
 if TYPE_CHECKING:
@@ -91,10 +91,7 @@ def _rule(code: str) -> _Json:
 
 def _invocation(report: CheckReport, root: Path | None) -> _Json:
     crashed = [target for target in report.targets if target.state == "crashed"]
-    executed = [
-        _notification("error", f"The target {target.name} crashed: {target.error or 'the reason is unknown.'}")
-        for target in crashed
-    ]
+    executed = [_notification(*found) for target in report.targets for found in _told(target)]
     executed += [_notification("note", note) for note in report.notes]
     configured: list[_Json] = []
     for unused in report.unused_ignores:
@@ -110,6 +107,17 @@ def _invocation(report: CheckReport, root: Path | None) -> _Json:
         "toolExecutionNotifications": executed,
         "toolConfigurationNotifications": configured,
     }
+
+
+def _told(target: TargetCheck) -> Iterator[tuple[str, str]]:
+    """What is said of a whole target: a level and a sentence."""
+    if target.state == "crashed":
+        yield "error", f"The target {target.name} crashed: {target.error or 'the reason is unknown.'}"
+    elif target.error is not None:
+        yield "error", f"The target {target.name} failed: {target.error}"
+    if target.is_more_eager:
+        yield from (("error", f"{target.name}: {words}.") for words in more_eager_texts(target))
+    yield from (("note", f"{target.name}: {words}") for words in baseline_notes(target))
 
 
 def _notification(level: str, text: str) -> _Json:
@@ -156,19 +164,24 @@ def _all_findings(target: TargetCheck) -> Iterator[Finding]:
 
 
 def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, root: Path | None) -> Iterator[_Json]:
-    grown = {finding.fingerprint for finding in target.grown}
+    worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
+    changed = {finding.fingerprint for finding in target.grown} | set(worse)
     failing = {finding.fingerprint for finding in target.failing}
+    failing |= {item.finding.fingerprint for item in target.failing_worse}
     states: list[tuple[Finding, _State, Ignored | None]] = [(finding, "new", None) for finding in target.new]
-    states += [(finding, "updated" if finding.fingerprint in grown else "unchanged", None) for finding in target.known]
+    states += [
+        (finding, "updated" if finding.fingerprint in changed else "unchanged", None) for finding in target.known
+    ]
     # The baseline holds no ignored findings, but if one result has a state all need one (§3.27.24).
     states += [(ignored.finding, "new", ignored) for ignored in target.ignored]
     for finding, state, ignored in states:
-        is_failing = ignored is None and state == "new" and finding.fingerprint in failing
+        is_failing = ignored is None and finding.fingerprint in failing
+        more = worse.get(finding.fingerprint) if ignored is None else None
         result = {
             "ruleId": finding.code,
             "ruleIndex": codes.index(finding.code),
             "level": _LEVELS[finding.severity],
-            "message": _message(finding.message),
+            "message": _message(f"{finding.message}. Worse than in the baseline: {more}" if more else finding.message),
             "locations": [_location(finding.location, root)],
             "occurrenceCount": finding.count,
             "partialFingerprints": {_FINGERPRINT: finding.fingerprint},

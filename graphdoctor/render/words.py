@@ -14,11 +14,11 @@ from graphdoctor.model.fixes import WORKING
 from graphdoctor.model.wording import counted, names, percent, percent_of_limit, percents, speed_text, times
 
 if TYPE_CHECKING:
-    from graphdoctor.model.check import Budget, CheckReport
+    from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
     from graphdoctor.model.fixes import Measures
-    from graphdoctor.model.recording import CaptureGap, CompileCall, GraphInput
+    from graphdoctor.model.recording import BreakEffect, CaptureGap, CompileCall, GraphInput
 
 Tone = Literal["good", "warning", "bad"]
 """Whether a sentence is good news."""
@@ -272,6 +272,69 @@ def budget_text(budget: Budget) -> str:
 
 def _budget_number(budget: Budget, number: float) -> str:
     return percent_of_limit(number, budget.limit) if budget.name == "min-coverage" else f"{number:g}"
+
+
+def worse_text(worse: WorseFinding) -> str:
+    """What a known finding does now and what it did in the baseline, as a clause."""
+    now, before = worse.finding, worse.before
+    return (
+        f"torch {_done(now.break_effects, now.effects.skipped_frames, now.effects.rest_eager_frames)}; in the baseline "
+        f"it {_done(before.break_effects or (), before.skipped_frames, before.rest_eager_frames)}"
+    )
+
+
+def _done(effects: Sequence[BreakEffect], skipped: Sequence[str], rest_eager: Sequence[str]) -> str:
+    parts = [f"skips {_named(skipped)}"] if skipped else []
+    parts += [f"runs the rest of {_named(rest_eager)} eagerly"] if rest_eager else []
+    parts += ["raises an error"] if "raised" in effects else []
+    return ", and ".join(parts) or "resumes after the break"
+
+
+def _named(functions: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(functions))
+
+
+def more_eager_texts(target: TargetCheck) -> Iterator[str]:
+    """What runs eagerly and didn't in the baseline, whichever finding is to blame."""
+    if target.newly_eager:
+        names = ", ".join(f"`{name}`" for name in target.newly_eager)
+        yield f"{names} {'runs' if len(target.newly_eager) == 1 else 'run'} eagerly, but not in the baseline"
+    if target.has_lost_coverage and target.diagnosis is not None and target.baseline_run is not None:
+        before, now = target.baseline_run, target.diagnosis.summary
+        known = f"in the baseline it is {share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
+        if now.coverage is None or now.coverage_detail is None:
+            yield f"coverage is unknown; {known}"
+        else:
+            total = now.coverage_detail.graph_ops + now.coverage_detail.eager_ops
+            eager = f"{now.coverage_detail.eager_ops} of {total} operations run eagerly"
+            yield f"coverage is {percent(now.coverage)} ({eager}); {known}"
+
+
+def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
+    """How a run differs from the baseline's before, which None stands in for if it had none."""
+    if before is None:
+        return
+    if before.calls != now.calls:
+        yield f"calls: {before.calls} → {now.calls}"
+    if before.graphs != now.graphs:
+        yield f"graphs: {before.graphs} → {now.graphs}"
+    if before.coverage != now.coverage:
+        old, new = _shares(before.coverage, now.coverage)
+        yield f"coverage: {old} → {new}"
+    yield from (f"now eager: {name}" for name in now.eager_functions if name not in before.eager_functions)
+
+
+def baseline_notes(target: TargetCheck) -> Iterator[str]:
+    """What limits the comparison with the baseline, in sentences."""
+    run = target.baseline_run
+    if target.lacks_run:
+        yield (
+            "The baseline has findings alone: an older graphdoctor wrote it, so graphs, coverage and effects weren't "
+            "compared. graphdoctor baseline --update adds them."
+        )
+    elif run is not None and target.diagnosis is not None and run.calls != target.diagnosis.summary.calls:
+        now = target.diagnosis.summary.calls
+        yield f"This run made {counted(now, 'call')}, the baseline's {run.calls}, so findings can differ for that."
 
 
 def check_verdict(report: CheckReport) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphdoctor.gate.baseline import Baseline, Update, release, updated
-from graphdoctor.gate.check import Policy, sort_findings, trouble_of
+from graphdoctor.gate.baseline import Baseline, Found, Update, release, run_of, updated
+from graphdoctor.gate.check import Policy, empty_text, known_run, sort_findings, trouble_of
 
 if TYPE_CHECKING:
     from graphdoctor.config import Project
-    from graphdoctor.model.diagnosis import Finding
     from graphdoctor.runs.check import Chosen, Ran
 
 
@@ -30,14 +29,22 @@ class Trouble:
     hint: str | None
 
 
-def troubles_of(ran: Sequence[Ran]) -> Iterator[Trouble]:
-    """The targets that didn't run to their end."""
+def troubles_of(ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed: bool) -> Iterator[Trouble]:
+    """The targets that give nothing to write down: those that didn't run to their end or compiled nothing.
+
+    Args:
+        ran: What came of each target.
+        before: The baseline as it is; None without one.
+        is_empty_allowed: Write down a run in which nothing was compiled too.
+    """
     for found in ran:
         name = found.target.name
         if found.diagnosis is None:
             yield Trouble(name, found.error or "It could not be run.", found.hint)
         elif (error := trouble_of(found.diagnosis)) is not None:
             yield Trouble(name, error, found.diagnosis.exit.hint)
+        elif not is_empty_allowed and (empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))):
+            yield Trouble(name, empty, "--allow-empty writes it down nevertheless.")
 
 
 def updated_baseline(
@@ -60,12 +67,13 @@ def updated_baseline(
     )
 
 
-def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, tuple[str, tuple[Finding, ...]]]:
-    """Of each target, the torch that ran and the findings that count."""
+def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
+    """Of each target, the torch that ran, the findings that count and what was measured."""
     return {
-        found.target.name: (
+        found.target.name: Found(
             release(found.diagnosis.environment.torch or ""),
             sort_findings(found.diagnosis, found.comments, judged_by[found.target.name]).counting,
+            run_of(found.diagnosis),
         )
         for found in ran
         if found.diagnosis is not None

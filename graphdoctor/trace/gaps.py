@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphdoctor.model.guards import Guards
-from graphdoctor.model.recording import CaptureGap, Coverage, Recording, TargetInfo
-from graphdoctor.model.wording import counted
+from graphdoctor.model.recording import CaptureGap, CompileSwitch, Coverage, Recording, TargetInfo
+from graphdoctor.model.wording import counted, switch_text
 from graphdoctor.probe.wire import Event
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
@@ -23,6 +23,13 @@ def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
             yield CaptureGap.model_validate(
                 {"code": "GD900", "kind": event.get("kind"), "message": event.get("message")}
             )
+
+
+def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:
+    """What kept torch.compile from compiling, or could have."""
+    for found in switches:
+        meaning = "torch.compile does nothing" if found.is_off else "calls can run eagerly"
+        yield CaptureGap(code="GD900", kind="compile_disabled", message=f"{switch_text(found)}, so {meaning}.")
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:

@@ -12,14 +12,22 @@ from pathlib import Path
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.base import InvalidFactError
 from graphdoctor.model.fixes import Treatment
-from graphdoctor.model.recording import Coverage, Environment, Recording, Settling, SteadyCall, TargetInfo
+from graphdoctor.model.recording import (
+    CompileSwitch,
+    Coverage,
+    Environment,
+    Recording,
+    Settling,
+    SteadyCall,
+    TargetInfo,
+)
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler, RunFacts
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.folder import RecordingFolder, open_folder
-from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, script_gaps
+from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, script_gaps, switch_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
@@ -77,9 +85,11 @@ def _parts(
 
 def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events: Events) -> Recording:
     """One recording of all parts, with what only the events have and with the gaps of the whole."""
-    merged = merge(parts)
+    switches = tuple(_switches(events))
+    merged = merge(parts).model_copy(update={"switches": switches})
     gaps = [
         *reported_gaps(events.all),
+        *switch_gaps(switches),
         *log_gaps(contents.damage, contents.unreadable),
         *part_gaps(parts),
         *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else ()),
@@ -91,6 +101,13 @@ def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events:
             "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
         }
     )
+
+
+def _switches(events: Events) -> Iterator[CompileSwitch]:
+    for event in events.all:
+        if event["event"] == "compile_switch":
+            found = {"kind": event.get("kind"), "value": event.get("value"), "call_index": event.get("call")}
+            yield CompileSwitch.model_validate(found)
 
 
 def _run_facts(folder: RecordingFolder) -> RunFacts:

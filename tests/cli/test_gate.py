@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.model.check import CheckReport
 from graphdoctor.render.json import json_schema
-from tests.conftest import CLEAN_TARGET, run_command
+from tests.conftest import CLEAN_TARGET, clean_environment, run_command
 
 pytestmark = pytest.mark.slow
 
@@ -112,6 +112,93 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     updated = project.run("baseline", "--update", "-q", "prints")
     assert "prints: 0 findings added, 1 dropped" in updated.stdout
     assert json.loads(project.baseline.read_text())["targets"] == {"prints": {torch: []}}
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "why"),
+    [
+        ("", "TORCH_COMPILE_DISABLE", "TORCH_COMPILE_DISABLE is set."),
+        ("", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_DISABLE is set."),
+        ("torch._dynamo.config.disable = True", None, "torch._dynamo.config.disable is True."),
+        ('torch.compiler.set_stance("force_eager")', None, 'torch.compiler.set_stance("force_eager") is in effect.'),
+        ("torch.compile = lambda model, **_: model", None, "prints.py:3) replaced torch.compile."),
+    ],
+)
+def test_where_torch_compile_is_off_nothing_passes_and_nothing_is_written_down(
+    project: Project, line: str, variable: str | None, why: str
+) -> None:
+    project.run("baseline", "prints", "-q")
+    before = project.baseline.read_bytes()
+    project.prints(PRINTS.replace("import torch\n", f"import torch\n\n{line}\n", 1))
+    environment = clean_environment() | ({variable: "1"} if variable else {})
+    off = run_command("check", "prints", "-q", cwd=project.folder, env=environment, is_forked=not variable)
+    assert off.returncode == 2, off.stdout
+    assert f"torch.compile {'compiled nothing' if 'replaced' in why else 'was off'}:" in " ".join(off.stdout.split())
+    assert why.replace(" ", "") in "".join(off.stdout.split())
+    refused = run_command(
+        "baseline", "--update", "prints", "-q", cwd=project.folder, env=environment, is_forked=not variable
+    )
+    assert (refused.returncode, project.baseline.read_bytes()) == (2, before)
+    assert "--allow-empty" in refused.stderr
+
+
+def test_a_run_in_which_nothing_compiles_fails_until_it_is_allowed(project: Project) -> None:
+    project.run("baseline", "prints", "-q")
+    project.prints(PRINTS.replace("    def forward", "    @torch.compiler.disable\n    def forward"))
+    empty = project.run("check", "prints", "-q")
+    assert empty.returncode == 1, empty.stdout
+    shown = " ".join(empty.stdout.split())
+    assert "Nothing was compiled: no graph reached the backend; the baseline has 2 graphs" in shown
+    assert project.run("baseline", "--update", "prints", "-q").returncode == 2
+    allowed = project.run("baseline", "--update", "--allow-empty", "prints", "-q")
+    assert allowed.returncode == 0, allowed.stderr
+    assert "graphs: 2 → 0" in allowed.stdout
+    assert "coverage: 100% → 0%" in allowed.stdout
+    assert project.run("check", "prints", "-q").returncode == 0
+
+
+STEP = """\
+import torch
+
+
+class Timed:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        pass
+
+
+class Net(torch.nn.Module):
+    def step(self, x):
+        for _ in range(1):
+            print("seen")
+        return x + 1
+
+    def forward(self, x):
+        x = torch.relu(x)
+        x = self.step(x)
+        return x * 2
+
+
+def example_inputs():
+    return (torch.randn(4),)
+"""
+
+
+def test_a_known_finding_that_skips_one_more_function_fails(project: Project) -> None:
+    project.prints(STEP)
+    project.run("baseline", "prints", "-q")
+    green = project.run("check", "prints", "-q")
+    assert green.returncode == 0, green.stdout
+    project.prints(STEP.replace("        x = self.step(x)", "        with Timed():\n            x = self.step(x)"))
+    worse = project.run("check", "prints", "-q")
+    shown = " ".join(worse.stdout.split())
+    assert worse.returncode == 1, worse.stdout
+    assert "2 worse, more runs eagerly, 2 known" in shown
+    assert "worse GD111" in shown
+    assert "torch skips `Net.forward` and `Net.step`; in the baseline it skips `Net.step`" in shown
+    assert "coverage is 0% (3 of 3 operations run eagerly); in the baseline it is 67% (1 of 3)" in shown
 
 
 def test_what_crashes_is_never_green_and_never_written_down(project: Project) -> None:

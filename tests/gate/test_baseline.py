@@ -10,8 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.gate.baseline import Baseline, entries_of, read_baseline, release, updated, write_baseline
-from graphdoctor.model.check import BaselineEntry
+from graphdoctor.gate.baseline import (
+    Baseline,
+    Found,
+    entries_of,
+    read_baseline,
+    release,
+    run_of,
+    updated,
+    write_baseline,
+)
+from graphdoctor.model.check import BaselineEntry, BaselineRun
+from graphdoctor.model.recording import Coverage
 from tests.gate.diagnoses import with_prints
 
 WORDS = st.text(max_size=12)
@@ -24,12 +34,30 @@ ENTRIES = st.builds(
     text=st.none() | WORDS,
     package=st.none() | WORDS,
     count=st.integers(1, 9),
+    break_effects=st.none() | st.just(("resumed", "frame_skipped")),
+    skipped_frames=st.lists(WORDS, max_size=2).map(tuple),
+    rest_eager_frames=st.lists(WORDS, max_size=2).map(tuple),
     message=WORDS,
+)
+RUNS = st.builds(
+    BaselineRun,
+    calls=st.integers(0, 9),
+    graphs=st.integers(0, 9),
+    graph_ops=st.none() | st.integers(0, 9),
+    eager_ops=st.none() | st.integers(0, 9),
+    eager_functions=st.lists(WORDS, max_size=2).map(tuple),
 )
 VERSIONS = st.from_regex(r"[2-3]\.[0-9]{1,2}\.[0-9]", fullmatch=True)
 BASELINES = st.builds(
-    Baseline, st.dictionaries(WORDS, st.dictionaries(VERSIONS, st.lists(ENTRIES, max_size=4).map(tuple), max_size=3))
+    Baseline,
+    st.dictionaries(WORDS, st.dictionaries(VERSIONS, st.lists(ENTRIES, max_size=4).map(tuple), max_size=3)),
+    st.dictionaries(WORDS, st.dictionaries(VERSIONS, RUNS, max_size=3)),
 )
+RUN = run_of(with_prints())
+
+
+def found(findings, run=RUN):
+    return Found("2.13.0", findings, run)
 
 
 @settings(max_examples=60, deadline=None)
@@ -43,13 +71,14 @@ def test_what_is_written_comes_back_and_is_written_the_same(baseline):
         name: {version: {*entries} for version, entries in versions.items()}
         for name, versions in baseline.targets.items()
     }
+    assert back.runs == baseline.runs
     assert write_baseline(back) == text
 
 
 def test_no_line_number_is_in_it_and_a_moved_line_changes_nothing():
     def written(offset: int) -> str:
-        found = with_prints((5 + offset, "a"), (9 + offset, "b")).findings
-        return write_baseline(updated(Baseline(), {"m": ("2.13.0", found)}, configured=None).baseline)
+        findings = with_prints((5 + offset, "a"), (9 + offset, "b")).findings
+        return write_baseline(updated(Baseline(), {"m": found(findings)}, configured=None).baseline)
 
     assert written(0) == written(40)
     entry = json.loads(written(0))["targets"]["m"]["2.13.0"][0]
@@ -60,8 +89,24 @@ def test_no_line_number_is_in_it_and_a_moved_line_changes_nothing():
         "function": "Net.forward",
         "text": 'print("a")',
         "count": 1,
+        "break_effects": ["resumed"],
         "message": entry["message"],
     }
+
+
+def test_what_a_run_measured_is_in_it():
+    skips = with_prints((5, "a"), coverage=Coverage(graph_ops=3, eager_ops=1, extra_calls=1, extra_compiles=0))
+    text = write_baseline(updated(Baseline(), {"m": found(skips.findings, run_of(skips))}, configured=None).baseline)
+    assert json.loads(text)["runs"] == {"m": {"2.13.0": {"calls": 1, "graphs": 1, "graph_ops": 3, "eager_ops": 1}}}
+
+
+def test_a_file_of_the_first_version_is_read_and_has_no_runs_and_no_effects():
+    entry = entries_of(with_prints((5, "a")).findings)[0].model_dump()
+    old = {name: entry[name] for name in ("fingerprint", "code", "file", "function", "text", "count", "message")}
+    content = json.dumps({"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [old]}}})
+    baseline = read_baseline(content.encode(), "b.json")
+    assert baseline.targets["m"]["2.13.0"][0].break_effects is None
+    assert baseline.run("m", "2.13.0") is None
 
 
 def test_a_line_number_in_a_message_is_left_out():
@@ -79,7 +124,7 @@ def test_an_update_replaces_what_ran_and_leaves_the_rest():
             "gone": {"2.13.0": ()},
         }
     )
-    update = updated(before, {"m": ("2.13.0", new)}, configured=["m", "other"])
+    update = updated(before, {"m": found(new)}, configured=["m", "other"])
     targets = update.baseline.targets
     assert targets["m"]["2.12.0"] == before.targets["m"]["2.12.0"]
     assert [entry.text for entry in targets["m"]["2.13.0"]] == ['print("b")', 'print("c")']
@@ -87,15 +132,29 @@ def test_an_update_replaces_what_ran_and_leaves_the_rest():
     assert [entry.text for entry in update.added["m"]] == ['print("c")']
     assert [entry.text for entry in update.dropped["m"]] == ['print("a")']
     assert (update.dropped_targets, "gone" in targets) == (("gone",), False)
-    assert "gone" in updated(before, {"m": ("2.13.0", new)}, configured=None).baseline.targets
+    assert "gone" in updated(before, {"m": found(new)}, configured=None).baseline.targets
 
 
 def test_an_entry_that_stays_keeps_its_words_and_gets_its_new_count():
     (finding,) = with_prints((5, "a")).findings
     before = Baseline({"m": {"2.13.0": entries_of([finding])}})
     again = finding.model_copy(update={"message": "took 3.21 s", "count": 7})
-    (entry,) = updated(before, {"m": ("2.13.0", [again])}, configured=None).baseline.targets["m"]["2.13.0"]
+    (entry,) = updated(before, {"m": found([again])}, configured=None).baseline.targets["m"]["2.13.0"]
     assert (entry.message, entry.count) == (finding.message, 7)
+
+
+def test_an_entry_that_stays_gets_its_new_effects():
+    (finding,) = with_prints((5, "a")).findings
+    worse = finding.model_copy(update={"break_effects": ("frame_skipped", "resumed")})
+    before = Baseline({"m": {"2.13.0": entries_of([finding])}})
+    (entry,) = updated(before, {"m": found([worse])}, configured=None).baseline.targets["m"]["2.13.0"]
+    assert entry.break_effects == ("resumed", "frame_skipped")
+
+
+def test_a_target_that_is_no_longer_configured_loses_its_measurements():
+    before = Baseline({"gone": {"2.13.0": ()}}, {"gone": {"2.13.0": RUN}})
+    assert updated(before, {"m": found([])}, configured=["m"]).baseline.runs == {"m": {"2.13.0": RUN}}
+    assert updated(before, {"gone": found([])}, configured=None).before == {"gone": RUN}
 
 
 @pytest.mark.parametrize(
@@ -133,6 +192,11 @@ def test_a_release_has_no_build_tag(version, expected):
         ),
         ('{"graphdoctor_baseline": "1.0", "targets": {"m": [1]}}', "isn't a valid baseline"),
         ('{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [3]}}}', "isn't a valid baseline"),
+        ('{"graphdoctor_baseline": "1.1", "targets": {}, "runs": {"m": 3}}', "isn't a valid baseline"),
+        (
+            '{"graphdoctor_baseline": "1.1", "targets": {}, "runs": {"m": {"2.13.0": {"calls": 1}}}}',
+            "graphs: is missing",
+        ),
     ],
 )
 def test_a_file_that_is_no_baseline_is_named(content, message):

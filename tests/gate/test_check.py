@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.gate.baseline import Baseline, entries_of
+from graphdoctor.gate.baseline import Baseline, entries_of, run_of
 from graphdoctor.gate.check import Policy, check_target
 from graphdoctor.gate.ignores import read_comments
-from graphdoctor.model.check import CheckReport
-from graphdoctor.model.recording import Call, CallError, CaptureGap, Coverage, Environment
+from graphdoctor.model.check import BaselineEntry, CheckReport
+from graphdoctor.model.diagnosis import Effects
+from graphdoctor.model.recording import Call, CallError, CaptureGap, CompileSwitch, Coverage, Environment
 from graphdoctor.model.run import ProbeExit
+from tests.factories import compiled, frame
 from tests.gate.diagnoses import with_prints
 
 CLEAN = with_prints()
@@ -71,6 +73,167 @@ def test_what_happens_more_often_is_told_and_does_not_fail():
     more = ONE.model_copy(update={"findings": (finding.model_copy(update={"count": 3}),)})
     verdict = checked(more, known=ONE)
     assert (verdict.state, [found.count for found in verdict.grown]) == ("passed", [3])
+
+
+def with_effects(*effects, skipped=(), rest_eager=(), **facts):
+    """``ONE`` with other effects of its print."""
+    changed = Effects(skipped_frames=skipped, rest_eager_frames=rest_eager)
+    diagnosis = with_prints((5, "a"), **facts)
+    (finding,) = diagnosis.findings
+    worse = finding.model_copy(update={"break_effects": effects, "effects": changed})
+    return diagnosis.model_copy(update={"findings": (worse,)})
+
+
+def checked_against(known, diagnosis, **policy):
+    """A verdict with a baseline that holds what its run measured too."""
+    baseline = Baseline({"m": {"2.13.0": entries_of(known.findings)}}, {"m": {"2.13.0": run_of(known)}})
+    return check_target(diagnosis, name="m", target="model.py", comments={}, policy=Policy(baseline=baseline, **policy))
+
+
+RESUMED, REST = with_effects("resumed"), with_effects("rest_eager", rest_eager=("Net.forward",))
+SKIPPED = with_effects("frame_skipped", skipped=("Net.forward",))
+MORE_SKIPPED = with_effects("frame_skipped", skipped=("Net.forward", "main"))
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "is_worse"),
+    [
+        (RESUMED, RESUMED, False),
+        (RESUMED, REST, True),
+        (REST, SKIPPED, True),
+        (SKIPPED, MORE_SKIPPED, True),
+        (SKIPPED, REST, False),
+        (MORE_SKIPPED, RESUMED, False),
+        (REST, with_effects("rest_eager", rest_eager=("Net.forward", "main")), True),
+        (RESUMED, with_effects("resumed", "frame_skipped", skipped=("main",)), True),
+        (RESUMED, with_effects("raised"), True),
+    ],
+)
+def test_a_known_finding_with_worse_effects_fails(known, now, is_worse):
+    verdict = checked_against(known, now)
+    assert (verdict.state, len(verdict.known)) == ("failed" if is_worse else "passed", 1)
+    assert [worse.before.break_effects for worse in verdict.worse] == (
+        [known.findings[0].break_effects] if is_worse else []
+    )
+
+
+def test_worse_effects_fail_by_the_severity_of_their_finding():
+    assert checked_against(RESUMED, SKIPPED, fail_on="error").state == "passed"
+    assert checked_against(RESUMED, SKIPPED, fail_on="never").state == "passed"
+    assert len(checked_against(RESUMED, SKIPPED, fail_on="never").worse) == 1
+
+
+def test_a_baseline_of_the_first_version_has_no_effects_and_says_what_it_lacks():
+    old = Baseline({"m": {"2.13.0": (BaselineEntry.model_validate(old_entry(RESUMED)),)}})
+    verdict = check_target(SKIPPED, name="m", target="model.py", comments={}, policy=Policy(baseline=old))
+    assert (verdict.state, verdict.worse, verdict.lacks_run) == ("passed", (), True)
+    assert checked_against(RESUMED, RESUMED).lacks_run is False
+    assert checked(RESUMED).lacks_run is False
+
+
+def old_entry(diagnosis):
+    (entry,) = entries_of(diagnosis.findings)
+    names = ("fingerprint", "code", "file", "function", "text", "count", "message")
+    return {name: getattr(entry, name) for name in names}
+
+
+def run_with(**facts):
+    """``ONE`` with other facts of the recording."""
+    return with_prints((5, "a"), **facts)
+
+
+def ops(graph_ops, eager_ops):
+    return run_with(coverage=Coverage(graph_ops=graph_ops, eager_ops=eager_ops, extra_calls=1, extra_compiles=0))
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "is_lost"),
+    [
+        (ops(8, 2), ops(8, 2), False),
+        (ops(8, 2), ops(0, 10), True),
+        (ops(8, 2), ops(7, 3), True),
+        (ops(990, 10), ops(985, 15), False),
+        (ops(990, 10), ops(979, 21), True),
+        (ops(8, 2), ops(3, 2), False),
+        (ops(8, 2), ops(9, 1), False),
+        (ops(8, 2), run_with(coverage=None), True),
+        (run_with(coverage=None), ops(0, 10), False),
+        (ops(0, 0), ops(0, 4), False),
+        (ops(8, 2), ops(0, 0), False),
+    ],
+)
+def test_more_eager_operations_are_worse_beyond_noise(known, now, is_lost):
+    verdict = checked_against(known, now)
+    assert (verdict.state, verdict.has_lost_coverage) == ("failed" if is_lost else "passed", is_lost)
+
+
+def test_a_limit_of_coverage_stands_in_for_the_coverage_of_the_baseline():
+    assert checked_against(ops(8, 2), ops(6, 4), limits={"min-coverage": 0.5}).state == "passed"
+    assert checked_against(ops(8, 2), ops(6, 4), limits={"min-coverage": 0.7}).state == "failed"
+    assert checked_against(ops(8, 2), ops(6, 4), fail_on="never").state == "passed"
+
+
+def test_a_function_that_runs_eagerly_now_is_worse_though_no_finding_names_it():
+    def eager(outcome):
+        return run_with(
+            frames=(frame(), frame(1, function="helper")), compiles=(compiled(), compiled("1/0", outcome=outcome))
+        )
+
+    verdict = checked_against(eager("compiled"), eager("skipped"))
+    assert (verdict.state, verdict.newly_eager) == ("failed", ("Net.helper",))
+    assert checked_against(eager("skipped"), eager("skipped")).newly_eager == ()
+    assert checked_against(eager("limit"), eager("skipped")).newly_eager == ()
+    assert checked_against(eager("compiled"), eager("limit"), fail_on="never").state == "passed"
+
+
+def test_a_function_that_a_new_finding_names_is_not_reported_twice():
+    one = with_effects("frame_skipped", skipped=("Net.forward",), compiles=(compiled("0/0", outcome="skipped"),))
+    verdict = checked_against(CLEAN, one)
+    assert (len(verdict.new), verdict.newly_eager) == (1, ())
+
+
+NOTHING = {"graphs": (), "coverage": covered(0), "compiles": (), "frames": ()}
+
+
+def test_a_target_that_compiles_nothing_is_never_green():
+    assert checked(with_prints(**NOTHING)).state == "failed"
+    verdict = checked_against(ONE, with_prints(**NOTHING))
+    assert (verdict.state, len(verdict.fixed)) == ("failed", 1)
+    assert "Nothing was compiled: no graph reached the backend; the baseline has 1 graph." in (verdict.error or "")
+    assert checked_against(ONE, with_prints(**NOTHING), fail_on="never").state == "failed"
+
+
+def test_a_baseline_without_graphs_allows_a_target_without_graphs():
+    assert checked_against(with_prints(**NOTHING), with_prints(**NOTHING)).state == "passed"
+
+
+def test_findings_say_why_there_is_no_graph_where_nothing_else_is_known():
+    assert checked(with_prints((5, "a"), **NOTHING), known=ONE).state == "passed"
+    assert checked_against(ONE, with_prints((5, "a"), **NOTHING)).state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("switch", "facts", "error"),
+    [
+        (CompileSwitch(kind="environment", value="TORCH_COMPILE_DISABLE"), NOTHING, "TORCH_COMPILE_DISABLE is set."),
+        (CompileSwitch(kind="config", value="torch._dynamo.config.disable"), NOTHING, "config.disable is True."),
+        (CompileSwitch(kind="stance", value="force_eager"), NOTHING, 'set_stance("force_eager") is in effect.'),
+        (CompileSwitch(kind="stance", value="force_eager", call_index=2), {}, "is in effect from call 2 on."),
+        (CompileSwitch(kind="stance", value="eager_then_compile"), NOTHING, "compiled nothing: torch.compiler.set_sta"),
+        (CompileSwitch(kind="replacement", value="<lambda> (m.py:2)"), NOTHING, "<lambda> (m.py:2) replaced"),
+    ],
+)
+def test_where_torch_compile_was_off_nothing_can_be_judged(switch, facts, error):
+    verdict = checked_against(ONE, with_prints(switches=(switch,), **facts), fail_on="never")
+    assert verdict.state == "crashed"
+    assert error in (verdict.error or "")
+    assert verdict.hint
+
+
+@pytest.mark.parametrize("kind", ["stance", "replacement"])
+def test_a_switch_that_may_compile_and_did_is_judged(kind):
+    switch = CompileSwitch(kind=kind, value="eager_then_compile")
+    assert checked(with_prints(switches=(switch,))).state == "passed"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from graphdoctor.gate import expectations
 from graphdoctor.gate.gaps import missing_records, nothing_compiled
-from graphdoctor.model.recording import CaptureGap, Coverage
+from graphdoctor.model.recording import CaptureGap, CompileSwitch, Coverage
 from graphdoctor.model.run import ProbeExit
 from tests.gate.diagnoses import with_prints
 
@@ -142,3 +142,18 @@ def test_nothing_compiled_is_allowed_where_a_warm_program_is_expected():
     empty = with_gap("GD905", "nothing_compiled")
     assert expectations.recompiles(empty, limit=0, is_empty_allowed=True) is None
     assert expectations.recompiles(empty, limit=0, is_empty_allowed=False) is not None
+
+
+@pytest.mark.parametrize("expectation", ["breaks", "fullgraph", "recompiles", "coverage"])
+def test_nothing_holds_where_torch_compile_was_off(expectation):
+    switch = CompileSwitch(kind="environment", value="TORCH_COMPILE_DISABLE")
+    off = with_prints(graphs=(), frames=(), compiles=(), switches=(switch,))
+    arguments = {
+        "breaks": {"limit": 0, "own_code": False},
+        "fullgraph": {},
+        "recompiles": {"limit": 0, "is_empty_allowed": True},
+        "coverage": {"limit": 0.0},
+    }
+    broken = getattr(expectations, expectation)(off, **arguments[expectation])
+    assert broken is not None
+    assert "TORCH_COMPILE_DISABLE is set." in (broken.hint or broken.found)

@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.check import BaselineEntry, Budget, CheckReport, Ignored, TargetCheck, UnusedIgnore
+from graphdoctor.gate.baseline import entries_of
+from graphdoctor.model.check import (
+    BaselineEntry,
+    BaselineRun,
+    Budget,
+    CheckReport,
+    Ignored,
+    TargetCheck,
+    UnusedIgnore,
+    WorseFinding,
+)
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
 from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
@@ -32,6 +42,9 @@ FIX = Fix(
     verdict="verified",
     diff=DIFF,
 )
+
+
+RUN = BaselineRun(calls=1, graphs=3, graph_ops=8, eager_ops=2)
 
 
 def diagnosis() -> Diagnosis:
@@ -91,6 +104,7 @@ def failed_report() -> CheckReport:
         new=(found["GD101", 25], finding(), package, size.model_copy(update={"severity": "info"})),
         known=(found["GD111", 25],),
         grown=(found["GD111", 25],),
+        baseline_run=RUN,
         fixed=(
             BaselineEntry(
                 fingerprint="0123456789abcdef",
@@ -110,7 +124,7 @@ def failed_report() -> CheckReport:
         baseline_torch="2.11.0",
         is_other_torch=True,
     )
-    serve = target("serve", known=(finding(),), baseline_torch="2.13.0")
+    serve = target("serve", known=(finding(),), baseline_torch="2.13.0", baseline_run=RUN)
     export = target(
         "export", state="crashed", diagnosis=None, error="RuntimeError: mat1 and mat2 do not fit, so nothing is known."
     )
@@ -126,3 +140,21 @@ def failed_report() -> CheckReport:
         baseline="graphdoctor-baseline.json",
         notes=("The baseline has entries of two versions of torch.",),
     )
+
+
+def worse_report() -> CheckReport:
+    """A target that is worse than its baseline without a new finding, and one whose baseline has findings alone."""
+    (skipped,) = (found for found in diagnosis().findings if found.code == "GD111")
+    (before,) = entries_of([skipped])
+    before = before.model_copy(update={"break_effects": ("resumed",), "skipped_frames": ()})
+    train = target(
+        state="failed",
+        error="Nothing was compiled: no graph reached the backend; the baseline has 3 graphs.",
+        known=(skipped,),
+        worse=(WorseFinding(finding=skipped, before=before),),
+        newly_eager=("main",),
+        has_lost_coverage=True,
+        baseline_torch="2.13.0",
+        baseline_run=RUN,
+    )
+    return report(train, target("serve", baseline_torch="2.13.0"), baseline="graphdoctor-baseline.json")

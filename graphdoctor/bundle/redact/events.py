@@ -13,7 +13,7 @@ from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.model.base import InvalidFactError, field_types
 from graphdoctor.model.recording import TargetInfo
-from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, Phase
+from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, Phase, SwitchKind
 
 _REASONS = ("finished", "error", "exited", "timeout", "killed", "interrupted")
 
@@ -92,6 +92,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "device_name": text(public.device_name),
             "packages": _packages,
         },
+        "compile_switch": {"kind": one_of(*get_args(SwitchKind)), "value": text(public.switch), "call": number},
         "gap": {"kind": one_of(*get_args(GapKind)), "message": lambda _message: LEFT_OUT},
         "config": {"values": _config},
         "settling": {"compiles": [number], "is_over_limit": number},

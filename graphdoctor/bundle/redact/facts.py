@@ -235,6 +235,7 @@ class Facts:
             ("CallError", "traceback"): shown.traceback,
             ("CallError", "eager"): shown.outcome,
             ("CompileCall", "compiled"): name,
+            ("CompileSwitch", "value"): public.switch,
             ("CompileCall", "process"): public.process,
             ("FailedCompile", "type"): shown.exception,
             ("Compile", "compile_id"): compile_id,

@@ -67,6 +67,18 @@ _CALL_PHASES = tuple(
     re.compile(r"\d+".join(map(re.escape, template.split("{index}")))) for template in get_args(CallPhase)
 )
 _HINT_NAMES = frozenset(name for names in HINT_VALUES.values() for name in names)
+_SWITCHES = frozenset(
+    {
+        "TORCH_COMPILE_DISABLE",
+        "TORCHDYNAMO_DISABLE",
+        "torch._dynamo.config.disable",
+        "force_eager",
+        "eager_on_recompile",
+        "fail_on_recompile",
+        "eager_then_compile",
+        "aot_eager_then_compile",
+    }
+)
 _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
 
@@ -401,6 +413,11 @@ def config_name(text: str) -> str | None:
         if re.fullmatch(r"torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+", text)
         else None
     )
+
+
+def switch(text: str) -> str | None:
+    """What can keep torch.compile from compiling; not what replaced it."""
+    return text if text in _SWITCHES else None
 
 
 def config_value(name: object, value: str) -> str | None:

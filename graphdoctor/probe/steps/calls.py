@@ -60,6 +60,7 @@ def make_calls(
             lanes.keep(call)
         events.call_phase("call {index}", index)
         workload.mark_start(index, call)
+        workload.switches.look(index)
         # The target's file: the call may never end.
         workload.listener.write_sources()
         started = time.perf_counter()
@@ -72,6 +73,7 @@ def make_calls(
         except BaseException as raised:  # noqa: BLE001 - the user's program may raise anything
             error = raised
         duration_s = time.perf_counter() - started
+        workload.switches.look(index)
         if lanes is not None:
             lanes.write()
         # Not while it is being handled: the traceback of the same call without torch.compile would include it.

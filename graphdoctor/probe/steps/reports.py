@@ -24,9 +24,6 @@ def report_environment(events: EventFile, device_name: str | None) -> None:
     events.write(describe_environment(device_name))
     for name, purpose in missing.items():
         events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
-    if torch_api.is_compile_disabled():
-        message = "TORCH_COMPILE_DISABLE is set: torch.compile does nothing, so there are no graphs."
-        events.gap("compile_disabled", message)
 
 
 def report_config(events: EventFile, reported: dict[str, str] | None = None) -> dict[str, str]:

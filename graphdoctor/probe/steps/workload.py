@@ -21,6 +21,7 @@ from ..record.files import FileTexts, user_file_test
 from ..record.gaps import unrecorded_gap
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
+from ..record.switches import CompileSwitches
 from ..replay.trial import Trial, parameter_names
 from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments, first_line
@@ -73,6 +74,7 @@ class Workload:
             events.gap("recompile_causes", lost)
         self._compiled_code = CompiledCode() if request["guard_cost"] else None
         self.runs = GraphRuns()
+        self.switches = CompileSwitches(events)
         plan = request["trial"]
         self.trial = Trial(plan, self._target.function) if plan else None
         if self.trial is not None and self.trial.setup is not None:
@@ -252,7 +254,7 @@ class Workload:
         """What torch left to eager mode without a record of it, or None."""
         if reasons := torch_api.unrecorded_breaks():
             return unrecorded_gap(reasons)
-        if self._activity.compiles or self._last_call is None or torch_api.is_compile_disabled():
+        if self._activity.compiles or self._last_call is None or self.switches.are_found:
             return None
         message = (
             "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "

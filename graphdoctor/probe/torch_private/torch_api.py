@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,10 +24,12 @@ from typing import Any
 import torch
 
 from ..events import json_text
-from ..wire import Artifact, ArtifactName
+from ..wire import Artifact, ArtifactName, SwitchKind
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
+
+_NO_COMPILE, _NO_DYNAMO = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
 
 _CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
 _EVAL_FRAME = str(Path("_dynamo", "eval_frame.py"))
@@ -226,9 +229,29 @@ def option_names() -> list[str]:
     return list(torch._inductor.list_options())
 
 
-def is_compile_disabled() -> bool:
-    """``TORCH_COMPILE_DISABLE`` or ``TORCHDYNAMO_DISABLE`` is set: ``torch.compile`` does nothing."""
-    return bool(torch._dynamo.config.disable)
+def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
+    """What can keep torch.compile from compiling now, each with its value.
+
+    ``disable`` of Dynamo's config, which ``TORCH_COMPILE_DISABLE`` sets when torch is imported
+    (``torch/_dynamo/config.py``, 2.13), ``TORCHDYNAMO_DISABLE`` (``_optimize``, ``torch/_dynamo/eval_frame.py``, 2.13)
+    and the stance, which only ``_stance`` in the same file shows.
+    """
+    if os.environ.get(_NO_DYNAMO) == "1":
+        yield "environment", _NO_DYNAMO
+    if torch._dynamo.config.disable:
+        is_from_variable = os.environ.get(_NO_COMPILE) == "1"
+        yield ("environment", _NO_COMPILE) if is_from_variable else ("config", "torch._dynamo.config.disable")
+    with contextlib.suppress(AttributeError, ImportError):
+        stance = str(_lookup("torch._dynamo.eval_frame")._stance.stance)
+        if stance != "default":
+            yield "stance", stance
+    if (code := getattr(torch.compile, "__code__", None)) is None or not _is_torch_file(code.co_filename):
+        name = getattr(torch.compile, "__qualname__", type(torch.compile).__qualname__)
+        yield "replacement", name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _is_torch_file(file: str) -> bool:
+    return any(Path(file).is_relative_to(root) for root in (torch_root(), Path(torch.__file__).parent))
 
 
 CACHE_LOOKUP = "TorchDynamo Cache Lookup"

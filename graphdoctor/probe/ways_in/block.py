@@ -23,6 +23,7 @@ from ..record.files import FileTexts, user_file_test
 from ..record.gaps import hook_gap, unrecorded_gap
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
+from ..record.switches import CompileSwitches
 from ..record.tracebacks import described_error
 from ..steps import reports
 from ..torch_private import torch_api, torch_hooks, torch_trace
@@ -85,6 +86,8 @@ class _BlockRecorder:
             left_behind.callback(torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph))
         with self._surviving("where torch.compile was called"):
             left_behind.callback(torch_hooks.watch_compile_calls(self._write_compile_call))
+        self._switches = CompileSwitches(events)
+        self._switches.look()
         self._counted = dict(torch_api.counters().get("unimplemented", {}))
 
     @contextlib.contextmanager
@@ -118,6 +121,7 @@ class _BlockRecorder:
     def end(self) -> None:
         """Write what is only known at the end."""
         self._listener.write_sources()
+        self._switches.look()
         reports.report_environment(self._events, device_name())
         reports.report_config(self._events)
         reports.report_failures(self._listener, self._recompiles, self._events)

@@ -275,9 +275,8 @@ class _Recorder:
                 from ..torch_private.torch_config import changed_config
 
                 self._write({"event": "config", "values": changed_config()})
-            if torch_api.is_compile_disabled():
-                message = "torch.compile was disabled: it did nothing, so there are no graphs."
-                self._write({"event": "gap", "kind": "compile_disabled", "message": message})
+            for kind, value in torch_api.compile_switches():
+                self._write({"event": "compile_switch", "kind": kind, "value": value, "call": None})
             if reasons := torch_api.unrecorded_breaks():
                 self._write(unrecorded_gap(reasons))
 

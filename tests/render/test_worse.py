@@ -1,0 +1,113 @@
+"""A target that is worse than its baseline without a new finding, in every format of a check."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import jsonschema
+from rich.console import Console
+
+from graphdoctor.model.check import BaselineRun, CheckReport
+from graphdoctor.render.check import render_check
+from graphdoctor.render.github import render_github
+from graphdoctor.render.json import json_schema
+from graphdoctor.render.junit import render_junit
+from graphdoctor.render.markdown import render_check_markdown
+from graphdoctor.render.sarif import render_sarif
+from graphdoctor.render.words import baseline_notes, more_eager_texts, run_changes
+from tests.render.check_reports import ROOT, target, worse_report
+from tests.render.test_junit import outcomes, parsed
+from tests.render.test_sarif import run_of
+
+EMPTY = "Nothing was compiled: no graph reached the backend; the baseline has 3 graphs."
+WORSE = "torch skips `Net.embed`; in the baseline it resumes after the break"
+EAGER = "`main` runs eagerly, but not in the baseline"
+COVERAGE = "coverage is 100% (0 of 4 operations run eagerly); in the baseline it is 80% (2 of 10)"
+LACKS = "The baseline has findings alone: an older graphdoctor wrote it"
+
+
+def test_on_the_terminal_what_is_worse_is_a_card_and_a_line():
+    buffer = StringIO()
+    render_check(worse_report(), Console(file=buffer, width=100, color_system=None))
+    text = " ".join(buffer.getvalue().split())
+    for words in (
+        "1 worse, more runs eagerly",
+        "GD111 `Net.embed` is not compiled",
+        EMPTY.rstrip("."),
+        EAGER,
+        COVERAGE,
+    ):
+        assert words in text
+    assert f"worse GD111 model.py:25 {WORSE}" in text
+    assert LACKS in text
+    assert "more frequent" not in text
+
+
+def test_on_github_each_is_an_annotation():
+    text = render_github(worse_report(), root=ROOT).replace("%25", "%")
+    assert f"::error title=train failed::{EMPTY}" in text
+    assert f"::error title=train%3A more runs eagerly::{EAGER}." in text
+    assert f"::error title=train%3A more runs eagerly::{COVERAGE}." in text
+    (annotation,) = (line for line in text.splitlines() if "GD111" in line)
+    assert annotation.startswith("::error file=model.py,line=25,")
+    assert f"Worse than in the baseline: {WORSE}." in annotation
+
+
+def test_in_junit_each_is_a_case_that_fails():
+    assert render_junit(worse_report())
+    train, serve = parsed(worse_report())
+    assert outcomes(train) == {
+        "runs": "failure",
+        "GD111 model.py:25 in Net.forward": "failure",
+        "eager code": "failure",
+    }
+    assert set(outcomes(serve)) == {"runs", "no new findings"}
+    assert LACKS in (serve.findtext("system-out") or "")
+
+
+def test_in_sarif_a_worse_finding_fails_and_the_target_is_a_notification():
+    run = run_of(worse_report())
+    (result,) = run["results"]
+    assert (result["baselineState"], result["properties"]["isFailing"]) == ("updated", True)
+    assert WORSE in result["message"]["text"]
+    told = [(note["level"], note["message"]["text"]) for note in run["invocations"][0]["toolExecutionNotifications"]]
+    assert [level for level, _ in told] == ["error", "error", "error", "note"]
+    assert told[0][1] == f"The target train failed: {EMPTY}"
+    assert json.loads(render_sarif(worse_report()))
+
+
+def test_in_markdown_it_has_a_section_and_the_target_a_line():
+    text = render_check_markdown(worse_report())
+    assert "**1 of 2 targets failed, 1 worse.**" in text
+    assert f"- `train` failed: {EMPTY}" in text
+    assert f"- `train`: {COVERAGE}" in text
+    assert "### Worse in `train`" in text
+    assert WORSE in text
+    assert f"- `serve`: {LACKS}" in text
+
+
+def test_the_document_is_as_its_schema_says():
+    jsonschema.validate(worse_report().model_dump(), json_schema(CheckReport))
+
+
+def test_without_a_coverage_it_is_unknown_not_0():
+    found = worse_report().targets[0]
+    assert found.diagnosis is not None
+    summary = found.diagnosis.summary.model_copy(update={"coverage": None, "coverage_detail": None})
+    unknown = found.model_copy(update={"diagnosis": found.diagnosis.model_copy(update={"summary": summary})})
+    assert list(more_eager_texts(unknown))[1] == "coverage is unknown; in the baseline it is 80% (2 of 10)"
+
+
+def test_another_number_of_calls_is_said():
+    run = BaselineRun(calls=3, graphs=3)
+    (words,) = baseline_notes(target(baseline_torch="2.13.0", baseline_run=run))
+    assert words == "This run made 1 call, the baseline's 3, so findings can differ for that."
+
+
+def test_an_update_says_what_changes():
+    before = BaselineRun(calls=3, graphs=3, graph_ops=8, eager_ops=2, eager_functions=("f",))
+    now = BaselineRun(calls=3, graphs=0, eager_functions=("f", "g"))
+    assert list(run_changes(before, now)) == ["graphs: 3 → 0", "coverage: 80% → unknown", "now eager: g"]
+    assert list(run_changes(None, now)) == []
+    assert list(run_changes(before, before)) == []
