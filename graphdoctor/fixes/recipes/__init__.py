@@ -7,11 +7,14 @@ from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
 from graphdoctor.fixes.recipes.branch_where import BranchWhere
 from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
 from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
+from graphdoctor.fixes.recipes.drop_empty_check import DropEmptyCheck
 from graphdoctor.fixes.recipes.drop_item import DropItem
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
 from graphdoctor.fixes.recipes.hoist_read import HoistRead
+from graphdoctor.fixes.recipes.in_place_where import InPlaceWhere
 from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
 from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
+from graphdoctor.fixes.recipes.list_argument import ListArgument
 from graphdoctor.fixes.recipes.local_parameter_to_tensor import LocalParameterToTensor
 from graphdoctor.fixes.recipes.mask_without_indexing import MaskWithoutIndexing
 from graphdoctor.fixes.recipes.module_number_to_buffer import ModuleNumberToBuffer
@@ -23,10 +26,14 @@ from graphdoctor.fixes.recipes.own_function import OwnFunction
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
 from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
 from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
+from graphdoctor.fixes.recipes.tuple_where import TupleWhere
 
 RECIPES: tuple[Recipe, ...] = (
     GuardOutput(),
+    DropEmptyCheck(),
+    InPlaceWhere(),
     BranchWhere(),
+    TupleWhere(),
     CheckInsteadOfRaise(),
     RemoveGraphBreak(),
     RemoveDisable(),
@@ -40,6 +47,7 @@ RECIPES: tuple[Recipe, ...] = (
     HoistRead(),
     BackwardOutOfRegion(),
     IterableToList(),
+    ListArgument(),
     LocalParameterToTensor(),
     ModuleNumberToBuffer(),
     NarrowLock(),
