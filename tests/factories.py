@@ -214,6 +214,7 @@ def change(
         source=source,
         expression=expression,
         old=old,
+        previous=old,
         new=new,
         guard_location=None if line is None else entry(line, "y = self.fc(x)"),
     )

@@ -113,12 +113,16 @@ class RecompileGroup:
         return sum(compile_.outcome == "compiled" for event in self.events for compile_ in event.compiles)
 
     def values(self, expression: str) -> tuple[str, ...]:
-        """A value in each event, without repetitions and unknown ones."""
+        """What the calls passed for a value, in order: before and in each event, without repetitions and unknown ones.
+
+        What an entry was compiled for can be of a call from long ago, so it only counts before the first event.
+        """
         found: list[str] = []
         for changes in self.changes:
             for change in changes:
                 if change.expression == expression:
-                    found += [text for text in (change.old, change.new) if text is not None]
+                    before = change.old if not found and change.previous is None else change.previous
+                    found += [text for text in (before, change.new) if text is not None]
         return tuple(text for index, text in enumerate(found) if index == 0 or text != found[index - 1])
 
 
@@ -190,7 +194,10 @@ def _is_same(first: GuardChange, change: GuardChange) -> bool:
     It did if they are the same process-wide state, the same value under the same name, or the same step from old to
     new. A size computed from another one grows by the same factor.
     """
-    is_same_step = first.old is not None and (first.old, first.new) == (change.old, change.new)
+    is_same_step = first.new == change.new and (
+        (first.old is not None and first.old == change.old)
+        or (first.previous is not None and first.previous == change.previous)
+    )
     # A batch size can be a dim in one function and an int in the next.
     if {first.kind, change.kind} <= _COUNTS and is_same_step:
         return True
@@ -207,7 +214,7 @@ def _is_same(first: GuardChange, change: GuardChange) -> bool:
 
 def _factor(change: GuardChange) -> float | None:
     try:
-        old, new = int(change.old or ""), int(change.new or "")
+        old, new = int(change.previous or change.old or ""), int(change.new or "")
     except ValueError:
         return None
     return new / old if old else None

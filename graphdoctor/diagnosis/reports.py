@@ -117,6 +117,7 @@ def recompile_reports(view: RecordingView, findings: Sequence[Finding], root: Pa
             call_index=event.call_index,
             call_site=location_of(event.call_site, root) if event.call_site else None,
             loop_values=cause.loop_values if cause else {},
+            also_changed=cause.also_changed if cause else (),
             nearest=cause.nearest if cause else None,
             cost_s=event.cost_s,
             backend_s=event.backend_s,

@@ -216,6 +216,8 @@ class RecompileReport(Fact):
     """The line that made the call; None if it isn't in user or package code."""
     loop_values: dict[str, str] = field(default_factory=dict)
     """Loop counters around that line and their values."""
+    also_changed: tuple[GuardChange, ...] = ()
+    """Values that changed since the function's last call too, but to what the nearest entry was compiled for."""
     nearest: str | None = None
     """Compile id of the cache entry that was compared; None if unknown."""
     cost_s: float | None = None

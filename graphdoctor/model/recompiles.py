@@ -62,6 +62,8 @@ class GuardChange(Fact):
     """The value in the user's words, such as ``x.shape[0]``, ``self.scale`` or ``grad mode``."""
     old: str | None = None
     """The value that the cache entry was compiled for; None if unknown."""
+    previous: str | None = None
+    """The value in the last call of the function before this one; None if unknown."""
     new: str | None = None
     """The value in the call; None if unknown."""
     old_place: str | None = None
@@ -82,7 +84,10 @@ class RecompileCause(Fact):
     """Why a frame with compiled code recompiled."""
 
     nearest: str | None
-    """Compile id of the cache entry with the fewest differing values; None if unknown."""
+    """Compile id of the cache entry that was compared: of those that differ only in values that changed since the
+    function's last call, the one that differs in the fewest; None if unknown."""
+    last_used: str | None = None
+    """Compile id of the cache entry that the function's last call used; None if unknown."""
     entry_count: int | None
     """Number of cache entries that the frame had; None if unknown."""
     changes: tuple[GuardChange, ...]
@@ -90,6 +95,9 @@ class RecompileCause(Fact):
     failed guard of each entry."""
     hidden_change_count: int = 0
     """How many more values differ than are listed."""
+    also_changed: tuple[GuardChange, ...] = ()
+    """Guarded values that changed since the function's last call too, but to what the nearest entry was compiled
+    for."""
     caller: tuple[StackEntry, ...] = ()
     """The Python stack that led to the frame, outermost first, if the compile's own ``stack`` is empty."""
     loop_values: dict[str, str] = field(default_factory=dict)

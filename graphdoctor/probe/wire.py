@@ -550,7 +550,7 @@ class ValueRecord(TypedDict, total=False):
 
 
 class FailedGuardRecord(TypedDict):
-    """A guard of the nearest cache entry that the new values fail."""
+    """A guard of a cache entry that the new values fail."""
 
     leaf: str
     """The class of the guard, or one of ours: ``RELATION``, ``MISSING``, ``DICT_KEYS``, ``ENTRY_GONE``."""
@@ -568,19 +568,25 @@ class FailedGuardRecord(TypedDict):
     """File, line and function of the user's line that made torch guard on it."""
 
 
-class RecompileArtifact(TypedDict):
-    """``graphdoctor_recompile``, after ``recompile_reasons``: the nearest cache entry and its failed guards."""
+class ComparedEntryRecord(TypedDict):
+    """A cache entry and its failed guards."""
 
-    nearest: str | None
-    """Its compile id."""
-    entries: int
+    compile_id: str | None
     failed: list[FailedGuardRecord]
+    hidden: int
+    """Failed guards that are left out."""
+
+
+class RecompileArtifact(TypedDict):
+    """``graphdoctor_recompile``, after ``recompile_reasons``: the cache entries and their failed guards."""
+
+    entries: int
+    compared: list[ComparedEntryRecord]
+    """The entry that the function's last call used, then others; empty if that one's failed guards are unknown."""
     caller: list[StackEntryRecord]
     loops: dict[str, str]
     """What counts the caller's loops."""
     stack_names: list[str]
-    hidden: NotRequired[int]
-    """Failed guards that are left out."""
 
 
 class StackArtifact(TypedDict):

@@ -20,7 +20,7 @@ from graphdoctor.render.cards import (
     unknown_rows,
     write,
 )
-from graphdoctor.render.words import base_name, clusters, duration
+from graphdoctor.render.words import base_name, clusters, duration, step
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 60
 _MAX_CHANGES = 4
 _MAX_IDS = 3
+_MAX_ALSO = 1
 
 
 def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -142,6 +143,11 @@ def _changes(report: RecompileReport, *, is_verbose: bool) -> Text:
     hidden = len(report.cause) - len(shown) + report.hidden_change_count
     if hidden:
         text.append(f"\n{hidden} more", "dim")
+    for change in report.also_changed if is_verbose else report.also_changed[:_MAX_ALSO]:
+        text.append("\nalso changed: ", "dim").append_text(_change(change))
+    more = len(report.also_changed) - _MAX_ALSO
+    if more > 0 and not is_verbose:
+        text.append(f"\n{counted(more, 'more value')} also changed", "dim")
     if report.nearest:
         text.append_text(clean(f"  [{report.nearest}]", "dim"))
     return text or Text("torch didn't name a guard", "dim")
@@ -149,10 +155,8 @@ def _changes(report: RecompileReport, *, is_verbose: bool) -> Text:
 
 def _change(change: GuardChange) -> Text:
     text = clean(change.expression)
-    if change.old is not None or change.new is not None:
-        text.append(" ").append_text(clean(change.old or "?")).append(" → ", "dim").append_text(
-            clean(change.new or "?")
-        )
+    if (values := step(change)) is not None:
+        text.append(" ").append_text(clean(values))
     place = change.guard_location
     if place is not None and place.origin in ("user", "third_party"):
         text.append_text(clean(f"  {base_name(place.file)}:{place.line}", "dim"))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
     from graphdoctor.model.fixes import Measures
+    from graphdoctor.model.recompiles import GuardChange
     from graphdoctor.model.recording import BreakEffect, CaptureGap, CompileCall, GraphInput
 
 Tone = Literal["good", "warning", "bad"]
@@ -447,3 +448,17 @@ def _costs(before: Finding, after: Finding) -> Iterator[str]:
         yield f"{duration(old.call_us)} → {duration(new.call_us)} per call"
     if old.compile_s is not None and new.compile_s is not None:
         yield f"{old.compile_s:.2f} s → {new.compile_s:.2f} s compiling"
+
+
+def step(change: GuardChange) -> str | None:
+    """A changed value in the function's last call and now, with what the entry was compiled for unless it's the same.
+
+    None if no value is known.
+    """
+    if change.old is None and change.new is None:
+        return None
+    new = change.new or "?"
+    if change.old is None or change.previous == change.old:
+        return f"{change.previous or '?'} → {new}"
+    before = "" if change.previous is None else f"{change.previous} → "
+    return f"{before}{new}, compiled for {change.old}"

@@ -186,12 +186,13 @@ class Assembler:
         # Imported here: most logs have no recompile, and reading guard texts takes half a dozen modules.
         from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
 
-        cause = cause_of_reasons(compile_.reasons, self._intake.place) if compile_.reasons else None
-        if compile_.recompile is not None and (compile_.recompile.get("failed") or cause is None):
-            exact = cause_of_record(compile_.recompile, self._intake.place)
+        if compile_.recompile is None:
+            cause = cause_of_reasons(compile_.reasons, self._intake.place)
+        else:
+            cause = cause_of_record(compile_.recompile, self._intake.place, reasons=compile_.reasons)
             # A frame over its limit has no dynamo_start record, so nothing else says who called it.
-            cause = exact.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
-        return None if cause is None else with_carried(cause, self._carried(compile_))
+            cause = cause.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
+        return with_carried(cause, self._carried(compile_))
 
     def _carried(self, compile_: SeenCompile) -> Callable[[str], str]:
         """Returns what names the values passed to a resume function; the last one is what broke the graph."""

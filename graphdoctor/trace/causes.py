@@ -7,7 +7,7 @@ now. Goes out: a ``RecompileCause`` with old and new values in the user's words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
@@ -17,8 +17,10 @@ from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.changes import changes_of, dispatch_change, expression, value_kind
 from graphdoctor.trace.guards.dtypes import short_dtype
 from graphdoctor.trace.guards.forms import Compared, GlobalState, ObjectIs, TensorMatch, read_form
+from graphdoctor.trace.guards.meaning import meaning_of
 from graphdoctor.trace.guards.state import state_changes
 from graphdoctor.trace.guards.text import GuardText, take_apart
+from graphdoctor.trace.history import ComparedEntry, also_changed, nearest_entry, with_previous
 
 PlaceReader = Callable[[str, int, str], StackEntry | None]
 """Makes a stack entry from a file, which can lack its first letters, a line and a function; None if unknown."""
@@ -34,39 +36,83 @@ _MAX_TEXT = 400
 _NO_VALUE: ValueRecord = {}
 
 
-def cause_of_record(record: RecompileArtifact, place: PlaceReader) -> RecompileCause:
-    """The cause in one of our records.
+def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: tuple[str, ...] = ()) -> RecompileCause:
+    """The cause in one of our records; what torch printed if it names no cache entry.
 
     Args:
         record: The payload of ``graphdoctor_recompile``.
         place: Makes a stack entry from a file, line and function.
+        reasons: What torch printed.
     """
-    changes: dict[tuple[str, str], GuardChange] = {}
-    for item in record.get("failed") or ():
-        for change in _changes(item):
-            line = _line(item, place)
-            changes.setdefault((change.kind, change.expression), change.model_copy(update={"guard_location": line}))
+    nearest, last = _nearest(record, place, reasons)
+    if nearest is None and reasons:
+        return cause_of_reasons(reasons, place).model_copy(update={"loop_values": record.get("loops") or {}})
+    changes = with_previous(nearest.changes, last) if nearest else ()
+    others = also_changed(nearest, last) if nearest and last else ()
     return RecompileCause.model_validate(
         {
-            "nearest": record.get("nearest"),
+            "nearest": nearest.compile_id if nearest else None,
+            "last_used": last.compile_id if last else None,
             "entry_count": record.get("entries"),
-            "changes": [vars(change) for change in _without_consequences(list(changes.values()))],
-            "hidden_change_count": record.get("hidden") or 0,
+            "changes": [vars(change) for change in changes],
+            "hidden_change_count": nearest.hidden_count if nearest else 0,
+            "also_changed": [vars(change) for change in others],
             "loop_values": record.get("loops") or {},
             "is_exact": True,
         }
     )
 
 
-def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
-    """The cause as far as torch printed it: each cache entry's first failed guard, the newest entry first.
+def _nearest(
+    record: RecompileArtifact, place: PlaceReader, reasons: tuple[str, ...]
+) -> tuple[ComparedEntry | None, ComparedEntry | None]:
+    """The entry to name, and the one that the function's last call used."""
+    entries = [
+        _compared(entry.get("compile_id"), entry.get("failed") or (), entry.get("hidden") or 0, place)
+        for entry in record.get("compared") or ()
+    ]
+    if entries:
+        return nearest_entry(entries), entries[0]
+    nearest = _only_entry(record, place)
+    is_last = nearest is not None and reasons and take_apart(reasons[0]).compile_id == nearest.compile_id
+    return nearest, nearest if is_last else None
 
-    The newest entry counts as the nearest, because torch compares with it first.
+
+def _only_entry(record: Mapping[str, Any], place: PlaceReader) -> ComparedEntry | None:
+    """The one entry that earlier recordings have: it was chosen while running, by the number of differences alone."""
+    failed = record.get("failed")
+    return _compared(record.get("nearest"), failed, record.get("hidden") or 0, place) if failed else None
+
+
+def _compared(
+    compile_id: str | None, failed: Sequence[FailedGuardRecord], hidden: int, place: PlaceReader
+) -> ComparedEntry:
+    """What differs from a cache entry, in the user's words."""
+    found: dict[tuple[str, str], GuardChange] = {}
+    for item in failed:
+        for change in _changes(item):
+            line = _line(item, place)
+            found.setdefault((change.kind, change.expression), change.model_copy(update={"guard_location": line}))
+    differing = tuple(found.values())
+    return ComparedEntry(compile_id, differing, tuple(_without_consequences(list(differing))), hidden)
+
+
+def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
+    """The cause as far as torch printed it: each cache entry's first failed guard.
+
+    The first entry is the one that the function's last call used: torch compares with it first.
     """
     guard = take_apart(reasons[0])
     line = _entry(guard.line, place) or _entry(guard.place, place)
     changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_of(guard))
-    return RecompileCause(nearest=guard.compile_id, entry_count=len(reasons), changes=changes, is_exact=False)
+    last = ComparedEntry(guard.compile_id, changes, changes)
+    return RecompileCause(
+        nearest=guard.compile_id,
+        last_used=guard.compile_id,
+        entry_count=len(reasons),
+        changes=with_previous(changes, last),
+        is_exact=False,
+    )
 
 
 def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | None:
@@ -80,13 +126,16 @@ def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> Recomp
         cause: The cause, with such values under torch's names (``___stack1``).
         carried: Returns what such a value is.
     """
-    changes = tuple(
-        change.model_copy(update={"expression": _carried_words(change.expression, carried)})
-        if _CARRIED.search(change.expression)
-        else change
-        for change in cause.changes
-    )
-    return cause.model_copy(update={"changes": changes})
+
+    def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
+        return tuple(
+            change.model_copy(update={"expression": _carried_words(change.expression, carried)})
+            if _CARRIED.search(change.expression)
+            else change
+            for change in changes
+        )
+
+    return cause.model_copy(update={"changes": named(cause.changes), "also_changed": named(cause.also_changed)})
 
 
 def _carried_words(text: str, carried: Callable[[str], str]) -> str:
@@ -162,6 +211,9 @@ def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
     elif leaf == "TENSOR_MATCH" and words is not None:
         expected = read_form(words.expression)
         if isinstance(expected, TensorMatch):
+            if None in (expected.size or ()):
+                # The sizes while compiling aren't those of each call.
+                then = {**then, "text": meaning_of(words).expected or "a tensor"}
             found = _tensor_changes(source, expected, then, now)
             common["guard"] = None
         else:

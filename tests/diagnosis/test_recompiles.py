@@ -97,6 +97,22 @@ def test_values_that_change_over_the_calls_are_one_finding_with_all_their_values
     assert {report.fingerprint for report in diagnosis.recompiles} == {finding.fingerprint}
 
 
+def test_the_values_of_a_finding_are_those_that_calls_passed() -> None:
+    size = change(expression="x.shape[1]", old="6", new="1")
+    prompt = change(expression="x.shape[1]", old="6", new="9")
+    known = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.model_copy(update={"previous": "1"}), call=5))
+    unknown = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.model_copy(update={"previous": None}), call=5))
+    for facts in (known, unknown):
+        (finding,) = diagnosed(facts).findings
+        assert "`x.shape[1]` changed: 6 → 1 → 9" in finding.message
+
+
+def test_a_change_from_the_same_last_value_follows_whatever_the_entries_were_compiled_for() -> None:
+    outer = change(expression="x.shape[1]", old="6", new="9").model_copy(update={"previous": "1"})
+    inner = change(expression="y.shape[1]", old="3", new="9", source="L['y']").model_copy(update={"previous": "1"})
+    assert events_of(recompiled("0/1", outer), recompiled("1/1", inner)) == [("0/1", "1/1")]
+
+
 def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes() -> None:
     mask = change("size", "mask.shape[0]", source="L['mask']")
     both = diagnosed(facts_of(recompiled("0/1", BATCH, call=2), recompiled("0/2", mask, call=3)))

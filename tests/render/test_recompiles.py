@@ -52,6 +52,21 @@ def test_recompiles_and_the_limit(snapshot: SnapshotAssertion, width: int) -> No
     assert rendered(changing(), width) == snapshot
 
 
+def test_a_value_of_an_older_call_is_said_to_be_what_the_entry_was_compiled_for() -> None:
+    size = change(expression="x.shape[1]", old="6", new="9").model_copy(update={"previous": "1"})
+    unknown = change(expression="y.shape[0]", old="4", new="2").model_copy(update={"previous": None})
+    flag = change("flag", "is_even", "True", "False", line=None, source="L['is_even']")
+    again = recompiled("0/1", size, unknown)
+    assert again.cause is not None
+    cause = again.cause.model_copy(update={"also_changed": (flag, flag)})
+    compiles = (compiled(), again.model_copy(update={"cause": cause}))
+    text = rendered(recording(frames=(frame(),), compiles=compiles), 140)
+    assert "x.shape[1] 1 → 9, compiled for 6" in text
+    assert "y.shape[0] 2, compiled for 4" in text
+    assert "also changed: is_even True → False" in text
+    assert "1 more value also changed" in text
+
+
 def row(remedies: tuple[Remedy, ...], compiles: int, *, limit: int, **times: float) -> TrialResult:
     return TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs="equal", **times)
 

@@ -167,9 +167,10 @@ class Facts:
         return {"file": self._shown.file(call.file), "function": self._shown.function(call.function, call.file)}
 
     def _change(self, change: GuardChange) -> dict[str, object]:
+        values = {"old": change.old, "previous": change.previous, "new": change.new}
         if change.kind not in _PUBLIC_CHANGES:
-            return {"old": change.old and LEFT_OUT, "new": change.new and LEFT_OUT}
-        return {"old": self._changed(change.old), "new": self._changed(change.new)}
+            return {name: value and LEFT_OUT for name, value in values.items()}
+        return {name: self._changed(value) for name, value in values.items()}
 
     @staticmethod
     def _changed(value: str | None) -> str | None:
@@ -242,6 +243,7 @@ class Facts:
             ("Compile", "process"): public.process,
             ("Compile", "restart_reasons"): shown.gb_type,
             ("RecompileCause", "nearest"): compile_id,
+            ("RecompileCause", "last_used"): compile_id,
             ("GuardChange", "source"): expression,
             ("GuardChange", "expression"): expression,
             ("GuardChange", "old_place"): shown.place,

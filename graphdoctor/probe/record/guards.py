@@ -1,4 +1,4 @@
-"""Recompiles, seen from inside: every guarded value that differs from the nearest cache entry.
+"""Recompiles, seen from inside: every guarded value that differs from a cache entry.
 
 torch reports only the first failed guard of each cache entry. At that moment, the new values are the frame's locals and
 each cache entry still has its guards, so all of them can be checked one by one. The ``graphdoctor_recompile`` artifact
@@ -22,19 +22,22 @@ import torch
 
 from ..torch_private import torch_api, torch_guards
 from ..torch_private.replacing import Undo
-from ..wire import FailedGuardRecord, RecompileArtifact, StackEntryRecord, ValueRecord
+from ..wire import ComparedEntryRecord, FailedGuardRecord, RecompileArtifact, StackEntryRecord, ValueRecord
 from .describe import value_description
 from .listener import stack_entries
 from .sources import SourceReader
 
-_MAX_FAILED = 40
-"""Differing values that are written down; the others are counted."""
+_MAX_FAILED = 128
+"""Differing values of an entry that are written down; the others are counted."""
 
 _MAX_CALLERS = 20
 """Frames of the program that are searched for loops, the innermost first."""
 
 _MAX_ENTRIES = 32
-"""Cache entries that are looked at, the newest first."""
+"""Cache entries that are looked at, the one used last first."""
+
+_MAX_WRITTEN = 8
+"""Cache entries that are written down: the one used last, and those with the fewest differing values."""
 
 _OBJECT_GUARDS = frozenset(
     {"ID_MATCH", "CLOSURE_MATCH", "FUNCTION_MATCH", "CLASS_MATCH", "MODULE_MATCH", "WEAKREF_ALIVE"}
@@ -162,23 +165,24 @@ class RecompileRecorder:
 
     def _compare(self, entries: list[Any], frame: Any) -> RecompileArtifact:  # noqa: ANN401
         values: dict[str, tuple[Any, bool]] = {}
-        nearest: tuple[Any, list[FailedGuardRecord]] | None = None
-        for entry in entries[:_MAX_ENTRIES]:
-            failed = self._failed(entry, frame.f_locals, values)
-            if failed and (nearest is None or _weight(failed) < _weight(nearest[1])):
-                nearest = entry, failed
+        failed = [(entry, self._failed(entry, frame.f_locals, values)) for entry in entries[:_MAX_ENTRIES]]
+        compared = [self._compared(entry, items, values, frame) for entry, items in _worth_writing(failed)]
         caller, loops = self._caller()
-        artifact = RecompileArtifact(
-            nearest=None,
+        return RecompileArtifact(
             entries=len(entries),
-            failed=[],
+            compared=compared,
             caller=caller,
             loops=loops,
             stack_names=[name for name in frame.f_code.co_varnames if name.startswith("___stack")],
         )
-        if nearest is None:
-            return artifact
-        entry, failed = nearest
+
+    def _compared(
+        self,
+        entry: Any,  # noqa: ANN401
+        failed: list[FailedGuardRecord],
+        values: dict[str, tuple[Any, bool]],
+        frame: Any,  # noqa: ANN401
+    ) -> ComparedEntryRecord:
         shown = failed[:_MAX_FAILED]
         for item in shown:
             self._complete(item, entry, values)
@@ -186,17 +190,15 @@ class RecompileRecorder:
                 item["line"] = _printed_place(item["text"][0], frame.f_code.co_filename) or item.get("line")
             if (line := item.get("line")) is not None:
                 self._want_source(*line)
-        artifact["nearest"] = torch_guards.entry_compile_id(entry)
-        artifact["failed"] = shown
-        artifact["hidden"] = len(failed) - len(shown)
-        return artifact
+        return ComparedEntryRecord(
+            compile_id=torch_guards.entry_compile_id(entry), failed=shown, hidden=len(failed) - len(shown)
+        )
 
     def _failed(self, entry: Any, f_locals: Any, values: dict[str, tuple[Any, bool]]) -> list[FailedGuardRecord]:  # noqa: ANN401
         """The guards of one cache entry that the new values fail, in the order of the tree."""
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
-            # torch drops the guards of an entry whose objects are gone.
             reason = torch_guards.invalidation_reason(manager)
             return [FailedGuardRecord(leaf="ENTRY_GONE", source=None, text=[reason])]
         scope = torch_guards.guard_scope(manager, f_locals)
@@ -391,10 +393,22 @@ def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
     return is_argument and any(kind in _TENSOR_GUARDS for kind in kinds)
 
 
+def _worth_writing(failed: list[tuple[Any, list[FailedGuardRecord]]]) -> list[tuple[Any, list[FailedGuardRecord]]]:
+    """Entries with their failed guards, the one used last first; without those that can't explain the recompile.
+
+    torch drops the guards of an entry whose objects are gone: it counts only if there is no other.
+    """
+    living = [item for item in failed if not any(each["leaf"] == "ENTRY_GONE" for each in item[1])] or failed[:1]
+    # Without a known difference from the entry used last, torch's own words say more than another entry.
+    if not living or not living[0][1]:
+        return []
+    others = sorted((item for item in living[1:] if item[1]), key=lambda item: _weight(item[1]))
+    kept = {id(entry) for entry, _ in (living[0], *others[: _MAX_WRITTEN - 1])}
+    return [item for item in living if id(item[0]) in kept]
+
+
 def _weight(failed: list[FailedGuardRecord]) -> int:
-    """How far away an entry is: its differing sources; one whose guards are gone is the farthest."""
-    if any(item["leaf"] == "ENTRY_GONE" for item in failed):
-        return 1_000_000
+    """The number of differing sources."""
     return len({item["source"] or tuple(item["text"]) for item in failed})
 
 

@@ -37,8 +37,8 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
 
     Args:
         on_built: Called with a guard manager and the output graph that it was built from.
-        on_recompile: Called with the cache entries, newest first, and the frame that fits none of them, after torch
-            has written its own ``recompile_reasons``.
+        on_recompile: Called with the cache entries that the call could have used, the one that was used last first,
+            and the frame that fits none of them, after torch has written its own ``recompile_reasons``.
 
     Returns:
         Removes both hooks.
@@ -60,14 +60,14 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
         return made
 
     @functools.wraps(compare)
-    def compared(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def compared(entries: Any, frame: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         try:
-            return compare(entries, frame, *args, **kwargs)
+            return compare(entries, frame, backend, *args, **kwargs)
         except BaseException as error:
             hide_caller(error)
             raise
         finally:
-            on_recompile(_entries(entries), frame)
+            on_recompile(_of_backend(_entries(entries), backend), frame)
 
     undos = put_in_place(module, BUILT, built), put_in_place(module, COMPARED, compared)
 
@@ -79,7 +79,11 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
 
 
 def _entries(value: Any) -> list[Any]:  # noqa: ANN401
-    """Cache entries, newest first: a list since 2.12, the first of a chain up to 2.11."""
+    """Cache entries: a list since 2.12, the first of a chain up to 2.11.
+
+    torch moves an entry to the front when a call uses it (``move_to_front``, ``torch/csrc/dynamo/extra_state.cpp``,
+    2.11 to 2.15).
+    """
     if isinstance(value, (list, tuple)):
         return list(value)
     found = []
@@ -87,6 +91,11 @@ def _entries(value: Any) -> list[Any]:  # noqa: ANN401
         found.append(value)
         value = getattr(value, "next", None)
     return found
+
+
+def _of_backend(entries: list[Any], backend: Any) -> list[Any]:  # noqa: ANN401
+    """The entries that were compiled by this backend, which alone can be used with it; all, if there are none."""
+    return [entry for entry in entries if getattr(entry, "backend", backend) == backend] or entries
 
 
 def attach(guard_manager: Any, note: object) -> None:  # noqa: ANN401

@@ -75,6 +75,7 @@ def _environment() -> Environment:
         "caused": words.caused_text,
         "cost": words.cost_text,
         "inputs": words.inputs_text,
+        "step": words.step,
         "diff_rows": diff_rows,
         "ticks": _ticks,
     }
