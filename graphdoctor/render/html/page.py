@@ -15,6 +15,7 @@ from graphdoctor.render.html.document import write_document
 from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
+from graphdoctor.render.html.times import phase_rows
 from graphdoctor.render.html.verdict import actions, sentence, tiles
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class _Page:
             "graphs": {graph.index: graph for graph in diagnosis.graphs},
             "calls": self._calls(),
             "frames": self._frames(),
-            "phase_rows": _phase_rows(self._picture),
+            "phase_rows": phase_rows(self._picture.phases),
             "gaps": words.other_gaps(diagnosis),
             "hue": self.hue,
             "anchor": self.anchor,
@@ -180,25 +181,3 @@ def _notes(file: AnnotatedFile) -> Iterator[str]:
         yield "source not recorded, only known lines are shown"
     if file.hidden_line_count:
         yield counted(file.hidden_line_count, "hidden line")
-
-
-def _phase_rows(picture: Picture) -> list[tuple[str, int, float, float]]:
-    """Phases by name: count, total time, and self time without inner phases; the longest self time first."""
-    totals: dict[str, list[float]] = {}
-    stack: list[tuple[str | None, int, int, str]] = []
-    for phase in picture.phases:
-        if phase.duration_us is None:
-            continue
-        row = totals.setdefault(phase.name, [0, 0.0, 0.0])
-        # A phase inside one of the same name is already in that one's time.
-        while stack and not (stack[-1][:2] == (phase.process, phase.thread) and stack[-1][2] < phase.depth):
-            stack.pop()
-        is_inner = any(name == phase.name for *_, name in stack)
-        row[0] += 1
-        row[1] += 0 if is_inner else phase.duration_us
-        row[2] += phase.duration_us
-        if stack:
-            totals[stack[-1][3]][2] -= phase.duration_us
-        stack.append((phase.process, phase.thread, phase.depth, phase.name))
-    rows = [(name, int(count), total, own) for name, (count, total, own) in totals.items()]
-    return sorted(rows, key=lambda row: -row[3])

@@ -1,0 +1,67 @@
+"""Phases of compiling, added up by name."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.model.picture import Phase
+from graphdoctor.render.html.times import phase_rows
+
+
+def phase(name: str, start_us: float, duration_us: float | None, depth: int = 0, thread: int = 0) -> Phase:
+    return Phase(name=name, compile_id="0/0", start_us=start_us, duration_us=duration_us, depth=depth, thread=thread)
+
+
+def own(*phases: Phase) -> dict[str, float]:
+    return {row.name: row.own_us for row in phase_rows(phases)}
+
+
+def test_own_time_is_without_that_of_phases_inside() -> None:
+    phases = phase("dynamo", 0, 100), phase("backend", 20, 60, 1), phase("codegen", 30, 10, 2), phase("build", 85, 5, 1)
+    assert own(*phases) == {"dynamo": 35, "backend": 50, "codegen": 10, "build": 5}
+
+
+def test_a_phase_of_another_thread_does_not_hide_which_one_contains_the_next() -> None:
+    phases = phase("dynamo", 0, 100), phase("compile_file", 10, 80, thread=1), phase("backend", 20, 60, 1)
+    assert own(*phases) == {"dynamo": 40, "compile_file": 80, "backend": 60}
+
+
+def test_phases_of_other_threads_have_rows_of_their_own() -> None:
+    rows = phase_rows((phase("dynamo", 0, 100), phase("compile", 10, 80, 1), phase("compile", 20, 60, thread=1)))
+    assert [(row.name, row.is_parallel, row.own_us) for row in rows] == [
+        ("compile", False, 80),
+        ("dynamo", False, 20),
+        ("compile", True, 60),
+    ]
+
+
+def test_a_phase_inside_one_of_the_same_name_counts_once() -> None:
+    rows = phase_rows((phase("compile", 0, 100), phase("compile", 20, 30, 1)))
+    assert [(row.count, row.total_us, row.own_us) for row in rows] == [(2, 100, 100)]
+
+
+def test_a_phase_without_an_end_has_no_time() -> None:
+    assert own(phase("dynamo", 0, None), phase("backend", 20, 60, 1)) == {"backend": 60}
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_own_times_of_a_thread_add_up_to_its_outermost_phases(seed: int) -> None:
+    source = random.Random(seed)
+    phases: list[Phase] = []
+
+    def fill(start: int, end: int, depth: int, thread: int) -> None:
+        while start < end and source.random() < 0.7:
+            first = source.randint(start, end)
+            last = source.randint(first, end)
+            phases.append(phase(source.choice("abc"), first, last - first, depth, thread))
+            fill(first, last, depth + 1, thread)
+            start = last + 1
+
+    for thread in range(3):
+        fill(0, 1000, 0, thread)
+    phases.sort(key=lambda found: found.start_us)
+    outermost = sum(found.duration_us or 0 for found in phases if found.depth == 0)
+    assert sum(row.own_us for row in phase_rows(phases)) == outermost
