@@ -23,7 +23,7 @@ from graphdoctor.render.cards import (
     verdict_label,
     write,
 )
-from graphdoctor.render.words import clusters, duration, measured_rows
+from graphdoctor.render.words import clusters, duration, measured_rows, uncovered_fixes
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -75,8 +75,7 @@ def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose
         treatment: What was tried.
         is_verbose: Show every fix that was tried.
     """
-    shown = {finding.fingerprint for finding in diagnosis.findings}
-    yield from _later(treatment, shown, is_verbose=is_verbose)
+    yield from _later(diagnosis, treatment, is_verbose=is_verbose)
     yield from _together(treatment)
     yield from _left(treatment)
 
@@ -139,13 +138,9 @@ def _gone(clusters: Sequence[Sequence[Finding]]) -> Iterator[RenderableType]:
             yield line.append_text(clean(f"  {finding.message}", "dim"))
 
 
-def _later(treatment: Treatment, shown: set[str], *, is_verbose: bool) -> Iterator[RenderableType]:
+def _later(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
     """Fixes for findings that showed only after other fixes were applied."""
-    later = [
-        fix
-        for fix in treatment.tried
-        if not fix.is_on_untouched and fix.fingerprint not in shown and (is_verbose or fix.is_applied)
-    ]
+    later = [fix for fix in uncovered_fixes(treatment, diagnosis.findings) if is_verbose or fix.is_applied]
     if not later:
         return
     yield Text()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
-    from graphdoctor.model.fixes import Measures
+    from graphdoctor.model.fixes import Measures, Treatment, TriedFix
     from graphdoctor.model.recompiles import GuardChange
     from graphdoctor.model.recording import BreakEffect, CaptureGap, CompileCall, GraphInput
 
@@ -247,6 +247,17 @@ def _input_text(item: GraphInput, resumes_at: int | None) -> str:
 
 
 # Fixes together.
+
+
+def uncovered_fixes(treatment: Treatment, findings: Sequence[Finding]) -> list[TriedFix]:
+    """Fixes of breaks and recompiles that only showed once other fixes were applied, in the order of their trials.
+
+    Args:
+        treatment: What was tried.
+        findings: The findings that are shown with their fixes.
+    """
+    shown = {finding.fingerprint for finding in findings}
+    return [fix for fix in treatment.tried if not fix.is_on_untouched and fix.fingerprint not in shown]
 
 
 def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str, str]]:

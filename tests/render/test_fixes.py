@@ -13,9 +13,11 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison
 from graphdoctor.render.fixes import render_fixes
+from graphdoctor.render.html.page import render_page
 from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 
@@ -249,3 +251,14 @@ def test_unsafe_ones_alone_are_not_called_suggestions_without_a_reason() -> None
     fix = tried(known, 12, is_safe=False, diff=GUARD, reason=UNSAFE, untried_cause="unsafe")
     text = words(rendered(known, Treatment(tried=(fix,), before=BEFORE)))
     assert "No safe fix is known. --unsafe-fixes tries 1 unsafe fix." in text
+
+
+def test_the_page_shows_an_uncovered_fix_too() -> None:
+    known, treatment = peeled()
+    shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
+    later = [fix for fix in treatment.tried if fix.is_applied and not fix.is_on_untouched]
+    assert later
+    page = render_page(shown, Picture(), root=Path("/project"))
+    section = page[page.index('id="verdict"') : page.index('id="findings"')]
+    assert "Found after these fixes" in section
+    assert [section.count(f"For {fix.code} {fix.place}") for fix in later] == [1] * len(later)

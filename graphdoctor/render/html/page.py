@@ -19,6 +19,7 @@ from graphdoctor.render.html.times import phase_rows
 from graphdoctor.render.html.verdict import actions, sentence, tiles
 
 if TYPE_CHECKING:
+    from graphdoctor.model.fixes import TriedFix
     from graphdoctor.model.picture import Picture
 
 _SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
@@ -72,6 +73,7 @@ class _Page:
             "tone": tone,
             "tiles": list(tiles(diagnosis.summary)),
             "actions": actions(diagnosis.findings),
+            "uncovered": self._uncovered(),
             "clusters": list(words.clusters(diagnosis.findings)),
             "files": [self._file(number, file) for number, file in enumerate(self._files)],
             "findings": {finding.fingerprint: finding for finding in diagnosis.findings},
@@ -126,6 +128,11 @@ class _Page:
             "hidden_before": {last + 1: last - first + 1 for first, last in file.hidden_ranges},
             "code": highlighted(whole) if any(text is not None for text in texts) else [],
         }
+
+    def _uncovered(self) -> list[TriedFix]:
+        treatment = self._diagnosis.treatment
+        found = words.uncovered_fixes(treatment, self._diagnosis.findings) if treatment else []
+        return [fix for fix in found if fix.is_applied]
 
     def _calls(self) -> list[dict[str, Any]]:
         """Each call with the compiles it caused."""
