@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described, frame_entry
@@ -9,6 +10,7 @@ from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.wording import names
 
 _FEWEST = 2
@@ -20,7 +22,8 @@ class PerInstance(RecordingRule):
 
     ## What it finds
     Within one call, a line calls a method on one module instance after another, and the method recompiles for several
-    of them because an attribute differs from instance to instance.
+    of them because an attribute or the size of a parameter differs from instance to instance. What it is called with
+    may differ too, such as the output of a layer of another width.
 
     ## Why it costs
     torch compiles once for each layer instead of once for all of them. After the recompile limit, the remaining layers
@@ -72,8 +75,10 @@ class PerInstance(RecordingRule):
     def inputs():
         return (torch.ones(4),)
     ```
-    Compile each layer separately (regional compilation: `for layer in layers: layer.compile()`) and keep what differs
-    between layers in buffers. Or mark the layer with `torch.compiler.nested_compile_region`.
+    Fix the break in the caller first: a method that torch inlines doesn't recompile. If the break must stay, keep
+    numbers that differ between layers in buffers. Sizes of parameters can't be equal; if there are more kinds of layers
+    than `recompile_limit`, raise it, or compile each layer separately (regional compilation: `layer.compile()`). Or
+    mark the layer with `torch.compiler.nested_compile_region`.
 
     ## Fix safety
     Regional compilation keeps results the same. A buffer can replace a number in arithmetic.
@@ -103,15 +108,29 @@ class PerInstance(RecordingRule):
 
 
 def _is_of_instance(event: RecompileEvent) -> bool:
-    """Whether everything that differs belongs to ``self``, so the method was called on a different instance."""
-    return all((change.source or "").startswith("L['self']") for change in event.changes)
+    """Whether the method was called on a different instance.
+
+    Either everything that differs belongs to ``self``, or the size of one of its parameters does, which doesn't change
+    from call to call.
+    """
+    own = _own(event.changes)
+    is_certain = any(change.kind == "size" and change.is_parameter for change in own)
+    return is_certain or len(own) == len(event.changes)
+
+
+def _own(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
+    """The changes that belong to ``self``."""
+    return tuple(change for change in changes if (change.source or "").startswith("L['self']"))
 
 
 def _match(events: list[RecompileEvent]) -> RuleMatch:
     frame, site = events[0].frame, events[0].call_site
-    changes = distinct_values(change for event in events for change in event.changes)
+    own = _own(change for event in events for change in event.changes)
+    # Attributes come first: they have names that a person gave them.
+    changes = distinct_values(sorted(own, key=lambda change: change.is_parameter))
     values = names(tuple(dict.fromkeys(change.expression for change in changes)))
     related = ((site, "called here, one instance after another"),) if site is not None else ()
+    is_sized = any(change.is_parameter for change in changes)
     return RuleMatch(
         entry=frame_entry(frame),
         message=f"`{described(frame)}` recompiles for each instance, because {values} "
@@ -121,14 +140,19 @@ def _match(events: list[RecompileEvent]) -> RuleMatch:
         related=related,
         changes=changes,
         hidden_change_count=hidden_change_count(events),
-        fixes=(
-            Fix(title="Keep what differs between the instances in buffers", kind="code", source=GUIDE),
-            Fix(
-                title="Compile the repeated layer separately, once for all instances",
-                kind="code",
-                snippet="for layer in model.layers:\n    layer.compile()",
-                is_safe=True,
-                source="PyTorch user guide: regional compilation",
-            ),
-        ),
+        fixes=(_INLINE, *(() if is_sized else (_BUFFERS,)), _REGIONAL),
     )
+
+
+_INLINE = Fix(
+    title="Fix the graph break in the caller: torch then traces all instances into the caller's graph",
+    kind="code",
+    source=GUIDE,
+)
+_BUFFERS = Fix(title="Keep what differs between the instances in buffers", kind="code", source=GUIDE)
+_REGIONAL = Fix(
+    title="Compile the repeated layers separately, with `layer.compile()` for each",
+    kind="code",
+    is_safe=True,
+    source="PyTorch user guide: regional compilation",
+)
