@@ -454,6 +454,15 @@ class SourceContext(Fact):
     """1-based line of the enclosing ``def`` or ``lambda``; None outside any."""
     statement: str
     """The innermost statement that covers the line, dedented, at most 12 lines."""
+    statement_line: int | None = None
+    """1-based line where the statement starts; None if the line isn't part of one, as in a lambda, and if unknown."""
+    statement_end_line: int | None = None
+    """1-based line where it ends, even if ``statement`` is cut; None as above."""
+    readable: tuple[str, ...] = ()
+    """Names in the statement that certainly have a value just before it, without built-in ones."""
+    torch: str | None = None
+    """What the torch package is called just before the statement, such as ``torch``; None if it can't be read there,
+    and if unknown."""
     enclosing: tuple[Enclosing, ...] = ()
     """Compound statements around it, innermost first, up to the function."""
 

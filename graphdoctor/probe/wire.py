@@ -656,6 +656,10 @@ class SourceRecord(TypedDict):
     qualname: str
     function_line: int | None
     statement: str
+    statement_line: int | None
+    statement_end_line: int | None
+    readable: list[str]
+    torch: str | None
     enclosing: list[EnclosingRecord]
 
 

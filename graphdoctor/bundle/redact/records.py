@@ -173,6 +173,10 @@ class Records:
             "qualname": self._shown.function(str(value.get("qualname")), file),
             "function_line": number(value.get("function_line")),
             "statement": LEFT_OUT,
+            "statement_line": number(value.get("statement_line")),
+            "statement_end_line": number(value.get("statement_end_line")),
+            "readable": [],
+            "torch": None,
             "enclosing": [
                 {"kind": item["kind"], "line": number(item.get("line")), "text": LEFT_OUT} for item in enclosing
             ],

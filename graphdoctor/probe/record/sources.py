@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator
 
 from ..wire import EnclosingRecord, SourceRecord
+from .scopes import readable_names, torch_name
 
 _MAX_STATEMENT_LINES = 12
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -82,6 +83,10 @@ class SourceReader:
             qualname=".".join(names) or "<module>",
             function_line=getattr(function, "lineno", None),
             statement=text,
+            statement_line=statement.lineno if statement else None,
+            statement_end_line=statement.end_lineno if statement else None,
+            readable=list(readable_names(path, statement)) if statement else [],
+            torch=torch_name(path, statement) if statement else None,
             enclosing=enclosing,
         )
 
