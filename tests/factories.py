@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from graphdoctor.model.recompiles import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
@@ -162,8 +164,21 @@ def graph(compile_id: str = "0/0", *, index: int = 0, error: str | None = None) 
 
 def context(line: int, statement: str, *enclosing: Enclosing) -> SourceContext:
     """What surrounds a line of ``Net.forward``."""
+    try:
+        nodes = list(ast.walk(ast.parse(statement)))
+    except SyntaxError:
+        nodes = []
     return SourceContext(
-        file=FILE, line=line, qualname="Net.forward", function_line=10, statement=statement, enclosing=enclosing
+        file=FILE,
+        line=line,
+        qualname="Net.forward",
+        function_line=10,
+        statement=statement,
+        statement_line=line,
+        statement_end_line=line + len(statement.splitlines()) - 1,
+        readable=tuple({node.id: None for node in nodes if isinstance(node, ast.Name)}),
+        torch="torch",
+        enclosing=enclosing,
     )
 
 
@@ -184,7 +199,12 @@ def recording(
     return Recording(
         environment=Environment(python="3.11.7", torch="2.13.0"),
         target=TargetInfo(
-            text=target, name="Net", kind="module class", class_name="Net", compile_arguments={"backend": "eager"}
+            text=target,
+            name="Net",
+            kind="module class",
+            class_name="Net",
+            parameters=("x",),
+            compile_arguments={"backend": "eager"},
         ),
         exit=end,
         is_partial=end.reason != "finished",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graphdoctor.diagnosis.fingerprints import fingerprint
 from graphdoctor.diagnosis.rule import Rule, RuleMatch
-from graphdoctor.model.diagnosis import Cost, Finding, Location, Severity
+from graphdoctor.model.diagnosis import Cost, Finding, Fix, Location, Severity
 from graphdoctor.model.recording import BreakReason
 from graphdoctor.model.stack import StackEntry, relative
 
@@ -42,7 +42,7 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         effects=match.effects,
         compile_ids=match.compile_ids,
         user_stack=match.user_stack,
-        fixes=match.fixes,
+        fixes=tuple(_shown_fix(fix, root) for fix in match.fixes),
         fingerprint=fingerprint(rule.code, match.entry, root, subject),
     )
 
@@ -67,6 +67,14 @@ def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Lo
         indent=entry.indent,
         note=note,
     )
+
+
+def _shown_fix(fix: Fix, root: Path) -> Fix:
+    """A fix whose place names its file as locations do."""
+    if fix.place is None or fix.place.file is None:
+        return fix
+    place = fix.place.model_copy(update={"file": relative(fix.place.file, root)})
+    return fix.model_copy(update={"place": place})
 
 
 def by_effect(finding: Finding) -> tuple[int, int, int, int]:

@@ -75,6 +75,9 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
         return next(rule.code for rule in rules if rule.matches(change, event))
 
     for code, group in recompile_groups(view.events, rule_of):
+        # A resume function may have another value under an argument's name.
+        if group.frame.resumes_at is None and all(event.call_site is None for event in group.events):
+            group.parameters = view.recording.target.parameters
         # A group without a compile was over the recompile limit each time, which GD201 reports.
         if group.compile_count:
             yield by_code[code], _recompile_match(by_code[code], group)

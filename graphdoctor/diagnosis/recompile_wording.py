@@ -6,7 +6,8 @@ import re
 
 from graphdoctor.diagnosis.frames import described
 from graphdoctor.diagnosis.recompiles import RecompileGroup
-from graphdoctor.model.expressions import expression, size_dim
+from graphdoctor.model.expressions import argument_source, expression, size_dim
+from graphdoctor.model.fixes import SnippetPlace, Where
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.wording import names, quoted, times
 
@@ -59,6 +60,27 @@ def argument(change: GuardChange) -> str | None:
     if match[1] == "kwargs" and (key := re.fullmatch(r"kwargs\['(\w+)'\]", name)):
         return key[1]
     return None if match[1] in _ROOTS else name
+
+
+def passed(group: RecompileGroup, change: GuardChange) -> str | None:
+    """The changed value's name in the target's own call, such as ``batch['ids']``; None if it isn't passed there.
+
+    A value that exists only inside compiled functions isn't passed by any call that can be changed.
+    """
+    source = argument_source(change.source or "", group.parameters or ())
+    return None if source is None else expression(source)
+
+
+def at_call(group: RecompileGroup, where: Where, *values: str) -> SnippetPlace:
+    """The code that calls the target, as the place of a snippet.
+
+    Args:
+        group: What changed in the target's own call.
+        where: Before the first call, or before each.
+        values: What ``passed`` returned for the changes.
+    """
+    arguments = tuple(dict.fromkeys(re.split(r"[\[.]", value, maxsplit=1)[0] for value in values))
+    return SnippetPlace(where=where, function=described(group.frame), arguments=arguments)
 
 
 def dim(change: GuardChange) -> int | None:

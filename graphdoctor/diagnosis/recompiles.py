@@ -85,12 +85,15 @@ class RecompileGroup:
         events: What happened, in order.
         changes: The changes of this value in each event, in the order of events.
         others: Expressions of other values that changed in the same events, and in how many.
+        parameters: Names of the parameters of the target's own call, if that call is what recompiles; None for a
+            function that other code calls, where the names of arguments aren't known.
     """
 
     frame: Frame
     events: list[RecompileEvent] = field(default_factory=list)
     changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
+    parameters: tuple[str, ...] | None = None
 
     @property
     def first(self) -> GuardChange:

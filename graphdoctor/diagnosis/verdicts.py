@@ -45,18 +45,19 @@ def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
     every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
     # A finding can have only fixes that were tried together with other verified fixes.
     own = [fix for fix in every if fix.is_on_untouched] or every
-    sources = {_key(fix): fix.source for fix in finding.fixes}
+    rules = {_key(fix): fix for fix in finding.fixes}
     found = [
         Fix(
             title=fix.title,
             kind=fix.kind,
             snippet=fix.snippet,
+            place=rule.place if (rule := rules.get(_key(fix))) else fix.snippet_place,
             is_safe=fix.is_safe,
             verdict=fix.verdict,
             reason=fix.reason,
             setting=fix.setting,
             diff=fix.diff,
-            source=sources.get(_key(fix)),
+            source=rule.source if rule else None,
         )
         for fix in own
     ]

@@ -23,10 +23,11 @@ from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import FixKind
+from graphdoctor.model.fixes import FixKind, SnippetPlace
 from graphdoctor.model.run import Setting
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
+_START = SnippetPlace(where="start")
 _IGNORED_LOGGING = "torch._dynamo.config.ignore_logging_functions"
 
 
@@ -42,6 +43,7 @@ class Proposal:
         edit: An edit of a file as the program has it; None if source doesn't change.
         change: What it changes about the run, such as torch settings and calls.
         snippet: What to write, for people; None for an edit of source.
+        place: Where ``snippet`` goes; None without one.
         contains: Whether it contains a break rather than removing it.
         drops_output: Whether the program prints less with it.
     """
@@ -53,6 +55,7 @@ class Proposal:
     edit: FileChange | None = None
     change: RunChange = field(default_factory=RunChange)
     snippet: str | None = None
+    place: SnippetPlace | None = None
     contains: bool = False
     drops_output: bool = False
 
@@ -209,6 +212,7 @@ def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, c
         targets=(finding.fingerprint,),
         change=RunChange(settings=(setting,)),
         snippet=setting.code,
+        place=_START,
         contains=contains,
         drops_output=setting.name == _IGNORED_LOGGING,
     )
@@ -248,6 +252,7 @@ def _wrapper(finding: Finding, root: Path) -> Proposal | None:
         targets=(finding.fingerprint,),
         change=RunChange(setup=(lines,)),
         snippet=lines,
+        place=_START,
         contains=True,
     )
 
@@ -295,4 +300,14 @@ def _remedy(candidate: Candidate, finding: Finding) -> Proposal:
         targets=(finding.fingerprint,),
         change=candidate.change,
         snippet=remedy.snippet,
+        place=_place_of(candidate.change),
     )
+
+
+def _place_of(change: RunChange) -> SnippetPlace:
+    """Where a person makes the change of a remedy."""
+    if change.dynamic is not None:
+        return SnippetPlace(where="compile")
+    if change.marks:
+        return SnippetPlace(where="first_call")
+    return SnippetPlace(where="each_call") if change.tensors or change.contiguous else _START

@@ -203,10 +203,8 @@ def _contiguous(source: str, change: GuardChange) -> Candidate:
 
 
 def _dynamic() -> Candidate:
-    snippet = "torch.compile(model, dynamic=True)"
-    return Candidate(
-        (_remedy("dynamic=True", "Compile with dynamic shapes", snippet, "call"),), RunChange(dynamic=True)
-    )
+    remedy = _remedy("dynamic=True", "Compile with dynamic shapes", "dynamic=True", "call")
+    return Candidate((remedy,), RunChange(dynamic=True))
 
 
 def _warm_up() -> Candidate:

@@ -142,6 +142,7 @@ class TrialLog:
             title=proposal.title,
             kind=proposal.kind,
             snippet=proposal.snippet,
+            snippet_place=proposal.place,
             setting=next(iter(proposal.change.settings), None) if proposal.kind == "config" else None,
             diff=None if proposal.edit is None else diff_text(proposal.edit, self._trials.root) or None,
             is_safe=proposal.is_safe,

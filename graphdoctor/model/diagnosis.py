@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
-from graphdoctor.model.fixes import Treatment, Verdict
+from graphdoctor.model.fixes import SnippetPlace, Treatment, Verdict
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import (
@@ -79,7 +79,9 @@ class Fix(Fact):
     kind: Literal["code", "config", "call"]
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
-    """Code or configuration to write."""
+    """Python to write: it parses, and every name in it can be read at ``place``. None if words have to do."""
+    place: SnippetPlace | None = None
+    """Where ``snippet`` goes; None without one."""
     is_safe: bool = False
     """Whether results stay the same for every input, according to the rule's page."""
     verdict: Verdict = "not tried"

@@ -35,6 +35,32 @@ UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeata
 didn't finish; trials are off; the run couldn't be repeated."""
 
 
+Where = Literal["before", "instead", "start", "first_call", "each_call", "compile"]
+"""``before``: on a line of its own before the statement; ``instead``: in place of the statement; ``start``: at the
+start of the program, after ``import torch`` and before anything compiles; ``first_call`` and ``each_call``: in the code
+that calls the function, before the first call or before each, with the values that are passed under the names of its
+parameters; ``compile``: among the arguments of ``torch.compile``."""
+
+
+class SnippetPlace(Fact):
+    """Where a snippet goes."""
+
+    where: Where
+    """The kind of place."""
+    function: str | None = None
+    """Qualified name of the function that the statement is in, or that is called; None for ``start`` and
+    ``compile``."""
+    file: str | None = None
+    """Path of the statement's file, as in locations; None unless it goes to a statement."""
+    line: int | None = None
+    """1-based line where the statement starts; None unless it goes to a statement."""
+    end_line: int | None = None
+    """1-based line where the statement ends; None unless it goes to a statement."""
+    arguments: tuple[str, ...] = ()
+    """For ``first_call`` and ``each_call``, the parameters under whose names the snippet has the values that are
+    passed."""
+
+
 class Measures(Fact):
     """The counts of one run; each as in ``Summary``."""
 
@@ -84,6 +110,8 @@ class TriedFix(Fact):
     """What it changes."""
     snippet: str | None = None
     """Lines to write, for a setting or a call."""
+    snippet_place: SnippetPlace | None = None
+    """Where ``snippet`` goes; None without one, and in recordings of 0.1."""
     setting: Setting | None = None
     """The torch setting that ``snippet`` applies; None if it is anything else."""
     diff: str | None = None

@@ -8,6 +8,18 @@ from typing import Literal
 from graphdoctor.model.base import Fact
 from graphdoctor.probe.wire import HintCode, HintValue
 
+_PUBLIC = frozenset(
+    {
+        "accumulated_recompile_limit",
+        "allow_unspec_int_on_nn_module",
+        "capture_dynamic_output_shape_ops",
+        "capture_scalar_outputs",
+        "recompile_limit",
+        "reorderable_logging_functions",
+    }
+)
+"""Settings of ``torch._dynamo.config`` that ``torch.compiler.config`` has too (``torch/compiler/config.py``, 2.13)."""
+
 
 class Setting(Fact):
     """A torch setting to write, as data: ``name = value``, or ``name.add(member)`` for a setting that is a set."""
@@ -23,8 +35,15 @@ class Setting(Fact):
 
     @property
     def line(self) -> str:
-        """The line of Python that applies the setting, without its imports."""
-        return f"{self.name} = {self.value!r}" if self.member is None else f"{self.name}.add({self.member})"
+        """The line of Python that applies the setting, by its public name if it has one, without its imports."""
+        name = self.shown_name
+        return f"{name} = {self.value!r}" if self.member is None else f"{name}.add({self.member})"
+
+    @property
+    def shown_name(self) -> str:
+        """The setting's public name if it has one."""
+        module, _, name = self.name.rpartition(".")
+        return f"torch.compiler.config.{name}" if module == "torch._dynamo.config" and name in _PUBLIC else self.name
 
     @property
     def code(self) -> str:

@@ -10,31 +10,155 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+from rich.console import Group
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.fixes import WORKING
+from graphdoctor.model.fixes import WORKING, TriedFix
 from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
-from graphdoctor.render.words import base_name, caused_text, cost_text, first_sentence, other_gaps, title_parts
+from graphdoctor.render.words import (
+    base_name,
+    caused_text,
+    cost_text,
+    first_sentence,
+    other_gaps,
+    place_text,
+    title_parts,
+)
+from graphdoctor.render.wrapping import CUT, code_lines, cut, prose_breaks
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
-    from graphdoctor.model.fixes import TriedFix, Verdict
+    from graphdoctor.model.fixes import Verdict
     from graphdoctor.model.stack import StackEntry
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
 _MAX_DIFF_LINES = 16
 _MAX_TRIED = 4
+_LEAST_WIDTH = 8
+"""Cells that a column of text is given at least."""
 
 
 def write(console: Console, renderable: RenderableType) -> None:
     """Print without markup or highlighting."""
-    console.print(renderable, markup=False, highlight=False)
+    shown = Prose(renderable) if isinstance(renderable, Text) else renderable
+    console.print(shown, markup=False, highlight=False)
+
+
+class Prose:
+    """Text in lines that fit, broken between words, and beside a name where a word is too long.
+
+    Args:
+        text: The text, which may have several lines.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        width = options.max_width
+        for line in self.text.split("\n", allow_blank=True):
+            for part in line.divide(prose_breaks(line.plain, width)):
+                part.rstrip()
+                if cell_len(part.plain) > width:
+                    part.truncate(width, overflow="ellipsis")
+                yield part
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """From a few cells to the longest line."""
+        widest = max((cell_len(line) for line in self.text.plain.split("\n")), default=0)
+        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+
+
+class Code:
+    """Python in lines that fit, which mean the same when they are pasted.
+
+    Args:
+        code: Whole statements.
+        style: For all of it.
+    """
+
+    def __init__(self, code: str, style: str = "cyan") -> None:
+        self.code = printable(code)
+        self.style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        for line in code_lines(self.code, options.max_width):
+            yield Text(line, self.style, no_wrap=True)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """From a few cells to the longest line."""
+        widest = max((cell_len(line) for line in self.code.splitlines()), default=0)
+        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+
+
+class _Cut:
+    """Lines that aren't to be pasted, such as those of a diff: each is cut where it doesn't fit."""
+
+    def __init__(self, lines: Sequence[Text]) -> None:
+        self.lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        for line in self.lines:
+            shown = line.copy()
+            shown.truncate(options.max_width, overflow="ellipsis")
+            shown.no_wrap = True
+            yield shown
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """From a few cells to the longest line."""
+        widest = max((cell_len(line.plain) for line in self.lines), default=0)
+        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+
+
+class _Pointed:
+    """A line of source with marks below an expression; where it doesn't fit, the part around the expression.
+
+    Args:
+        number: The line's number.
+        text: The line.
+        start: Where the expression starts; None if nothing is marked.
+        end: Where it ends.
+    """
+
+    def __init__(self, number: int, text: str, start: int | None = None, end: int = 0) -> None:
+        self.number = number
+        self.text = text
+        self.start = start
+        self.end = end
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The line, and the marks."""
+        number = str(self.number)
+        width = max(options.max_width - len(number) - len("   │ "), 1)
+        skipped = self._skipped(width)
+        shown = cut(CUT * bool(skipped) + self.text[skipped:], width)
+        yield Text(no_wrap=True).append(f"  {number} │ ", "blue").append(shown)
+        if self.start is not None:
+            before = cell_len(self.text[skipped : self.start]) + bool(skipped)
+            marked = min(cell_len(self.text[self.start : self.end]), width - before)
+            margin = " " * (len(number) + 3)
+            yield Text(margin, no_wrap=True).append("│ ", "blue").append(" " * before + "^" * marked, "red")
+
+    def _skipped(self, width: int) -> int:
+        """How many characters are left out before the expression, so that it can be seen."""
+        if self.start is None or cell_len(self.text[: self.end]) <= width:
+            return 0
+        room = max(width - cell_len(self.text[self.start : self.end]) - 2, 0)
+        skipped = self.start
+        while skipped and cell_len(self.text[skipped - 1 : self.start]) <= room:
+            skipped -= 1
+        return skipped
 
 
 def clean(text: str, style: str = "") -> Text:
@@ -66,7 +190,7 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
         heading = clean(f"{finding.code} ", _STYLES[finding.severity])
         yield heading.append_text(clean(finding.message, "bold"))
     yield from _source(first.location)
-    rows: list[tuple[str, Text]] = []
+    rows: list[tuple[str, RenderableType]] = []
     if first.torch_reason and (is_verbose or first.reasons):
         words = first.torch_reason if is_verbose else first_sentence(first.torch_reason)
         label = first.torch_id or "torch"
@@ -96,16 +220,11 @@ def _source(location: Location) -> Iterator[RenderableType]:
     yield line
     if location.text is None:
         return
-    number = str(location.line)
-    yield Text().append(f"  {number} │ ", "blue").append_text(clean(location.text))
-    if location.column is not None:
-        start = location.column - 1 - (location.indent or 0)
-        # An expression of several lines is marked to the end of its first.
-        end = location.end_column - 1 - (location.indent or 0) if location.end_column else len(location.text)
-        length = end - start
-        if start >= 0 and length > 0:
-            margin = " " * (len(number) + 3)
-            yield Text(margin).append("│ ", "blue").append(" " * start + "^" * length, "red")
+    start = -1 if location.column is None else location.column - 1 - (location.indent or 0)
+    # An expression of several lines is marked to the end of its first.
+    end = location.end_column - 1 - (location.indent or 0) if location.end_column else len(location.text)
+    is_marked = 0 <= start < end
+    yield _Pointed(location.line, printable(location.text), start if is_marked else None, end)
 
 
 def _caused(finding: Finding) -> Text:
@@ -150,7 +269,7 @@ def _related(location: Location) -> Text:
     return text
 
 
-def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple[str, Text]]:
+def _fix_rows(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[tuple[str, RenderableType]]:
     """Suggestions: those tried with their verdicts, then the others; a few of each unless verbose."""
     fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
     tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
@@ -178,8 +297,8 @@ def verdict_label(verdict: Verdict) -> str:
     return _LABELS.get(verdict, verdict)
 
 
-def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> Text:
-    """A suggestion with the reason for its verdict, and its edit or snippet.
+def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> RenderableType:
+    """A suggestion with the reason for its verdict, and its edit, or its snippet and where that goes.
 
     Args:
         fix: The suggestion.
@@ -192,11 +311,14 @@ def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> Text:
         text.append("\n").append_text(clean(fix.reason, "dim"))
     is_useful = is_verbose or fix.verdict in WORKING or fix.verdict in ("not tried", "unproven")
     if fix.diff and is_useful:
-        for line in _diff_lines(fix.diff, is_whole=is_verbose):
-            text.append("\n").append_text(clean(line, _diff_style(line)))
-    elif fix.snippet and is_useful:
-        text.append("\n").append_text(clean(fix.snippet, "cyan"))
-    return text
+        lines = _diff_lines(fix.diff, is_whole=is_verbose)
+        return Group(Prose(text), _Cut([clean(line, _diff_style(line)) for line in lines]))
+    if fix.snippet and is_useful:
+        place = fix.snippet_place if isinstance(fix, TriedFix) else fix.place
+        if place is not None:
+            text.append("\n").append_text(clean(f"{place_text(place)}:", "dim"))
+        return Group(Prose(text), Code(fix.snippet))
+    return Prose(text)
 
 
 def _diff_lines(diff: str, *, is_whole: bool) -> list[str]:
@@ -215,13 +337,13 @@ def _diff_style(line: str) -> str:
     return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
 
 
-def labeled_rows(rows: Iterable[tuple[str, Text]], *, style: str = "") -> Padding:
+def labeled_rows(rows: Iterable[tuple[str, RenderableType]], *, style: str = "") -> Padding:
     """Labeled rows with a hanging indent."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True, style="blue", min_width=9)
     grid.add_column(overflow="fold", style=style)
     for label, text in rows:
-        grid.add_row(clean(label), text)
+        grid.add_row(clean(label), Prose(text) if isinstance(text, Text) else text)
     return Padding(grid, (0, 0, 0, 2))
 
 

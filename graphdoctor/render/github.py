@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Literal
 from graphdoctor.model.wording import counted
 from graphdoctor.render.places import file_place, project_line
 from graphdoctor.render.printable import printable
-from graphdoctor.render.words import budget_text, more_eager_texts, suggested, worse_text, worth_trying
+from graphdoctor.render.words import (
+    budget_text,
+    more_eager_texts,
+    suggested,
+    worse_text,
+    worth_trying,
+    written_lines,
+)
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport, TargetCheck
@@ -128,7 +135,8 @@ def _of_finding(finding: Finding, targets: Sequence[str], worse: str | None, roo
     file, shown = place or (None, None)
     if shown is not location:
         lines.append(f"In {location.shown_file}:{location.line}, {location.function}.")
-    lines += [f"Try: {suggested(fix)}" for fix in worth_trying(finding.fixes)[:1]]
+    for fix in worth_trying(finding.fixes)[:1]:
+        lines += [f"Try: {suggested(fix)}", *written_lines(fix)]
     if targets:
         lines.append(f"Seen in {', '.join(targets)}.")
     lines.append(f"Read more: graphdoctor rule {finding.code}")

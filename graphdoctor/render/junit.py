@@ -21,6 +21,7 @@ from graphdoctor.render.words import (
     suggested,
     worse_text,
     worth_trying,
+    written_lines,
 )
 
 if TYPE_CHECKING:
@@ -130,8 +131,7 @@ def _finding_lines(finding: Finding, place: str, worse: str | None) -> Iterator[
         yield f"{finding.torch_id or 'torch'}: {finding.torch_reason}"
     for fix in worth_trying(finding.fixes)[:1]:
         yield f"Try: {suggested(fix)}"
-        if fix.diff or fix.snippet:
-            yield (fix.diff or fix.snippet or "").rstrip("\n")
+        yield from written_lines(fix)
     yield f"Read more: graphdoctor rule {finding.code}"
 
 

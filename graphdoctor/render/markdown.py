@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.wording import counted, times
-from graphdoctor.render.markdown_text import code, html_code, plain, sentence
+from graphdoctor.render.markdown_text import code, fenced, html_code, plain, sentence
 from graphdoctor.render.words import (
     UNKNOWN,
     baseline_notes,
@@ -21,6 +21,7 @@ from graphdoctor.render.words import (
     compared_rows,
     comparison_verdict,
     more_eager_texts,
+    place_text,
     share_text,
     side_parts,
     suggested,
@@ -31,7 +32,7 @@ from graphdoctor.render.words import (
 if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport, TargetCheck
     from graphdoctor.model.comparison import DiagnosisComparison, SameFinding, Side
-    from graphdoctor.model.diagnosis import Finding, Summary
+    from graphdoctor.model.diagnosis import Finding, Fix, Summary
 
 MAX_CHARACTERS = 60_000
 """GitHub rejects comments of more than 65,536; a workflow may add some text of its own."""
@@ -270,5 +271,20 @@ def _finding(finding: Finding) -> str:
     location = finding.location
     place = f"{code(f'{location.shown_file}:{location.line}')} in {code(location.function)}"
     text = f"- **{plain(finding.code)}** {finding.severity} {place}  \n  {sentence(finding.message)}"
-    tries = [suggested(fix, sentence(fix.title)) for fix in worth_trying(finding.fixes)[:1]]
-    return "  \n  Try: ".join([text, *tries])
+    for fix in worth_trying(finding.fixes)[:1]:
+        text += f"  \n  Try: {suggested(fix, sentence(fix.title))}"
+        text += _snippet(fix)
+    return text
+
+
+def _snippet(fix: Fix) -> str:
+    """A suggestion's code and where it goes, or its edit, within the item of a list."""
+    if fix.diff:
+        block = fenced(fix.diff.rstrip("\n"), "diff")
+    elif fix.snippet:
+        block = fenced(fix.snippet, "python")
+    else:
+        return ""
+    above = "" if fix.place is None or fix.diff else f"  \n  {sentence(place_text(fix.place))}:"
+    lines = (line for part in block for line in part.splitlines())
+    return above + "\n\n" + "\n".join(f"  {line}".rstrip() for line in lines) + "\n"

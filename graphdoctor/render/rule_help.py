@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich import box
-from rich.markdown import Markdown
+from rich.markdown import CodeBlock, Markdown, Paragraph
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.links import rule_url
+from graphdoctor.render.cards import Code, Prose
 from graphdoctor.render.json import json_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from graphdoctor.diagnosis.rule import Page
 
@@ -33,11 +35,38 @@ def render_rules(rules: Sequence[Page], console: Console) -> None:
         return
     for rule in rules:
         console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))
-        console.print(Markdown(rule.documentation()))
+        console.print(_Page(rule.documentation()))
         console.print()
         if url := rule_url(rule.code):
             console.print(Text(url, "dim"), soft_wrap=True)
             console.print()
+
+
+class _CodeBlock(CodeBlock):
+    """Code that means the same when it is pasted."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The block, with an indent."""
+        yield Padding(Code(str(self.text).rstrip()), (1, 0, 1, 1))
+
+
+class _Paragraph(Paragraph):
+    """Text whose names stay whole."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        yield Prose(self.text)
+
+
+class _Page(Markdown):
+    """A rule's page."""
+
+    elements: ClassVar = {
+        **Markdown.elements,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+        "paragraph_open": _Paragraph,
+    }
 
 
 def render_rules_json(rules: Sequence[Page]) -> str:

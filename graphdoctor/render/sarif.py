@@ -15,7 +15,7 @@ from graphdoctor.model.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.render.edits import Replacement, edits_of
 from graphdoctor.render.json import json_text
 from graphdoctor.render.places import Place, file_place, place_of
-from graphdoctor.render.words import baseline_notes, more_eager_texts, worse_text, worth_trying
+from graphdoctor.render.words import baseline_notes, more_eager_texts, place_text, worse_text, worth_trying
 from graphdoctor.rules.catalog import PAGES
 
 if TYPE_CHECKING:
@@ -208,7 +208,15 @@ def _suppression(ignored: Ignored) -> _Json:
 
 def _properties(finding: Finding, target: TargetCheck) -> _Json:
     verdicts = [
-        {"title": fix.title, "kind": fix.kind, "isSafe": fix.is_safe, "verdict": fix.verdict, "reason": fix.reason}
+        {
+            "title": fix.title,
+            "kind": fix.kind,
+            "isSafe": fix.is_safe,
+            "verdict": fix.verdict,
+            "reason": fix.reason,
+            "snippet": fix.snippet,
+            "place": None if fix.place is None else place_text(fix.place),
+        }
         for fix in finding.fixes
     ]
     return {

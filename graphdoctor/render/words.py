@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
-    from graphdoctor.model.fixes import Measures, Treatment, TriedFix
+    from graphdoctor.model.fixes import Measures, SnippetPlace, Treatment, TriedFix
     from graphdoctor.model.recompiles import GuardChange
     from graphdoctor.model.recording import BreakEffect, CaptureGap, CompileCall, GraphInput
 
@@ -202,6 +202,38 @@ def cost_text(cost: Cost) -> str:
     if cost.compile_s is not None:
         parts.append(f"{cost.compile_s:.2f} s compiling")
     return ", ".join(parts)
+
+
+def place_text(place: SnippetPlace) -> str:
+    """Where a snippet goes, as a phrase to begin a line with."""
+    called = f"`{place.function}`" if place.function else "the compiled function"
+    match place.where:
+        case "start":
+            return "At the start of the program, after `import torch`"
+        case "compile":
+            return "In the call to `torch.compile`"
+        case "first_call":
+            return f"Where {called} is called, before the first call{_passed(place)}"
+        case "each_call":
+            return f"Where {called} is called, before each call{_passed(place)}"
+    line, end = place.line, place.end_line
+    lines = f"lines {line} to {end}" if end is not None and end != line else f"line {line}"
+    return f"In {called}, {'before' if place.where == 'before' else 'in place of'} {lines}"
+
+
+def written_lines(fix: Fix) -> list[str]:
+    """A suggestion's edit, or its code with a line above it that says where it goes; empty if it has neither."""
+    if fix.diff:
+        return fix.diff.splitlines()
+    if fix.snippet is None:
+        return []
+    above = [] if fix.place is None else [f"{place_text(fix.place)}:"]
+    return [*above, *fix.snippet.splitlines()]
+
+
+def _passed(place: SnippetPlace) -> str:
+    names = " and ".join(f"`{name}`" for name in place.arguments)
+    return f", with what is passed as {names}" if names else ""
 
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:

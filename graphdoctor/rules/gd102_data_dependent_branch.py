@@ -8,20 +8,24 @@ from typing import ClassVar, Literal
 
 from graphdoctor.diagnosis.lines import called_name, expression_node, is_pointed, shortened, statement_node
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.suggestions import rewritten, spliced
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+_PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})
+"""Calls that answer without a tensor, so that they may protect what comes after them from being computed."""
+_PYTHON_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "boolean", "inside"]
 
 
 @dataclass(frozen=True)
 class _Branch:
-    """What branches, and on which condition; None if the source doesn't show it."""
+    """What branches, on which condition, and the statement without the branch; None if the source doesn't show it."""
 
     kind: Kind
     condition: ast.expr | None
-    where: str | None = None
+    rewrite: str | None = None
 
 
 class DataDependentBranch(BreakRule):
@@ -109,7 +113,6 @@ class DataDependentBranch(BreakRule):
             return (_fix("Call this part of the package outside the compiled function", kind="call"),)
         branch = _branch(site)
         condition = _condition(site, branch)
-        tensor = ast.unparse(_as_tensor(branch.condition)) if branch.condition else "condition"
         match branch.kind:
             case "while":
                 return (
@@ -119,42 +122,35 @@ class DataDependentBranch(BreakRule):
                     ),
                 )
             case "raise":
-                return (_check(f"Replace `if {condition}: raise`", ast.unparse(_negated(branch.condition))),)
+                return (_check(site, f"Replace `if {condition}: raise`", branch),)
             case "assert":
-                return (_check(f"Replace `assert {condition}`", tensor),)
+                return (_check(site, f"Replace `assert {condition}`", branch),)
             case "filter":
                 return (_fix(f"Keep every element and weight it by `{condition}`, so that their number is fixed"),)
             case "boolean":
-                return (_fix(f"Combine the tensors: `{tensor}`", snippet=tensor),)
+                return (rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors"),)
             case "inside":
                 return _fixes_inside(site)
             case kind:
-                what = f"if {condition}" if kind == "if" else f"… if {condition} else …"
-                where = _fix(
-                    f"Replace `{what}` with `torch.where({shortened(tensor)}, …, …)`",
-                    snippet=branch.where or f"torch.where({tensor}, …, …)",
+                what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
+                where = rewritten(
+                    site, branch.rewrite, f"Replace {what} with `torch.where` on the values of both branches"
                 )
-                cond = _fix(
-                    "Keep both branches in the graph with `torch.cond`",
-                    snippet=f"torch.cond({tensor}, true_fn, false_fn, (operands,))",
-                )
-                return (where, cond)
+                return (where, _fix("Keep both branches in the graph with `torch.cond`"))
 
 
-def _fix(
-    title: str, *, snippet: str | None = None, kind: Literal["code", "call"] = "code", source: str = _GUIDE
-) -> Fix:
-    return Fix(title=title, kind=kind, snippet=snippet, source=source)
+def _fix(title: str, *, kind: Literal["code", "call"] = "code", source: str = _GUIDE) -> Fix:
+    return Fix(title=title, kind=kind, source=source)
 
 
-def _check(what: str, holds: str) -> Fix:
-    return _fix(f"{what} with a check in the graph", snippet=f"torch._assert_async({holds})")
+def _check(site: BreakSite, what: str, branch: _Branch) -> Fix:
+    return rewritten(site, branch.rewrite, f"{what} with a check in the graph, `torch._assert_async`")
 
 
 def _fixes_inside(site: BreakSite) -> tuple[Fix, ...]:
     name = called_name(site)
     if name in ("any", "all"):
-        return (_fix(f"Use a tensor operation: `torch.stack([…]).{name}()`", snippet=f"torch.stack([…]).{name}()"),)
+        return (_fix(f"Stack the tensors with `torch.stack`, and use the tensor's own `{name}` on them"),)
     return (_fix("Call it outside the compiled function", kind="call"),)
 
 
@@ -172,22 +168,26 @@ def _branch(site: BreakSite) -> _Branch:
     match statement:
         case ast.While(test=test):
             return _Branch("while", test)
-        case ast.Assert(test=test):
-            return _Branch("assert", test)
+        case ast.Assert(test=test, msg=message):
+            return _Branch("assert", test, _asserted(_in_graph(test) or _one_tensor(test), message))
         case ast.If(test=test) if pointed is None or _holds(test, pointed):
-            is_raise = isinstance(statement.body[-1], ast.Raise) and not statement.orelse
-            return _Branch("raise" if is_raise else "if", test, _where_of_if(statement))
+            if isinstance(statement.body[-1], ast.Raise) and not statement.orelse:
+                # What comes before the exception would be lost.
+                holds = _negated(test) if len(statement.body) == 1 else None
+                return _Branch("raise", test, _asserted(holds, _message(statement.body)))
+            return _Branch("if", test, _where_of_if(statement))
     for node in ast.walk(statement) if statement else ():
         if isinstance(node, ast.IfExp) and (pointed is None or _holds(node.test, pointed)):
-            where = ast.unparse(_where(node.test, node.body, node.orelse))
-            return _Branch("ternary", node.test, where)
+            where = _where(node.test, node.body, node.orelse)
+            return _Branch("ternary", node.test, where and spliced(site.statement, node, where))
         if isinstance(node, ast.comprehension):
             for test in node.ifs:
                 if pointed is None or _holds(test, pointed):
                     return _Branch("filter", test)
-    if isinstance(value, ast.BoolOp | ast.UnaryOp):
-        return _Branch("boolean", value)
-    return _Branch("if", value)
+        if isinstance(node, ast.BoolOp | ast.UnaryOp) and value is not None and ast.dump(node) == ast.dump(value):
+            combined = _in_graph(node)
+            return _Branch("boolean", value, combined and spliced(site.statement, node, f"({combined})"))
+    return _Branch("boolean" if isinstance(value, ast.BoolOp | ast.UnaryOp) else "if", value)
 
 
 def _holds(tree: ast.expr, part: ast.expr) -> bool:
@@ -195,15 +195,18 @@ def _holds(tree: ast.expr, part: ast.expr) -> bool:
     return any(ast.dump(node) == wanted for node in ast.walk(tree))
 
 
+# The statement without the branch. Each returns None if it isn't sure of the code.
+
+
 def _where_of_if(statement: ast.If) -> str | None:
-    """The statement as one assignment, if each branch assigns the same name; otherwise None."""
+    """The statement as one assignment, if each branch assigns the same name."""
     yes = _assigned(statement.body)
     no = _assigned(statement.orelse) if statement.orelse else None
     if yes is None or (statement.orelse and no is None) or (no and no[0] != yes[0]):
         return None
     name, value = yes
-    other = no[1] if no else ast.Name(name, ast.Load())
-    return f"{name} = {ast.unparse(_where(statement.test, value, other))}"
+    where = _where(statement.test, value, no[1] if no else ast.Name(name, ast.Load()))
+    return where and f"{name} = {where}"
 
 
 def _assigned(body: list[ast.stmt]) -> tuple[str, ast.expr] | None:
@@ -216,36 +219,76 @@ def _assigned(body: list[ast.stmt]) -> tuple[str, ast.expr] | None:
             return None
 
 
-def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> ast.expr:
-    where = ast.Attribute(ast.Name("torch", ast.Load()), "where", ast.Load())
-    return ast.Call(where, [_as_tensor(test), yes, no], [])
+def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> str | None:
+    condition = _in_graph(test)
+    is_number = [isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in (yes, no)]
+    if condition is None or all(is_number) or not (_is_one(yes) and _is_one(no)):
+        return None
+    return f"torch.where({condition}, {ast.unparse(yes)}, {ast.unparse(no)})"
 
 
-def _as_tensor(test: ast.expr) -> ast.expr:
-    """The condition with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``."""
-    match test:
-        case ast.BoolOp(op=op, values=[first, *rest]):
-            joined = _as_tensor(first)
-            for value in rest:
-                joined = ast.BinOp(joined, ast.BitAnd() if isinstance(op, ast.And) else ast.BitOr(), _as_tensor(value))
-            return joined
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _negated(operand)
-        case _:
-            return test
+def _is_one(value: ast.expr) -> bool:
+    """Whether a value may be a tensor or a number: no text, no container, nothing that must not run both ways."""
+    if isinstance(value, ast.Constant):
+        return type(value.value) in (int, float)
+    several = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    once = (ast.Lambda, ast.JoinedStr, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    return not isinstance(value, (*several, *once))
 
 
-def _negated(test: ast.expr | None) -> ast.expr:
-    """The opposite; with ``~`` only if the operand is certainly boolean."""
-    if test is None:
-        return ast.Name("holds", ast.Load())
+def _asserted(holds: str | None, message: str | ast.expr | None) -> str | None:
+    """A check in the graph, with the message if it is a constant."""
+    text = message.value if isinstance(message, ast.Constant) else message
+    if holds is None:
+        return None
+    return f"torch._assert_async({holds}, {text!r})" if isinstance(text, str) else f"torch._assert_async({holds})"
+
+
+def _message(body: list[ast.stmt]) -> str | None:
+    """The text of the exception that an ``if`` raises."""
+    match body:
+        case [ast.Raise(exc=ast.Call(args=[ast.Constant(value=str(text)), *_]))]:
+            return text
+    return None
+
+
+def _one_tensor(test: ast.expr) -> str | None:
+    """A test that is a tensor itself, of any dtype."""
+    return None if isinstance(test, ast.BoolOp | ast.UnaryOp | ast.Compare | ast.NamedExpr) else ast.unparse(test)
+
+
+def _negated(test: ast.expr) -> str | None:
+    """The opposite of a test as a tensor."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _as_tensor(test.operand)
-    tensor = _as_tensor(test)
-    is_boolean = isinstance(test, ast.Compare | ast.BoolOp)
-    if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute):
-        is_boolean = test.func.attr in ("any", "all")
-    if is_boolean:
-        return ast.UnaryOp(ast.Invert(), tensor)
-    logical_not = ast.Attribute(ast.Name("torch", ast.Load()), "logical_not", ast.Load())
-    return ast.Call(logical_not, [tensor], [])
+        return _in_graph(test.operand) or _one_tensor(test.operand)
+    one = _one_tensor(test)
+    return _inverted(test) or (one and f"torch.logical_not({one})")
+
+
+def _inverted(test: ast.expr) -> str | None:
+    """The opposite of a test that is certainly boolean."""
+    holds = _in_graph(test)
+    return holds and (f"~{holds}" if isinstance(test, ast.Call) else f"~({holds})")
+
+
+def _in_graph(test: ast.expr) -> str | None:
+    """A test with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``, if it is certainly boolean."""
+    match test:
+        case ast.Compare(ops=[op]) if not isinstance(op, _PYTHON_COMPARISONS):
+            return ast.unparse(test)
+        case ast.Call(func=ast.Attribute(attr="any" | "all")):
+            return ast.unparse(test)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _inverted(operand)
+        case ast.BoolOp(op=op, values=values) if not any(map(_is_python, values)):
+            parts = [_in_graph(value) for value in values]
+            sign = " & " if isinstance(op, ast.And) else " | "
+            known = [part for part in parts if part is not None]
+            return sign.join(f"({part})" for part in known) if len(known) == len(parts) else None
+    return None
+
+
+def _is_python(test: ast.expr) -> bool:
+    """Whether an operand of ``and`` or ``or`` may keep the next one from being computed for a good reason."""
+    calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
+    return any(isinstance(func, ast.Name) and func.id in _PYTHON_CALLS for func in calls)

@@ -105,7 +105,7 @@ def _keep(site: BreakSite) -> str:
     if name in _COMPARISONS:
         return f"Compare in the graph: `{_COMPARISONS[name]}`"
     if name in _CASTS:
-        return f"Keep the tensor: drop `{name}(…)` and compute with it"
+        return f"Keep the tensor: drop the call of `{name}` and compute with it"
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and tree.func.attr in ("item", "tolist"):
         return f"Keep the tensor: drop `.{tree.func.attr}()` and compute with it"
     if name is not None and name.startswith("math."):
@@ -115,5 +115,5 @@ def _keep(site: BreakSite) -> str:
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         return f"Use `torch.logical_not({shortened(ast.unparse(tree.operand))})` instead of `not`"
     if isinstance(tree, ast.Subscript):
-        return "Index a tensor instead of the Python sequence: `torch.tensor(…)[index]`"
+        return "Index a tensor instead of the Python sequence"
     return "Keep the value in a tensor and use torch operations on it"

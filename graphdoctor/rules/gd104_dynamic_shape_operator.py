@@ -86,7 +86,7 @@ class DynamicShapeOperator(BreakRule):
         if in_context(site, r"^aten\.(nonzero|masked_select|index)\b") is None:
             return (capture,)
         where = Fix(
-            title="Keep the shape: `torch.where(mask, x, neutral)` instead of selecting",
+            title="Keep the shape: choose values by a mask with `torch.where` instead of selecting elements",
             kind="code",
             source="PyTorch user guide: torch.compile, common graph breaks",
         )

@@ -80,7 +80,7 @@ class Deepcopy(BreakRule):
         if not site.is_own_code:
             return ()
         return (
-            Fix(title="Clone the tensors that you need: `x.detach().clone()`", kind="code", source=_GUIDE),
+            Fix(title="Clone the tensors that you need, with `.detach().clone()`", kind="code", source=_GUIDE),
             Fix(
                 title="Copy modules and configurations once, outside the compiled function", kind="code", source=_GUIDE
             ),

@@ -88,12 +88,11 @@ class BackwardOrOptimizer(BreakRule):
         if not site.is_own_code or in_context(site, r"qualname: (LRScheduler)\."):
             return own
         compiled_step = _fix(
-            "Compile the optimizer step separately",
-            snippet="step = torch.compile(optimizer.step)",
+            f"Compile the optimizer's step on its own: give `{called_name(site) or 'step'}` to `torch.compile`",
             source="PyTorch tutorial: compiling the optimizer",
         )
         return (*own, compiled_step)
 
 
-def _fix(title: str, *, source: str, snippet: str | None = None) -> Fix:
-    return Fix(title=title, kind="code", snippet=snippet, source=source)
+def _fix(title: str, *, source: str) -> Fix:
+    return Fix(title=title, kind="code", source=source)

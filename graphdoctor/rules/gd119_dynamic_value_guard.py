@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from graphdoctor.diagnosis.lines import expression_node, shortened, statement_node
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.diagnosis.suggestions import rewritten
 from graphdoctor.model.diagnosis import Fix
 
 _GUIDE = "PyTorch user guide: torch.compile, dynamic shapes"
@@ -95,21 +96,22 @@ class DynamicValueGuard(BreakRule):
         statement, condition = statement_node(site), _condition(site)
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
             opposite = _opposite(statement.test)
-            title = f"Replace `if {_shown(site)}: raise` with a check in the graph"
-            return (_fix(title, snippet=f"torch._check({opposite})" if opposite else None),)
+            title = f"Replace `if {_shown(site)}: raise` with a check in the graph, `torch._check`"
+            is_only = opposite is not None and len(statement.body) == 1 and not statement.orelse
+            return (rewritten(site, f"torch._check({opposite})" if is_only else None, title),)
         if condition is None:
-            return (_fix("Compute the number before calling the compiled function, or use a tensor instead"),)
+            title = "Compute the number before calling the compiled function, or use a tensor instead"
+            return (Fix(title=title, kind="code", source=_GUIDE),)
         test = ast.unparse(condition)
-        check = _fix("If it always holds, tell torch first", snippet=f"torch._check({test})")
-        general = _fix(
-            "If one branch is right for every value, choose it with `guard_or_false`",
-            snippet=f"torch.fx.experimental.symbolic_shapes.guard_or_false({test})",
+        title = f"If `{shortened(test)}` always holds, tell torch first, with `torch._check`"
+        check = rewritten(site, f"torch._check({test})", title, where="before")
+        general = Fix(
+            title="If one branch is right for every value, choose it with `guard_or_false` of "
+            "`torch.fx.experimental.symbolic_shapes`",
+            kind="code",
+            source=_GUIDE,
         )
         return (check, general)
-
-
-def _fix(title: str, *, snippet: str | None = None) -> Fix:
-    return Fix(title=title, kind="code", snippet=snippet, source=_GUIDE)
 
 
 def _condition(site: BreakSite) -> ast.expr | None:

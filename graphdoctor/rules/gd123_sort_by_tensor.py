@@ -71,7 +71,7 @@ class SortByTensor(BreakRule):
             return ()
         return (
             Fix(
-                title="Sort in the graph: `torch.stack([…]).sort()`, or `argsort` for the order",
+                title="Sort in the graph: `torch.stack` the tensors, then `sort` them, or `argsort` for the order",
                 kind="code",
                 source="torch's hint for GB0207",
             ),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, argument, changed, dim, recompiled
+from graphdoctor.diagnosis.recompile_wording import GUIDE, argument, at_call, changed, dim, passed, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
+from graphdoctor.diagnosis.suggestions import compile_argument
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.wording import names
 
 
 class SizeChange(RecompileRule):
@@ -70,24 +72,29 @@ class SizeChange(RecompileRule):
             return (Fix(title="Give the tensor the same number of dims in each call", kind="call", source=GUIDE),)
         if group.first.kind == "dynamic_marking":
             return (Fix(title="Mark the same dims in each call, from the first on", kind="call", source=GUIDE),)
-        marks = {
-            f"torch._dynamo.mark_dynamic({name}, {at})": None
-            for changes in group.changes
+        everything = compile_argument(
+            "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source=GUIDE
+        )
+        changes = [change for found in group.changes for change in found]
+        marks = dict.fromkeys(
+            (name, at)
             for change in changes
-            if (name := argument(change)) is not None and (at := dim(change)) is not None
-        }
-        everything = Fix(
-            title="Compile with dynamic shapes from the start",
-            kind="call",
-            snippet="torch.compile(model, dynamic=True)",
-            is_safe=True,
-            source=GUIDE,
+            if (name := passed(group, change)) is not None and (at := dim(change)) is not None
         )
-        if not marks:
+        if marks:
+            many = "dim as" if len(marks) == 1 else "dims as"
+            marked = Fix(
+                title=f"Mark the {many} dynamic before the first call",
+                kind="call",
+                snippet="\n".join(f"torch._dynamo.mark_dynamic({name}, {at})" for name, at in marks),
+                place=at_call(group, "first_call", *(name for name, _ in marks)),
+                is_safe=True,
+                source=GUIDE,
+            )
+            return (marked, everything)
+        tensors = dict.fromkeys(name for change in changes if (name := argument(change)) is not None)
+        if not tensors:
             return (everything,)
-        title = (
-            "Mark the dim as dynamic before the first call"
-            if len(marks) == 1
-            else "Mark the dims before the first call"
-        )
-        return (Fix(title=title, kind="call", snippet="\n".join(marks), is_safe=True, source=GUIDE), everything)
+        listed = names(tuple(tensors))
+        title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes its sizes dynamic"
+        return (everything, Fix(title=title, kind="config", is_safe=True, source="torch/compiler/config.py, 2.13"))

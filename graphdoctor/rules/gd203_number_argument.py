@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, argument, changed, recompiled
+from graphdoctor.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
 from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recompiles import GuardChange
 
 
 class NumberArgument(RecompileRule):
@@ -70,8 +72,8 @@ class NumberArgument(RecompileRule):
                 setting("capture_scalar_outputs", "Let torch keep the number in the graph", is_safe=True, source=GUIDE),
                 Fix(title="Keep the tensor: remove `.item()`", kind="code", source=GUIDE),
             )
-        name = argument(change)
-        if name is None:
+        name = passed(group, change)
+        if name is None or not _is_computed_with(change):
             return (
                 Fix(
                     title="Keep the value in a tensor, or keep it the same from call to call", kind="code", source=GUIDE
@@ -79,6 +81,30 @@ class NumberArgument(RecompileRule):
             )
         return (
             Fix(
-                title=f"Pass `{name}` as a tensor", kind="call", snippet=f"{name} = torch.tensor({name})", source=GUIDE
+                title=f"Pass `{name}` as a tensor",
+                kind="call",
+                snippet=f"{name} = torch.tensor({name})",
+                place=at_call(group, "each_call", name),
+                source=GUIDE,
             ),
         )
+
+
+def _is_computed_with(change: GuardChange) -> bool:
+    """Whether the line that guards on the number only computes with it, so that a tensor will do.
+
+    A branch on a tensor, or a size from one, would break the graph instead.
+    """
+    line = change.guard_location
+    try:
+        tree = ast.parse((line.text or "").strip()) if line is not None else None
+    except (SyntaxError, ValueError):
+        return False
+    if tree is None:
+        return True
+    wanted = change.expression
+    computed = {
+        ast.unparse(side) for node in ast.walk(tree) if isinstance(node, ast.BinOp) for side in (node.left, node.right)
+    }
+    indexes = (node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript))
+    return wanted in computed and not any(wanted in ast.unparse(index) for index in indexes)

@@ -78,12 +78,11 @@ class LearningRate(RecompileRule):
         """A tensor instead of the number."""
         key = re.search(r"\['(\w+)'\]$", group.first.expression)
         name = key[1] if key else "lr"
-        old = group.first.old or "…"
+        value = f": `{name}=torch.tensor({group.first.old})`" if group.first.old else ""
         return (
             Fix(
-                title=f"Create the optimizer with `{name}` as a tensor",
+                title=f"Create the optimizer with `{name}` as a tensor{value}",
                 kind="code",
-                snippet=f"torch.optim.…(parameters, {name}=torch.tensor({old}))",
                 is_safe=True,
                 source=GUIDE,
             ),

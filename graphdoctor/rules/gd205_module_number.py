@@ -91,9 +91,9 @@ def module_number_fixes(expression: str, *, start: str) -> tuple[Fix, ...]:
         start: Its first value, as Python prints it.
     """
     buffer = Fix(
-        title=f"Keep `{expression}` in a buffer and update it in place",
+        title=f"Keep `{expression}` in a buffer: register it with `register_buffer` where it is first set, and update "
+        "it in place",
         kind="code",
-        snippet=f'self.register_buffer("{expression.rpartition(".")[2]}", torch.tensor({start}), persistent=False)',
         source=GUIDE,
     )
     if "." in start:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from graphdoctor.diagnosis.recompile_wording import GUIDE, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
+from graphdoctor.diagnosis.suggestions import sources_setting
 from graphdoctor.model.diagnosis import Fix
 
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
@@ -79,15 +80,18 @@ class SpecializedDim(RecompileRule):
         """Edit the condition; for sizes 0 and 1, pad or mark the size as unbacked."""
         change = group.first
         if match := _SMALL.match(change.expression):
-            tensor, _, index = match[1].partition(".shape[")
+            tensor = match[1].partition(".shape[")[0]
+            title, source = "Tell torch that sizes can be anything, including 0 and 1", "torch/compiler/config.py, 2.13"
+            anything = Fix(
+                title=f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`",
+                kind="config",
+                source=source,
+            )
+            if tensor.isidentifier():
+                anything = sources_setting("unbacked_sources", [f"L['{tensor}']"], title, source=source)
             return (
                 Fix(title="Call it with a size of 1 during warm-up, or pad to 2", kind="call", source=GUIDE),
-                Fix(
-                    title="Tell torch that the size can be anything, including 0 and 1",
-                    kind="call",
-                    snippet=f"torch._dynamo.decorators.mark_unbacked({tensor}, {index.rstrip(']')})",
-                    source="torch's hint",
-                ),
+                anything,
             )
         where = change.guard_location
         line = f" on line {where.line}" if where is not None else ""

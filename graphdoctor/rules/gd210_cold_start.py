@@ -9,7 +9,9 @@ from typing import ClassVar
 from graphdoctor.diagnosis.frames import frame_entry
 from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.suggestions import sources_setting
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.expressions import is_carried
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Graph
 from graphdoctor.model.wording import counted, names
@@ -106,21 +108,17 @@ def _dynamic_dims(graph: Graph | None) -> int | None:
 
 
 def _fixes(changes: Sequence[GuardChange]) -> tuple[Fix, ...]:
-    sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", change.source) for change in changes if change.source)
+    # A value that torch carried over a break has no name that stays the same.
+    named_ones = (change.source for change in changes if change.source and not is_carried(change.source))
+    sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", source) for source in named_ones)
     keep = Fix(
-        title="Let torch remember dynamic dims from run to run",
+        title="Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a "
+        "name of the job",
         kind="config",
-        snippet="TORCH_COMPILE_JOB_ID=my-model python train.py",
         is_safe=True,
         source=_SOURCE,
     )
     if not sources:
         return (keep,)
-    named = Fix(
-        title="Name what is dynamic from the start",
-        kind="config",
-        snippet=f'TORCH_COMPILE_DYNAMIC_SOURCES="{",".join(sources)}"',
-        is_safe=True,
-        source=_SOURCE,
-    )
+    named = sources_setting("dynamic_sources", list(sources), "Name what is dynamic from the start", source=_SOURCE)
     return (named, keep)

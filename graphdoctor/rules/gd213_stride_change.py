@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, argument, changed, recompiled
+from graphdoctor.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
 from graphdoctor.model.diagnosis import Fix
@@ -60,12 +60,14 @@ class StrideChange(RecompileRule):
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         """A contiguous tensor."""
-        name = argument(group.first) or group.first.expression.partition(".stride(")[0]
+        name = passed(group, group.first)
+        shown = name or group.first.expression.partition(".stride(")[0]
         return (
             Fix(
-                title=f"Make `{name}` contiguous before the call",
+                title=f"Make `{shown}` contiguous before the call",
                 kind="call",
-                snippet=f"{name} = {name}.contiguous()",
+                snippet=f"{name} = {name}.contiguous()" if name else None,
+                place=at_call(group, "each_call", name) if name else None,
                 is_safe=True,
                 source=GUIDE,
             ),

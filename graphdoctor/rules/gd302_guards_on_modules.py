@@ -97,9 +97,9 @@ def _match(frame: Frame, count: int, found: GuardSet) -> RuleMatch:
         fixes=(
             guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"),
             Fix(
-                title="Compile the repeated block instead of the whole model, so that each check covers only one block",
+                title="Compile each repeated block with its own `compile()` instead of the whole model, so that each "
+                "check covers only one block",
                 kind="call",
-                snippet="for block in model.blocks:\n    block.compile()",
                 is_safe=True,
                 source="PyTorch user guide: torch.compile, regional compilation",
             ),

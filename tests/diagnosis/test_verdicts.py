@@ -70,6 +70,7 @@ def test_a_setting_that_needs_an_import_is_the_same_setting() -> None:
 def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> None:
     changes = [change(expression=f"x.shape[{dim}]", source="L['x']") for dim in (0, 1)]
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
+    facts = facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": ("x",)})})
     (finding,) = diagnose(facts, RULES, root=Path("/project"), version="0").findings
     lines = (finding.fixes[0].snippet or "").splitlines()
     assert len(lines) == 2

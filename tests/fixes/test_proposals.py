@@ -257,8 +257,8 @@ def test_a_plain_value_is_a_config_change(model: Path) -> None:
         {"torch._inductor.config.triton.cudagraphs": False},
     ]
     assert [proposal.snippet for proposal in found] == [
-        "torch._dynamo.config.capture_scalar_outputs = True",
-        "torch._dynamo.config.recompile_limit = 16",
+        "torch.compiler.config.capture_scalar_outputs = True",
+        "torch.compiler.config.recompile_limit = 16",
         "torch._inductor.config.triton.cudagraphs = False",
     ]
     assert all(proposal.change.lines == () and not proposal.drops_output for proposal in found)
@@ -272,7 +272,7 @@ def test_a_member_of_a_setting_is_added_behind_the_imports_that_it_needs(model: 
         Setting(name=f"torch._dynamo.config.{ignored}", member="logging.Logger.info", imports=("logging",)),
     )
     assert [proposal.change.lines for proposal in found] == [
-        (f"torch._dynamo.config.{reorderable}.add(print)",),
+        (f"torch.compiler.config.{reorderable}.add(print)",),
         (f"import logging\ntorch._dynamo.config.{ignored}.add(logging.Logger.info)",),
     ]
     assert [proposal.snippet for proposal in found] == [proposal.change.lines[0] for proposal in found]

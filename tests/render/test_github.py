@@ -14,7 +14,7 @@ from graphdoctor.model.check import CheckReport
 from graphdoctor.model.diagnosis import Fix, Location
 from graphdoctor.render.github import render_github
 from graphdoctor.render.printable import printable
-from tests.render.check_reports import FIX, ROOT, failed_report, finding, placed, report, target
+from tests.render.check_reports import DIFF, FIX, ROOT, failed_report, finding, placed, report, target
 
 CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
 
@@ -78,6 +78,7 @@ def test_a_finding_is_shown_at_its_line_and_columns():
     assert message.splitlines() == [
         "`print` has a side effect, so torch can't put it in a graph",
         "Try: Skip `print` while compiling (verified)",
+        *DIFF.splitlines(),
         "Read more: graphdoctor rule GD101",
     ]
 

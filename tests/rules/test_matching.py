@@ -115,10 +115,10 @@ def test_a_fix_is_a_sentence_with_python_below(cause: dict[str, Any]) -> None:
 def test_a_fix_by_torch_s_settings_carries_the_setting(cause: dict[str, Any], origin: Origin) -> None:
     site = site_of(cause, origin)
     for fix in rule_of(site).fixes(site):
-        is_setting = fix.kind == "config" and (fix.snippet or "").startswith("torch.")
+        is_setting = fix.kind == "config" and fix.snippet is not None
         assert is_setting == (fix.setting is not None)
         if fix.setting is not None:
-            assert fix.snippet == fix.setting.line
+            assert fix.snippet == fix.setting.code
             ast.parse(fix.setting.code)
 
 
@@ -134,7 +134,7 @@ def test_a_fix_by_torch_s_settings_carries_the_setting(cause: dict[str, Any], or
         (
             "warn",
             "user",
-            "import warnings\ntorch._dynamo.config.reorderable_logging_functions.add(warnings.warn)",
+            "import warnings\ntorch.compiler.config.reorderable_logging_functions.add(warnings.warn)",
         ),
         ("tqdm", "third_party", "torch._dynamo.config.dont_skip_tracing = True"),
         ("bisect", "third_party", None),
@@ -169,21 +169,29 @@ def test_every_setting_that_a_fix_names_exists() -> None:
         ("if bool", "y = torch.where((y > 0).all(), y * 2, y)"),
         ("d ifand", "y = torch.where((y.sum() > 0) & (y.mean() < 3), y * 2, y)"),
         ("d ifnot", "y = torch.where(~(y > 0).any(), y * 2, y)"),
-        ("d elif", "y = torch.where(y.sum() > 0, y + 2, y)"),
-        ("ternary", "torch.where(y.sum() > 0, y * 2, y)"),
-        ("raise if", "torch._assert_async(~y.isnan().any())"),
+        ("ternary", "y = torch.where(y.sum() > 0, y * 2, y)"),
+        ("raise if", "torch._assert_async(~y.isnan().any(), 'nan')"),
         ("assert msg", "torch._assert_async(y.sum() > -1000)"),
         ("u raise", "torch._check(n != 0)"),
-        ("logger", 'torch._dynamo.config.ignore_logging_functions.add(logging.getLogger("a").info)'),
-        ("selflog", 'torch._dynamo.config.ignore_logging_functions.add(logging.getLogger("m.n").debug)'),
-        ("rootlog", "torch._dynamo.config.ignore_logging_functions.add(logging.getLogger().info)"),
-        ("print tensor", "torch._dynamo.config.reorderable_logging_functions.add(print)"),
+        ("logger", 'import logging\ntorch._dynamo.config.ignore_logging_functions.add(logging.getLogger("a").info)'),
+        (
+            "selflog",
+            'import logging\ntorch._dynamo.config.ignore_logging_functions.add(logging.getLogger("m.n").debug)',
+        ),
+        ("rootlog", "import logging\ntorch._dynamo.config.ignore_logging_functions.add(logging.getLogger().info)"),
+        ("print tensor", "torch.compiler.config.reorderable_logging_functions.add(print)"),
         # A torch.Size cannot wait until the graph has run: torch 2.13 and 2.15 refuse to reorder that.
         ("print", "torch._dynamo.config.ignore_logging_functions.add(print)"),
     ],
 )
 def test_a_snippet_fits_the_line(name: str, snippet: str) -> None:
     assert snippet in [fix.snippet for fix in fixes_of(name)]
+
+
+def test_what_cannot_replace_its_line_is_said_in_words() -> None:
+    (where, _) = fixes_of("d elif")
+    assert (where.snippet, where.place) == (None, None)
+    assert where.title == "Replace `if y.sum() > 0` with `torch.where` on the values of both branches"
 
 
 def guards(name: str, pointed: str | None = None) -> list[Fix]:

@@ -1,6 +1,6 @@
-"""Which names can certainly be read just before a statement: a module's tree and the path to the statement in, names out.
+"""Which names can certainly be read just before a statement: the path to it in a module's tree in, names out.
 
-Standard library only. Whoever writes code for a place needs to know; where the order is uncertain, a name isn't listed.
+Standard library only. Whoever writes code for a place needs them; a name isn't listed if the order is uncertain.
 """
 
 from __future__ import annotations

@@ -66,6 +66,7 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.filters |= {
+        "place_text": words.place_text,
         "counted": wording.counted,
         "times": wording.times,
         "percent": wording.percent,

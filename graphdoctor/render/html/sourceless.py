@@ -39,7 +39,7 @@ def without_source(model: _Model) -> _Model:
         if new is not value:
             changed[name] = new
     if isinstance(model, Fix) and model.kind == "code":
-        changed["snippet"] = None
+        changed |= {"snippet": None, "place": None}
     return model.model_copy(update=changed) if changed else model
 
 

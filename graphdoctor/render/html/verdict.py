@@ -11,6 +11,7 @@ from graphdoctor.render.words import Tone, clusters, headline, nothing_compiled
 
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Summary
+    from graphdoctor.model.fixes import SnippetPlace
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,12 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     Actions with a known cost in a steady call come first; the others keep the order of their findings. Findings without
     a known fix come last. A finding that other findings' fixes removed needs no action.
     """
-    found: dict[tuple[str, str | None] | str, Action] = {}
+    found: dict[tuple[str, str | None, SnippetPlace | None] | str, Action] = {}
     for cluster in clusters(findings):
         fix = _best_fix(cluster)
         if all(finding.is_mended for finding in cluster) and (fix is None or fix.verdict != "verified"):
             continue
-        key = (fix.title, fix.diff or fix.snippet) if fix else cluster[0].fingerprint
+        key = (fix.title, fix.diff or fix.snippet, fix.place) if fix else cluster[0].fingerprint
         found.setdefault(key, Action(fix)).findings.extend(cluster)
     ordered = list(found.values())
     return sorted(

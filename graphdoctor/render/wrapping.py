@@ -1,0 +1,120 @@
+"""Text in lines that fit a terminal: prose wrapped between words, code between tokens, and no line within a name.
+
+Comes in: text and a width in terminal cells. Goes out: offsets at which to break prose, and lines of code. What doesn't
+fit even so is cut, and the cut shows.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+
+from rich.cells import cell_len, set_cell_size
+
+CUT = "…"
+_WORD = re.compile(r"\s*\S+\s*")
+_PARTS = re.compile(r"\w+|[^\w\s]+|\s+")
+_CONTINUED = "    "
+_BACKSLASH = " \\"
+
+
+def prose_breaks(text: str, width: int) -> list[int]:
+    """Where to break one line of prose so that each part fits.
+
+    Args:
+        text: The line.
+        width: Cells for each part, without the spaces at its end.
+
+    Returns:
+        Offsets. A word that is wider than the line, such as a path, is broken beside a name in it; only a name that is
+        wider by itself stays whole.
+    """
+    found: list[int] = []
+    used = 0
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if used and used + cell_len(word.rstrip()) > width:
+            found.append(match.start())
+            used = 0
+        if cell_len(word.rstrip()) <= width:
+            used += cell_len(word)
+            continue
+        for part in _PARTS.finditer(word):
+            at = match.start() + part.start()
+            if used and used + cell_len(part[0].rstrip()) > width:
+                found.append(at)
+                used = 0
+            used += cell_len(part[0])
+    return found
+
+
+def cut(line: str, width: int) -> str:
+    """A line that fits, ended by a sign if something is missing."""
+    return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)) + CUT[:width]
+
+
+def code_lines(code: str, width: int) -> list[str]:
+    """Python in lines that fit, which means the same.
+
+    A line is broken only between tokens: within brackets as it is, elsewhere with a backslash. A token that doesn't fit
+    by itself, such as a long text, is cut.
+
+    Args:
+        code: Whole statements; anything else is cut at the width.
+        width: Cells for each line.
+    """
+    lines = code.splitlines()
+    if all(cell_len(line) <= width for line in lines):
+        return lines
+    breaks = _breaks(code)
+    return [part for number, line in enumerate(lines, start=1) for part in _broken(line, breaks.get(number, {}), width)]
+
+
+def _breaks(code: str) -> dict[int, dict[int, bool]]:
+    """By line, the columns before which it can be broken, each with whether it is within brackets."""
+    found: dict[int, dict[int, bool]] = {}
+    depth, text_depth = 0, 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            row, column = token.start
+            name = tokenize.tok_name[token.type]
+            is_blank = name in ("NEWLINE", "NL", "INDENT", "DEDENT", "ENDMARKER", "COMMENT")
+            if not is_blank and not text_depth:
+                found.setdefault(row, {})[column] = depth > 0
+            if name.endswith("STRING_START"):
+                text_depth += 1
+            elif name.endswith("STRING_END"):
+                text_depth -= 1
+            elif not text_depth and token.string in ("(", "[", "{"):
+                depth += 1
+            elif not text_depth and token.string in (")", "]", "}"):
+                depth -= 1
+    except (tokenize.TokenError, SyntaxError):
+        return {}
+    return found
+
+
+def _broken(line: str, breaks: dict[int, bool], width: int) -> Iterator[str]:
+    """One line in parts that fit."""
+    indent = line[: len(line) - len(line.lstrip())]
+    start, prefix = len(indent), indent
+    while cell_len(prefix + line[start:]) > width:
+        fitting = [
+            column
+            for column in sorted(breaks)
+            if line[start:column].strip()
+            and cell_len(prefix + line[start:column].rstrip() + ("" if breaks[column] else _BACKSLASH)) <= width
+        ]
+        # Behind a space or an opening bracket it reads best.
+        good = [column for column in fitting if line[column - 1] in " ([{"]
+        at = next(reversed(good or fitting), None)
+        if at is None:
+            # Nothing fits: break behind the token that is too long, and cut it.
+            at = next((column for column in sorted(breaks) if column > start), None)
+            if at is None:
+                break
+        yield cut(prefix + line[start:at].rstrip() + ("" if breaks[at] else _BACKSLASH), width)
+        start, prefix = at, indent + _CONTINUED
+    yield cut(prefix + line[start:], width)

@@ -1,0 +1,108 @@
+"""Suggested code: only where it can be pasted, and with its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphdoctor.diagnosis.rule import BreakSite
+from graphdoctor.diagnosis.suggestions import rewritten, setting, spliced
+from graphdoctor.model.diagnosis import Effects, Fix
+from graphdoctor.model.fixes import SnippetPlace
+from graphdoctor.model.run import Setting
+from tests.factories import FILE, context, entry, record
+
+
+def site(statement: str, **changes: Any) -> BreakSite:
+    line = entry(8, statement.splitlines()[0])
+    known = context(8, statement).model_copy(update=changes)
+    return BreakSite(entry=line, records=(record(line),), effects=Effects(), context=known)
+
+
+def written(statement: str, code: str, **changes: Any) -> Fix:
+    return rewritten(site(statement, **changes), code, "Do it", otherwise="Do it in words")
+
+
+def test_code_has_its_place() -> None:
+    fix = written("y = f(\n    x)", "y = torch.where(x, y, x)", readable=("f", "x", "y"))
+    assert fix.title == "Do it"
+    assert fix.snippet == "y = torch.where(x, y, x)"
+    assert fix.place == SnippetPlace(where="instead", function="Net.forward", file=FILE, line=8, end_line=9)
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "changes"),
+    [
+        ("y = f(x)", "y = torch.where(…, x)", {}),
+        ("y = f(x)", "y = torch.where(", {}),
+        ("y = f(x)", "y = true_fn(x)", {}),
+        ("y = f(x)", "y = y + x", {"readable": ("f", "x")}),
+        ("y = f(x)", "y = torch.relu(x)", {"torch": None}),
+        ("y = f(x)", "y = x", {"statement_line": None}),
+        ("y = f(x)", "y = x", {"statement_end_line": 20}),
+        ("a = 1; y = f(x)", "y = x", {}),
+        ("elif f(x):\n    y = x", "y = x", {}),
+        ("else: y = f(x)", "y = x", {}),
+        ('f("""a\nb""", x)', "x", {}),
+    ],
+    ids=["ellipsis", "syntax", "invented", "unbound", "no torch", "lambda", "cut", "two", "elif", "else", "text"],
+)
+def test_what_cannot_be_pasted_is_said_in_words(statement: str, code: str, changes: dict[str, Any]) -> None:
+    fix = written(statement, code, **changes)
+    assert (fix.snippet, fix.place) == (None, None)
+    assert fix.title == "Do it in words"
+
+
+def test_texts_next_to_each_other_do_not_prevent_code() -> None:
+    assert written('f("a"\n  "b", x)', "f(x)").snippet == "f(x)"
+
+
+def test_torch_has_the_name_of_the_file() -> None:
+    fix = written("y = f(x)", 'y = torch.where(x, x, x) + torch.relu(x)  # torch "é" torch', torch="th")
+    assert fix.snippet == 'y = th.where(x, x, x) + th.relu(x)  # torch "é" torch'
+
+
+def test_names_that_code_binds_itself_need_no_place() -> None:
+    assert written("y = f(x)", "y = [z for z in x]").snippet is not None
+    assert written("y = f(x)", "y = (lambda z: z)(x)").snippet is not None
+
+
+def test_a_package_s_line_gets_no_code() -> None:
+    line = entry(8, "y = f(x)", origin="third_party", package="package")
+    foreign = BreakSite(entry=line, records=(record(line),), effects=Effects(), context=context(8, "y = f(x)"))
+    assert rewritten(foreign, "y = x", "Do it").snippet is None
+
+
+def test_an_expression_is_replaced_within_its_statement() -> None:
+    import ast
+
+    statement = "y = f(é, a if b else\n      c) + 1  # why"
+    part = next(node for node in ast.walk(ast.parse(statement)) if isinstance(node, ast.IfExp))
+    assert spliced(statement, part, "new") == "y = f(é, new) + 1  # why"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("torch._dynamo.config.capture_scalar_outputs", "torch.compiler.config.capture_scalar_outputs"),
+        ("torch._dynamo.config.nested_graph_breaks", "torch._dynamo.config.nested_graph_breaks"),
+        ("torch._inductor.config.recompile_limit", "torch._inductor.config.recompile_limit"),
+    ],
+)
+def test_a_setting_is_shown_by_its_public_name(name: str, shown: str) -> None:
+    assert Setting(name=name, value=True).line == f"{shown} = True"
+
+
+def test_every_public_name_of_a_setting_is_torch_s() -> None:
+    pytest.importorskip("torch")
+    import torch.compiler.config as public
+
+    from graphdoctor.model.run import _PUBLIC
+
+    assert [name for name in _PUBLIC if not hasattr(public, name)] == []
+
+
+def test_a_setting_goes_to_the_start() -> None:
+    fix = setting("allow_rnn", "Let torch trace it")
+    assert fix.place == SnippetPlace(where="start")

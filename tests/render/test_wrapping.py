@@ -1,0 +1,69 @@
+"""Text in lines that fit a terminal."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from graphdoctor.render.cards import Code, Prose, labeled_rows
+from graphdoctor.render.wrapping import code_lines, prose_breaks
+
+STATEMENTS = """\
+if not torch.compiler.is_compiling():
+    logger.info("hidden state %s and mean %s", tuple(hidden_state.shape), hidden_state.mean(), extra={"step": step})
+    total_of_everything = first_long_name_of_a_value + second_long_name_of_a_value * third_long_name_of_a_value
+torch._dynamo.config.ignore_logging_functions.add(logging.getLogger("my.module.name").info)
+print(f"{hidden_state.shape} and {hidden_state.mean():.3f}", x[1:2, ...], lambda value: value + 1)  # a comment
+"""
+
+
+@pytest.mark.parametrize("width", range(50, 130, 3))
+def test_wrapped_code_means_the_same(width: int) -> None:
+    lines = code_lines(STATEMENTS, width)
+    shown = [line for line in lines if "# a comment" not in line]
+    assert max(map(len, shown)) <= width
+    if not any("…" in line for line in lines):
+        assert ast.dump(ast.parse("\n".join(lines))) == ast.dump(ast.parse(STATEMENTS))
+
+
+@pytest.mark.parametrize("width", range(8, 130, 2))
+def test_no_name_is_broken_over_two_lines(width: int) -> None:
+    names = set(re.findall(r"\w+", STATEMENTS))
+    for line in code_lines(STATEMENTS, width):
+        whole = line.rpartition("…")[0].rpartition(" ")[0] if line.endswith("…") else line
+        text_free = re.sub(r'f?"[^"]*"?', "", whole)
+        assert set(re.findall(r"\w+", text_free)) <= names
+
+
+def test_code_that_fits_stays_as_it_is() -> None:
+    assert code_lines("x = 1\n\n  # odd", 80) == ["x = 1", "", "  # odd"]
+
+
+def test_what_no_break_makes_fit_is_cut_visibly() -> None:
+    assert code_lines('print("' + "a" * 60 + '")', 30) == ["print(", '    "aaaaaaaaaaaaaaaaaaaaaaaa…', "    )"]
+    assert code_lines("not python (((" + "x" * 40, 20)[-1].endswith("…")
+
+
+def test_prose_is_broken_between_words_and_beside_names() -> None:
+    text = "Set torch._dynamo.config.reorderable_logging_functions to a set"
+    starts = [0, *prose_breaks(text, 32)]
+    parts = [text[start:end].rstrip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    assert parts == ["Set", "torch._dynamo.config.", "reorderable_logging_functions to", "a set"]
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80])
+def test_a_card_s_rows_never_break_a_name(width: int) -> None:
+    words = "Let torch drop `logging.getLogger('module_of_mine').debug` while compiling"
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(labeled_rows([("try", Text(words)), ("or", Code("some_function(argument_one, argument_two)"))]))
+    console.print(Prose(Text(words)))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    known = set(re.findall(r"\w+", words)) | {"try", "or", "some_function", "argument_one", "argument_two"}
+    whole = [name for line in shown.splitlines() if "…" not in line for name in re.findall(r"\w+", line)]
+    assert set(whole) <= known
+    assert max(map(len, shown.splitlines())) <= width
