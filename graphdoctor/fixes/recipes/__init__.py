@@ -7,6 +7,7 @@ from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
 from graphdoctor.fixes.recipes.branch_where import BranchWhere
 from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
 from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
+from graphdoctor.fixes.recipes.condition_without_read import ConditionWithoutRead
 from graphdoctor.fixes.recipes.drop_empty_check import DropEmptyCheck
 from graphdoctor.fixes.recipes.drop_item import DropItem
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
@@ -28,7 +29,7 @@ from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
 from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
 from graphdoctor.fixes.recipes.tuple_where import TupleWhere
 
-RECIPES: tuple[Recipe, ...] = (
+_OF_ONE_PLACE: tuple[Recipe, ...] = (
     GuardOutput(),
     DropEmptyCheck(),
     InPlaceWhere(),
@@ -54,6 +55,10 @@ RECIPES: tuple[Recipe, ...] = (
     OwnFunction(),
     SortInGraph(),
 )
+
+_BRANCHES = tuple(recipe for recipe in _OF_ONE_PLACE if "GD102" in recipe.codes)
+
+RECIPES: tuple[Recipe, ...] = (*_OF_ONE_PLACE, ConditionWithoutRead(_BRANCHES))
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:

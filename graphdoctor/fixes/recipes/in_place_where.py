@@ -16,19 +16,19 @@ from graphdoctor.fixes.syntax.operations import refuse_unless_tensor
 from graphdoctor.fixes.syntax.place import Place, tested_at
 from graphdoctor.fixes.syntax.source import walk
 
-_NEUTRAL = {"mul_": "1.0", "div_": "1.0", "add_": "0.0", "sub_": "0.0"}
+_NEUTRAL = {"mul_": "1", "div_": "1", "add_": "0", "sub_": "0"}
 """Methods of a tensor, and the argument with which each changes nothing."""
 
 _OPERATORS: dict[type[cst.BaseAugOp], str] = {
-    cst.MultiplyAssign: "1.0",
-    cst.DivideAssign: "1.0",
-    cst.AddAssign: "0.0",
-    cst.SubtractAssign: "0.0",
+    cst.MultiplyAssign: "1",
+    cst.DivideAssign: "1",
+    cst.AddAssign: "0",
+    cst.SubtractAssign: "0",
 }
 
 
 class InPlaceWhere(Recipe):
-    """``if norm > limit: grad.mul_(limit / norm)`` becomes ``grad.mul_(torch.where(norm > limit, limit / norm, 1.0))``.
+    """``if norm > limit: grad.mul_(limit / norm)`` becomes ``grad.mul_(torch.where(norm > limit, limit / norm, 1))``.
 
     Also in a loop, for ``div_``, ``add_`` and ``sub_``, their operators, ``zero_`` and ``fill_``, beside names that
     only the branch uses. Multiplying by 1 keeps every number, infinity and NaN; adding 0 turns -0.0 into 0.0. Unsafe:

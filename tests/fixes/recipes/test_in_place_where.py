@@ -25,30 +25,30 @@ def edit(text: str) -> Edit:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("if c > 1:\n    x.mul_(0.5)", "condition = c > 1\nx.mul_(torch.where(condition, 0.5, 1.0))"),
+        ("if c > 1:\n    x.mul_(0.5)", "condition = c > 1\nx.mul_(torch.where(condition, 0.5, 1))"),
         (
             "bad = c > 1\nif bad:\n    self.total -= x.sum()",
-            "bad = c > 1\nself.total -= torch.where(bad, x.sum(), 0.0)",
+            "bad = c > 1\nself.total -= torch.where(bad, x.sum(), 0)",
         ),
         ("bad = c > 1\nif bad:\n    x.zero_()", "bad = c > 1\nx.masked_fill_(bad, 0)"),
         ("bad = c > 1\nif bad: x.fill_(2.0)", "bad = c > 1\nx.masked_fill_(bad, 2.0)"),
         (
             "bad = c > 1\nif bad:\n    for g in grads:\n        if g.grad is not None:\n            g.grad.mul_(1 / c)",
-            "bad = c > 1\namount = torch.where(bad, 1 / c, 1.0)\nfor g in grads:\n    if g.grad is not None:\n"
+            "bad = c > 1\namount = torch.where(bad, 1 / c, 1)\nfor g in grads:\n    if g.grad is not None:\n"
             "        g.grad.mul_(amount)",
         ),
         (
             "bad = c > 1\nif bad:\n    for g in grads:\n        g.mul_(1 / g.norm())",
-            "bad = c > 1\nfor g in grads:\n    g.mul_(torch.where(bad, 1 / g.norm(), 1.0))",
+            "bad = c > 1\nfor g in grads:\n    g.mul_(torch.where(bad, 1 / g.norm(), 1))",
         ),
         (
             "bad = c > 1\nif bad:\n    for g in grads:\n        c.add_(1)\n        g.mul_(1 / c)",
-            "bad = c > 1\namount = torch.where(bad, 1, 0.0)\nfor g in grads:\n    c.add_(amount)\n"
-            "    g.mul_(torch.where(bad, 1 / c, 1.0))",
+            "bad = c > 1\namount = torch.where(bad, 1, 0)\nfor g in grads:\n    c.add_(amount)\n"
+            "    g.mul_(torch.where(bad, 1 / c, 1))",
         ),
         (
             "# why\nif not c.any():\n    # how\n    x /= 2",
-            "# why\ncondition = ~c.any()\n# how\nx /= torch.where(condition, 2, 1.0)",
+            "# why\ncondition = ~c.any()\n# how\nx /= torch.where(condition, 2, 1)",
         ),
     ],
 )

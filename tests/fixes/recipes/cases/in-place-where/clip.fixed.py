@@ -8,7 +8,7 @@ def forward(grads, max_norm):
     # Clip as a whole,
     # not each by itself.
     condition = total > max_norm
-    amount = torch.where(condition, max_norm / (total + 1e-6), 1.0)
+    amount = torch.where(condition, max_norm / (total + 1e-6), 1)
     for grad in grads:
         grad.mul_(amount)  # in place
     return total

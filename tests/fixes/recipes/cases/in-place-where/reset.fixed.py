@@ -13,8 +13,8 @@ class Net(nn.Module):
         self.seen += x.abs().sum(0)
         condition = self.seen.sum() > 4.0
         scale = self.seen.mean()
-        self.seen /= torch.where(condition, scale, 1.0)
-        self.seen.sub_(torch.where(condition, x.sum(0), 0.0), alpha=0.5)
+        self.seen /= torch.where(condition, scale, 1)
+        self.seen.sub_(torch.where(condition, x.sum(0), 0), alpha=0.5)
         return x * self.seen
 
 
