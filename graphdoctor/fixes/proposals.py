@@ -158,7 +158,10 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
             if fix.setting is not None
         ]
         proposals = [*(edit for edit in edits if edit.is_safe), *remedies.get(finding.fingerprint, [])]
-        proposals += [*(edit for edit in edits if not edit.is_safe), *settings, *_containing(finding, sources.root)]
+        proposals += [*(edit for edit in edits if not edit.is_safe), *settings]
+        # What keeps every line comes before what drops some.
+        proposals.sort(key=lambda proposal: (proposal.drops_output, not proposal.is_safe))
+        proposals += _containing(finding, sources.root)
         found.append(FindingOptions(finding, tuple(_distinct(proposals)), tuple(dict.fromkeys(declined))))
     return found
 

@@ -78,8 +78,7 @@ def with_fixes(path: Path, *fixes: Fix) -> list[Proposal]:
 
 def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     [found] = options(model.parent, entry(LINE, file=str(model)))
-    first = found.proposals[0]
-    assert first.kind == "code"
+    [first] = [proposal for proposal in found.proposals if proposal.edit is not None and proposal.drops_output]
     assert first.is_safe
     assert first.drops_output
     assert first.targets == (found.finding.fingerprint,)
@@ -88,9 +87,9 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     assert b"is_compiling" in first.edit.after
     edited = Program({model: b"# one line more\n" + TEXT.encode()})
     [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
-    assert found.proposals[0].edit is not None
-    assert found.proposals[0].edit.before == edited.content[model]
-    assert found.proposals[0].edit.after.startswith(b"# one line more\n")
+    [edit] = [proposal.edit for proposal in found.proposals if proposal.edit is not None and proposal.drops_output]
+    assert edit.before == edited.content[model]
+    assert edit.after.startswith(b"# one line more\n")
 
 
 def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
@@ -101,7 +100,7 @@ def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Pa
     again = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     assert originals == {model: TEXT.encode()}
     assert again == found
-    assert again[0].proposals[0].edit is not None
+    assert any(proposal.edit is not None for proposal in again[0].proposals)
 
 
 def test_a_file_that_changed_since_the_run_is_left_alone(model: Path) -> None:
@@ -118,8 +117,8 @@ def test_lines_end_where_python_says(model: Path, character: str, ending: str) -
     model.write_bytes(text.replace("\n", ending).encode())
     [found] = options(model.parent, entry(LINE + 1, file=str(model)))
     assert found.declined == ()
-    assert found.proposals[0].edit is not None
-    assert b"is_compiling" in found.proposals[0].edit.after
+    [edit] = [proposal.edit for proposal in found.proposals if proposal.edit is not None and proposal.drops_output]
+    assert b"is_compiling" in edit.after
 
 
 @pytest.mark.parametrize(
@@ -396,10 +395,12 @@ def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
     assert options_for(other, Sources(Program(), tmp_path, {}), Selection()) == []
 
 
-def test_safe_edits_come_first_and_what_keeps_the_break_last(model: Path) -> None:
+def test_what_keeps_every_line_comes_first_and_what_keeps_the_break_last(model: Path) -> None:
     inner = entry(LINE, file=str(model))
     [found] = options(model.parent, entry(3, "y = body(x)", file=str(model)), inner)
-    assert found.proposals[0].kind == "code"
+    removing = [proposal for proposal in found.proposals if not proposal.contains]
+    assert [proposal.drops_output for proposal in removing] == [False, True]
+    assert "reorderable" in (removing[0].snippet or "")
     assert found.proposals[-1].contains
     contains = [proposal.contains for proposal in found.proposals]
     assert contains == sorted(contains)

@@ -6,11 +6,13 @@ from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
 from graphdoctor.fixes.recipes.branch_where import BranchWhere
 from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
+from graphdoctor.fixes.recipes.choose_at_return import ChooseAtReturn
 from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
 from graphdoctor.fixes.recipes.condition_without_read import ConditionWithoutRead
 from graphdoctor.fixes.recipes.drop_empty_check import DropEmptyCheck
 from graphdoctor.fixes.recipes.drop_item import DropItem
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
+from graphdoctor.fixes.recipes.guard_report import GuardReport
 from graphdoctor.fixes.recipes.hoist_read import HoistRead
 from graphdoctor.fixes.recipes.in_place_where import InPlaceWhere
 from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
@@ -24,6 +26,7 @@ from graphdoctor.fixes.recipes.no_grad_for_inference_mode import NoGradForInfere
 from graphdoctor.fixes.recipes.numpy_to_torch import NumpyToTorch
 from graphdoctor.fixes.recipes.one_hot_classes import OneHotClasses
 from graphdoctor.fixes.recipes.own_function import OwnFunction
+from graphdoctor.fixes.recipes.record_outside import RecordOutside
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
 from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
 from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
@@ -35,6 +38,8 @@ _OF_ONE_PLACE: tuple[Recipe, ...] = (
     InPlaceWhere(),
     BranchWhere(),
     TupleWhere(),
+    ChooseAtReturn(),
+    GuardReport(),
     CheckInsteadOfRaise(),
     RemoveGraphBreak(),
     RemoveDisable(),
@@ -46,6 +51,7 @@ _OF_ONE_PLACE: tuple[Recipe, ...] = (
     CloneInsteadOfDeepcopy(),
     NumpyToTorch(),
     HoistRead(),
+    RecordOutside(),
     BackwardOutOfRegion(),
     IterableToList(),
     ListArgument(),

@@ -27,12 +27,14 @@ from graphdoctor.fixes.syntax.conditions import (
     is_one_number,
     tests_for_finite,
     torch_call,
+    without_none,
     without_parentheses,
 )
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import Names, names_in
 from graphdoctor.fixes.syntax.operations import is_harmless, operands, refuse_unless_tensor
 from graphdoctor.fixes.syntax.place import Place, tested_at
+from graphdoctor.fixes.syntax.records import is_report, skipped_while_compiling
 from graphdoctor.fixes.syntax.source import Change, SourceFile
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
@@ -42,7 +44,9 @@ _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribu
 class BranchWhere(Recipe):
     """``if c: x = f(x)`` becomes ``x = torch.where(c, f(x), x)``.
 
-    Also ``if`` with ``elif`` and ``else``, ``return`` in every branch, and ``a if c else b``. Safe if one number
+    Also ``if`` with ``elif`` and ``else``, ``return`` in every branch, and ``a if c else b``. What a condition says
+    about Python objects first, such as ``mask is not None``, stays an ``if``; what a branch reports is skipped while
+    compiling. Safe if one number
     decides and both branches compute every element from the same floating-point tensors with operations that are
     defined for every number and have finite gradients. Otherwise unsafe: both branches are computed, so the one that
     isn't taken may fail, have a side effect or another shape, or put NaN into gradients.
@@ -73,9 +77,12 @@ def _choose_expression(source: SourceFile, choice: cst.IfExp, names: Names) -> E
     """``a if c else b`` inside any expression."""
     for value in (choice.body, choice.orelse):
         refuse_unless_tensor(value)
-    condition = as_boolean_tensor(choice.test, names)
+    first, test = without_none(choice.test)
+    condition = as_boolean_tensor(test, names)
     sides = [without_parentheses(value.deep_clone()) for value in (choice.body, choice.orelse)]
-    call = torch_call("where", [without_parentheses(condition), *sides])
+    call: cst.BaseExpression = torch_call("where", [without_parentheses(condition), *sides])
+    if first is not None:
+        call = choice.deep_clone().with_changes(body=call, test=first)
     refuse_lost_comments([choice], [call])
     # `return(a)if c else b`: a name needs a space where a parenthesis doesn't.
     if source.code(choice).startswith("(") and not isinstance(next(source.parents(choice)), _WITHOUT_WORDS):
@@ -84,7 +91,7 @@ def _choose_expression(source: SourceFile, choice: cst.IfExp, names: Names) -> E
     return Edit(
         title="Choose with `torch.where` in place of `… if … else …`",
         content=source.replaced((choice, call), imports=("torch",)),
-        is_safe=_is_safe(source, names, [choice.test], values, alone=()),
+        is_safe=_is_safe(source, names, [test], values, alone=()),
     )
 
 
@@ -99,6 +106,8 @@ class _Choice:
         tests: One for each branch but the last.
         branches: What each does; the last is taken if no test holds.
         rest: The lines after the ``if`` that are its last branch.
+        outer: What the test says about Python objects first; None if it says nothing about them.
+        reports: The lines of the only branch that print, log or warn.
     """
 
     source: SourceFile
@@ -107,9 +116,21 @@ class _Choice:
     tests: tuple[cst.BaseExpression, ...]
     branches: tuple[Branch, ...]
     rest: tuple[cst.BaseStatement, ...]
+    outer: cst.BaseExpression | None = None
+    reports: tuple[cst.SimpleStatementLine, ...] = ()
 
     @classmethod
     def of(cls, source: SourceFile, statement: cst.If, names: Names) -> _Choice:
+        if statement.orelse is None:
+            outer, test = without_none(statement.test)
+            body, reports = _without_reports(source, statement.body)
+            if outer is not None or reports:
+                branches = (branch_of_body(body), Branch((), ()))
+                return cls(source, statement, names, (test,), branches, (), outer, reports)
+        return cls._of_all(source, statement, names)
+
+    @classmethod
+    def _of_all(cls, source: SourceFile, statement: cst.If, names: Names) -> _Choice:
         tests: list[cst.BaseExpression] = []
         branches: list[Branch] = []
         comments: tuple[str, ...] = ()
@@ -155,8 +176,9 @@ class _Choice:
         gone: list[Change] = [(line, cst.FlattenSentinel(())) for line in self.rest]
         targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
         return Edit(
-            title=_title(targets),
-            content=put_for(self.source, self.statement, lines, and_also=gone),
+            title=_title(targets) + (", and skip the report while compiling" if self.reports else ""),
+            content=put_for(self.source, self.statement, self._with_outer(lines), and_also=gone),
+            drops_output=bool(self.reports),
             is_safe=_is_safe(
                 self.source,
                 self.names,
@@ -165,6 +187,17 @@ class _Choice:
                 alone=[values[0] for values in kept if len(values) == 1],
             ),
         )
+
+    def _with_outer(self, lines: Sequence[cst.SimpleStatementLine]) -> Sequence[cst.SimpleStatementLine | cst.If]:
+        """The lines below what is reported, and under the condition on Python objects."""
+        whole: list[cst.SimpleStatementLine | cst.If] = list(lines)
+        if self.reports:
+            whole.insert(0, skipped_while_compiling(self.tests[0], self.reports))
+        if self.outer is None:
+            return whole
+        # `if` and what is under it share the indentation of the old one.
+        indent = self.statement.body.indent if isinstance(self.statement.body, cst.IndentedBlock) else None
+        return [cst.If(self.outer, cst.IndentedBlock(whole, indent=indent))]
 
     def _rows(self) -> list[list[Step | None]]:
         """The steps by line: one step of each branch to choose from, or a single step that can come before a choice.
@@ -229,6 +262,26 @@ class _Choice:
             lines.append(line_of(_given(name, tensor), Comments()))
             conditions.append(cst.Name(name))
         return lines, conditions
+
+
+def _without_reports(
+    source: SourceFile, body: cst.BaseSuite
+) -> tuple[cst.BaseSuite, tuple[cst.SimpleStatementLine, ...]]:
+    """A body without the lines that print, log or warn, and these."""
+    if not isinstance(body, cst.IndentedBlock):
+        return body, ()
+    reports = [line for line in body.body if isinstance(line, cst.SimpleStatementLine) and is_report(source, line)]
+    rest = [line for line in body.body if not is_report(source, line)]
+    if not reports:
+        return body, ()
+    if not rest:
+        raise DeclinedError("a branch only reports, which is a side effect")
+    after = body.body[body.body.index(rest[0]) :]
+    late = [line for line in after if is_report(source, line)]
+    assigned = {name.value for line in rest for name in names_in(line)}
+    if any(name.value in assigned for line in late for name in names_in(line)):
+        raise DeclinedError("a branch reports what it assigned before")
+    return body.with_changes(body=rest), tuple(reports)
 
 
 def _target(row: Sequence[Step | None]) -> str:

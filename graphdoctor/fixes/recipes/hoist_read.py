@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import libcst as cst
@@ -14,9 +15,11 @@ from graphdoctor.fixes.syntax.bindings import (
     is_target,
     method_name,
     reads,
+    values,
 )
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place, pointed
+from graphdoctor.fixes.syntax.records import is_report
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
 
 _CLOCKS = frozenset(
@@ -37,7 +40,7 @@ _OUTPUT = frozenset({"debug", "info", "warning", "error", "log", "exception", "c
 
 
 class HoistRead(Recipe):
-    """Skips clocks that only feed output while compiling, and reads facts once, when the module is imported.
+    """Skips clocks that only feed output, or are only kept, while compiling, and reads facts once, at import.
 
     ``random.random()`` becomes ``random.uniform(0.0, 1.0)``, which torch traces and which draws the same number. All
     others are unsafe: the program prints less, or no longer notices a change.
@@ -71,12 +74,13 @@ class HoistRead(Recipe):
             )
         if name in _CLOCKS:
             lines = _output_lines(source, call)
-            is_printed = any(_is_output(source, line) for line in lines)
+            is_used = any(_is_output(source, line) or _is_kept(line) for line in lines)
+            what = "the lines that keep it" if any(map(_is_kept, lines)) else "the output that uses it"
             return Edit(
-                title=f"Skip {words} and the output that uses it while compiling",
+                title=f"Skip {words} and {what} while compiling",
                 content=_guarded(source, lines),
                 is_safe=False,
-                drops_output=is_printed,
+                drops_output=is_used,
             )
         raise DeclinedError(f"{words} can't be moved")
 
@@ -129,13 +133,16 @@ def _is_imported_inside(call: cst.Call, statement: cst.CSTNode) -> bool:
     )
 
 
-def _output_lines(source: SourceFile, call: cst.Call) -> list[cst.SimpleStatementLine]:
+_Line = cst.SimpleStatementLine | cst.If
+
+
+def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
     """The line that reads the value, and all lines that are there only for it.
 
     Raises:
         DeclinedError: Something else depends on the value.
     """
-    lines: list[cst.SimpleStatementLine] = []
+    lines: list[_Line] = []
     waiting: list[cst.CSTNode] = [call]
     seen: set[str] = set()
     while waiting:
@@ -143,16 +150,11 @@ def _output_lines(source: SourceFile, call: cst.Call) -> list[cst.SimpleStatemen
         if line in lines:
             continue
         lines.append(line)
-        small = line.body[0]
-        if _is_output(source, line):
+        if isinstance(line, cst.If) or _is_output(source, line):
             continue
-        match small:
-            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)]) if _is_arithmetic(source, small):
-                pass
-            case cst.AugAssign(target=cst.Name() as target) if _is_arithmetic(source, small):
-                pass
-            case _:
-                raise DeclinedError("the value is used for more than output")
+        target = _target_of(source, line)
+        if target is None:
+            continue
         if not is_local(source, target):
             raise DeclinedError("the value is used for more than output")
         if target.value not in seen:
@@ -162,10 +164,67 @@ def _output_lines(source: SourceFile, call: cst.Call) -> list[cst.SimpleStatemen
     here = source.function_of(call)
     if any(source.function_of(line) is not here for line in lines):
         raise DeclinedError("another function uses the value")
-    return sorted(lines, key=lambda line: source.position(line).start.line)
+    for line in lines:
+        if isinstance(line, cst.If) and any(_reads_more(source, line.test, seen)):
+            raise DeclinedError("a condition on the value also depends on something else")
+    inside = {node for line in lines if isinstance(line, cst.If) for node in walk(line.body)}
+    return sorted((line for line in lines if line not in inside), key=lambda line: source.position(line).start.line)
 
 
-def _bindings(source: SourceFile, target: cst.Name, line: cst.SimpleStatementLine) -> list[cst.CSTNode]:
+def _target_of(source: SourceFile, line: cst.SimpleStatementLine) -> cst.Name | None:
+    """The local name that a line sets to a value; None if it keeps the value in an object.
+
+    Raises:
+        DeclinedError: The line does more with the value.
+    """
+    small = line.body[0]
+    match small:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)]) if _is_arithmetic(source, small):
+            return target
+        case cst.AugAssign(target=cst.Name() as target) if _is_arithmetic(source, small):
+            return target
+        case cst.Assign() | cst.AugAssign() | cst.Expr() if _is_kept(line) and _is_arithmetic(source, small):
+            if _is_duration(source, small.value):
+                return None
+    raise DeclinedError("the value is used for more than output")
+
+
+def _is_kept(line: cst.CSTNode) -> bool:
+    """``self.times["a"] = seconds``, ``times.append(seconds)``: whether a line keeps a value in an object."""
+    match line:
+        case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=target)])]):
+            return isinstance(target, cst.Attribute | cst.Subscript)
+        case cst.SimpleStatementLine(body=[cst.AugAssign(target=target)]):
+            return isinstance(target, cst.Attribute | cst.Subscript)
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(attr=cst.Name("append"))))]):
+            return True
+    return False
+
+
+def _is_duration(source: SourceFile, value: cst.BaseExpression) -> bool:
+    """Whether a value is a difference of times, or made of names that are.
+
+    A time by itself is more than a measurement: something may compare it later.
+    """
+    found = [node for node in walk(value) if isinstance(node, cst.Name) and is_local(source, node)]
+    sources = [value, *(bound for name in found for bound in values(source, name) if bound is not None)]
+    return any(
+        isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract)
+        for bound in sources
+        for node in walk(bound)
+    )
+
+
+def _reads_more(source: SourceFile, test: cst.CSTNode, names: set[str]) -> Iterator[bool]:
+    """For each part of a condition whether it isn't a time or a number."""
+    for node in walk(test):
+        if isinstance(node, cst.Call | cst.Attribute | cst.Subscript):
+            yield not (isinstance(node, cst.Call) and dotted_name(source, node.func) in _CLOCKS)
+        elif isinstance(node, cst.Name):
+            yield node.value not in names
+
+
+def _bindings(source: SourceFile, target: cst.Name, line: cst.CSTNode) -> list[cst.CSTNode]:
     """Every place in the function that sets the variable."""
     scope = source.function_of(line)
     return [
@@ -175,22 +234,28 @@ def _bindings(source: SourceFile, target: cst.Name, line: cst.SimpleStatementLin
     ]
 
 
-def _line_of(source: SourceFile, node: cst.CSTNode) -> cst.SimpleStatementLine:
-    """The line of a node, if the line is a single statement in a block.
+def _line_of(source: SourceFile, node: cst.CSTNode) -> _Line:
+    """The line of a node, if the line is a single statement in a block; for a condition on a report, both.
 
     Raises:
-        DeclinedError: It isn't.
+        DeclinedError: It is something else.
     """
     line = next((found for found in source.parents(node) if isinstance(found, cst.BaseStatement)), None)
+    if isinstance(line, cst.If) and is_report(source, line):
+        parent = next(source.parents(line))
+        if not (isinstance(parent, cst.If) and parent.orelse is line):
+            return line
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         raise DeclinedError("a line that does more uses the value")
     return line
 
 
-def _is_output(source: SourceFile, line: cst.SimpleStatementLine) -> bool:
+def _is_output(source: SourceFile, line: _Line) -> bool:
     """Whether the line only prints, logs or warns."""
-    match line.body[0]:
-        case cst.Expr(value=cst.Call() as call):
+    match line:
+        case cst.If():
+            return True
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call() as call)]):
             name = dotted_name(source, call.func)
             is_logger = isinstance(call.func, cst.Attribute) and call.func.attr.value in _OUTPUT
             root = call.func.value if isinstance(call.func, cst.Attribute) else call.func
@@ -206,9 +271,10 @@ def _has_effect(call: cst.Call) -> bool:
     return any(isinstance(node, effects) for node in walk(call))
 
 
-def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign) -> bool:
-    """Whether the assigned value calls only clocks and number functions."""
-    calls = [node for node in walk(small.value) if isinstance(node, cst.Call)]
+def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign | cst.Expr) -> bool:
+    """Whether the assigned or appended value calls only clocks and number functions."""
+    own = small.value if isinstance(small, cst.Expr) else None
+    calls = [node for node in walk(small.value) if isinstance(node, cst.Call) and node is not own]
     plain = {"builtins.round", "builtins.float", "builtins.int", "builtins.str", "builtins.abs"}
     return not any(isinstance(node, cst.NamedExpr | cst.Await) for node in walk(small.value)) and all(
         dotted_name(source, call.func) in _CLOCKS | plain or method_name(source, call) == "total_seconds"
@@ -216,7 +282,7 @@ def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign) -> boo
     )
 
 
-def _guarded(source: SourceFile, lines: list[cst.SimpleStatementLine]) -> bytes:
+def _guarded(source: SourceFile, lines: list[_Line]) -> bytes:
     """The file with lines under ``if not torch.compiler.is_compiling():``; adjacent lines share one ``if``."""
     changes: list[Change] = []
     done: set[cst.CSTNode] = set()
@@ -229,7 +295,7 @@ def _guarded(source: SourceFile, lines: list[cst.SimpleStatementLine]) -> bytes:
         group = [line]
         while at + len(group) < len(body) and body[at + len(group)] in lines:
             following = body[at + len(group)]
-            assert isinstance(following, cst.SimpleStatementLine)
+            assert isinstance(following, _Line)
             group.append(following)
         done.update(group)
         kept = [group[0].with_changes(leading_lines=()), *(found.deep_clone() for found in group[1:])]

@@ -185,7 +185,7 @@ def line_of(small: cst.BaseSmallStatement, comments: Comments) -> cst.SimpleStat
 def put_for(
     source: SourceFile,
     statement: cst.If,
-    lines: Sequence[cst.SimpleStatementLine],
+    lines: Sequence[cst.SimpleStatementLine | cst.If],
     *,
     and_also: Sequence[Change] = (),
 ) -> bytes:

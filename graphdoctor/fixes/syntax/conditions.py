@@ -6,7 +6,7 @@ tensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import libcst as cst
@@ -56,6 +56,48 @@ def as_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
     for node in walk(test):
         _refuse(node)
     return test.deep_clone()
+
+
+def without_none(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
+    """What a test says about ``None`` first, and the rest: ``m is not None and m.any()``.
+
+    Args:
+        test: The test, which isn't changed.
+
+    Returns:
+        The first part, None if there is none; and the rest.
+    """
+    operands = list(_anded(test))
+    count = next((at for at, operand in enumerate(operands) if not _is_about_none(operand)), 0)
+    rest = _all_of(operands[count:]) if count else None
+    return _all_of(operands[:count]), rest if rest is not None else test
+
+
+def _is_about_none(test: cst.BaseExpression) -> bool:
+    match test:
+        case cst.Comparison(
+            comparisons=[cst.ComparisonTarget(operator=cst.Is() | cst.IsNot(), comparator=cst.Name("None"))]
+        ):
+            return True
+    return False
+
+
+def _anded(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The operands of a chain of ``and`` without parentheses, in order."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) and not test.lpar:
+        yield from _anded(test.left)
+        yield from _anded(test.right)
+    else:
+        yield test
+
+
+def _all_of(operands: Sequence[cst.BaseExpression]) -> cst.BaseExpression | None:
+    if not operands:
+        return None
+    joined = operands[0].deep_clone()
+    for operand in operands[1:]:
+        joined = cst.BooleanOperation(joined, cst.And(), operand.deep_clone())
+    return joined
 
 
 def as_boolean_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:

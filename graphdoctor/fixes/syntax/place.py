@@ -34,6 +34,12 @@ class Place:
         """The guarded values that changed; empty if the finding isn't about a recompile."""
         return self.finding.changes
 
+    @property
+    def is_outermost(self) -> bool:
+        """Whether the finding's function is the one that torch.compile was given; False if the path isn't known."""
+        path = [entry for entry in self.finding.user_stack if entry.origin in ("user", "third_party")]
+        return len(path) == 1
+
     @cached_property
     def statement(self) -> Statement:
         """The innermost statement at the finding's line.

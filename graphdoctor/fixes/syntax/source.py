@@ -48,6 +48,11 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from walk(child)
 
 
+def with_replaced(node: cst.CSTNode, changes: Sequence[Change]) -> cst.CSTNode:
+    """A copy of a node in which other nodes, found by identity, are replaced."""
+    return cast("cst.CSTNode", node.visit(_Replacement(changes, None, ())))
+
+
 @dataclass(frozen=True)
 class SourceFile:
     """One parsed file.

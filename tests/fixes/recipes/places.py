@@ -11,6 +11,7 @@ from graphdoctor.fixes.syntax.source import SourceFile
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import BreakReason
+from graphdoctor.model.stack import StackEntry
 
 CASES = Path(__file__).parent / "cases"
 _HEAD = re.compile(r'^"""(?P<code>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<context> .*)?"""$')
@@ -55,6 +56,7 @@ def finding(
         reasons=(BreakReason(gb_type="type", torch_id="GB0000", explanation="Why.", context=context),),
         fingerprint="0" * 16,
         changes=changes,
+        user_stack=(StackEntry(file="model.py", line=line, function="forward", origin="user"),),
     )
 
 

@@ -39,7 +39,12 @@ def written(body: str) -> str:
             "    t = «time.time()»\n    if t > 5:\n        x = -x\n    return x\n",
             "a line that does more uses",
         ),
-        ("    t = «time.time()»\n    if t > 5: print(t)\n    return x\n", "a line that does more uses"),
+        ("    t = «time.time()»\n    if t > 5: x = x + t\n    return x\n", "a line that does more uses"),
+        (
+            "    t = «time.time()»\n    if t > self.last: print(t)\n    return x\n",
+            "a condition on the value also depends on something else",
+        ),
+        ("    self.times.append(«time.time()»)\n    return x\n", "the value is used for more than output"),
         ("    t = «time.time()»\n    d = self.save(t)\n    return x\n", MATTERS),
         ("    t = «time.time()»\n    self.save(t)\n    return x\n", MATTERS),
         ("    t = «time.time()»\n    catalog.add(t)\n    return x\n", MATTERS),

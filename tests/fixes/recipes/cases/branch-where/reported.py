@@ -1,0 +1,17 @@
+"""GD102 10:5-"""
+
+import warnings
+
+import torch
+
+
+def forward(x):
+    y = x.sin()
+    if not (y < 0.5).all():
+        warnings.warn("large", stacklevel=2)
+        y = y.clamp(max=0.5)
+    return y.cos()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)

@@ -1,0 +1,31 @@
+"""GD105 16:19-38"""
+
+import time
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.seconds = []
+
+    @torch.compiler.disable(recursive=False)
+    def forward(self, x):
+        started = time.perf_counter()
+        y = self._compute(x)
+        elapsed = time.perf_counter() - started
+        self.seconds.append(elapsed)
+        if elapsed > 60:
+            print("slow:", elapsed)
+        return y
+
+    def _compute(self, x):
+        y = self.linear(x).sin()
+        return y
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)
