@@ -28,6 +28,7 @@ from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, R
 
 if TYPE_CHECKING:
     from graphdoctor.capture.ends import StoppedFor
+    from graphdoctor.capture.warm import WarmProbes, WarmProcess
     from graphdoctor.model.run import ProbeExit
 
 _POLL_S = 0.05
@@ -70,6 +71,7 @@ def record(
     watching: Watching,
     memory_bytes: int | None = None,
     descriptor: int | None = None,
+    warm: WarmProbes | None = None,
 ) -> ProbeExit:
     """Run the probe once.
 
@@ -81,6 +83,7 @@ def record(
         watching: What to do meanwhile.
         memory_bytes: Resident memory above which the probe is stopped, or None; Linux only.
         descriptor: An open file that the probe inherits under the same number, or None.
+        warm: Where to get it sooner; None to start an interpreter.
 
     Returns:
         How it ended, also written to ``recording.json``.
@@ -94,32 +97,56 @@ def record(
     write_meta(recording, request.described(), None)
     started = time.monotonic()
     with _terminate_as_interrupt():
-        process = _start(python, request_path, recording, () if descriptor is None else (descriptor,))
+        process = _start(
+            python,
+            request_path,
+            recording,
+            backend=request.spec.backend,
+            descriptors=() if descriptor is None else (descriptor,),
+            warm=warm,
+        )
         output = _Output(process.stdout, watching.on_output)
         stopped_for = _wait(process, recording, timeout_s, memory_bytes, watching)
     output.finish()
     duration_s = time.monotonic() - started
-    crash = _crash_report(recording) if process.returncode < 0 else None
+    status = process.wait()
+    crash = _crash_report(recording) if status < 0 else None
     if crash is not None:
         watching.on_output(crash.encode())
     # Not earlier: models take longer to import than the child to start.
     from graphdoctor.capture.ends import end_of_probe
 
-    ended = end_of_probe(process.returncode, stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
+    ended = end_of_probe(status, stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
     ended = ended.model_copy(update={"duration_s": duration_s, "traceback": crash or ended.traceback})
     write_meta(recording, request.described(), ended)
     return ended
 
 
-def _start(python: str, request_path: Path, recording: Path, descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
+def probe_command(python: str) -> list[str]:
+    """Starts the child's main script, but for its argument."""
+    # -u: the program's prints appear while it runs; faulthandler: a segmentation fault reports where.
+    return [python, "-u", "-X", "faulthandler", str(_PROBE)]
+
+
+def _start(
+    python: str,
+    request_path: Path,
+    recording: Path,
+    *,
+    backend: str,
+    descriptors: tuple[int, ...],
+    warm: WarmProbes | None,
+) -> subprocess.Popen[bytes] | WarmProcess:
     environment = os.environ | {"TORCH_TRACE": str(recording / TRACE_FOLDER)}
     # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
     environment.pop(RECORDING_VARIABLE, None)
-    # -u: the program's prints appear while it runs; faulthandler: a segmentation fault reports where.
-    command = [python, "-u", "-X", "faulthandler", str(_PROBE), str(request_path)]
+    if warm is not None:
+        process = warm.start(request_path, backend=backend, environment=environment, descriptors=descriptors)
+        if process is not None:
+            return process
     try:
         return subprocess.Popen(
-            command,
+            [*probe_command(python), str(request_path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -170,7 +197,7 @@ class _Output:
 
 
 def _wait(
-    process: subprocess.Popen[bytes],
+    process: subprocess.Popen[bytes] | WarmProcess,
     recording: Path,
     timeout_s: float | None,
     memory_bytes: int | None,
@@ -234,7 +261,7 @@ def _terminate_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _stop(process: subprocess.Popen[bytes], signals: tuple[signal.Signals, ...]) -> None:
+def _stop(process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.Signals, ...]) -> None:
     """Send the signals one by one, with a grace period each, until the probe is gone; another Ctrl-C skips the wait."""
     for number in signals:
         with contextlib.suppress(ProcessLookupError):

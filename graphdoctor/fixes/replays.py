@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from graphdoctor.capture.child import Watching, record
+from graphdoctor.capture.child import Watching, probe_command, record
 from graphdoctor.capture.request import Measured, Request
+from graphdoctor.capture.warm import WarmProbes
 from graphdoctor.fixes.program import Program
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
@@ -53,6 +54,7 @@ class Replays:
         self._folder = folder
         self._python = python
         self.limits = limits
+        self._warm = WarmProbes(probe_command(python))
         self.count = 0
         self._is_cancelled = threading.Event()
 
@@ -135,6 +137,10 @@ class Replays:
         """Stop the replays that are running."""
         self._is_cancelled.set()
 
+    def close(self) -> None:
+        """Let go of what makes probes start sooner."""
+        self._warm.close()
+
     def _new_folder(self, name: str) -> Path:
         folder = self._folder / name
         folder.mkdir(parents=True)
@@ -168,6 +174,7 @@ class Replays:
             memory_bytes=self.limits.memory_bytes,
             watching=watching,
             descriptor=descriptor,
+            warm=self._warm,
         )
         if ended.reason == "interrupted":
             # One Ctrl-C ends all trials.

@@ -129,6 +129,7 @@ def treat(
         replays.cancel()
         raise
     finally:
+        replays.close()
         if rounds.so_far is not None:
             (folder / FIXES_FILE).write_text(rounds.so_far.treatment.model_dump_json(), encoding="utf-8")
 

@@ -5,6 +5,7 @@ Comes in: a request and the recording of its run. Goes out: ``WhatIf``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -53,8 +54,6 @@ def what_if(
         return None
     combined, skipped = found.combined(_MAX_TRIALS)
     replays = Replays(request, folder / FOLDER, python=python, limits=Limits(timeout_s))
-    on_phase("replaying without torch.compile")
-    replays.replay(Program(), EAGER, is_eager=True)
     trials = [Candidate((), RunChange()), *combined]
 
     def run(number: int) -> TrialResult:
@@ -63,7 +62,10 @@ def what_if(
         program, references = Program(change=trial.change), {EAGER: EAGER}
         return _result(trial, replays.replay(program, str(number), references=references, is_timed=True))
 
-    results = replays.in_parallel(run, range(len(trials)), jobs=jobs)
+    with contextlib.closing(replays):
+        on_phase("replaying without torch.compile")
+        replays.replay(Program(), EAGER, is_eager=True)
+        results = replays.in_parallel(run, range(len(trials)), jobs=jobs)
     answer = _answer(list(zip(trials, results, strict=True)), found, skipped)
     (folder / WHAT_IF_FILE).write_text(answer.model_dump_json(), encoding="utf-8")
     return answer

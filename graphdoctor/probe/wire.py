@@ -92,6 +92,21 @@ HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
 """The names of the values that come with each code."""
 
 
+WARM_OPTION = "--warm"
+"""The first argument of a probe that forks others; the second is the number of a socket."""
+
+
+class WarmRequest(TypedDict):
+    """What a warm process is asked to fork; its answer's socket, its output and what it inherits come along."""
+
+    path: str
+    """Of its ``request.json``."""
+    backend: str
+    """What it compiles with."""
+    inherited: list[int]
+    """Numbers under which it expects the other open files."""
+
+
 class ProbeRequest(TypedDict):
     """``request.json``: what the probe is asked to do; the first twelve are fields of ``RunSpec``."""
 

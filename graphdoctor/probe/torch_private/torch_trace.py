@@ -26,6 +26,16 @@ def listen(handler: logging.Handler) -> None:
     handlers.insert(place, handler)
 
 
+def write_trace_to(folder: str) -> None:
+    """Write the trace log to another folder than ``TORCH_TRACE`` named when torch was imported.
+
+    The file is opened for the first record (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.11 to 2.15).
+    """
+    for handler in torch_api.trace_logger().handlers:
+        if hasattr(handler, "root_dir"):
+            handler.root_dir = folder
+
+
 @contextlib.contextmanager
 def trace_files_paused() -> Iterator[None]:
     """Write nothing to the trace log while the context lasts; other handlers continue."""

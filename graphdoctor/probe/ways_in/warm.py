@@ -1,0 +1,157 @@
+"""Makes probes from one process that has imported torch: it forks one for each request.
+
+Importing torch takes longer than compiling most models, and a fix is tried in a dozen probes. Comes in: requests of
+``graphdoctor/capture/warm.py`` on a socket. Goes out: in each fork, the request to run; the process itself never
+returns. It compiles nothing and runs nothing of the user's, so what it forks is as fresh as a new process, but for
+Python's hash seed, which all of them share.
+
+It makes none if it couldn't fork a sound one: with a Python thread running, or a GPU's files open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from ..torch_private import torch_trace
+from ..wire import TRACE_FOLDER, WarmRequest
+
+_MAX_REQUEST_BYTES = 2**20
+_MAX_DESCRIPTORS = 4
+_MODULES = (
+    "torch._dynamo.backends.registry",
+    "torch._dynamo.convert_frame",
+    "torch._functorch.aot_autograd",
+    "torch.profiler",
+)
+"""What compiling with ``eager`` imports of torch."""
+
+_INDUCTOR = "inductor"
+_INDUCTOR_MODULE = "torch._inductor.compile_fx"
+_GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
+
+
+class _Child(NamedTuple):
+    """A probe that runs.
+
+    Args:
+        pid: Its process id.
+        answer: The socket that its end is reported on.
+    """
+
+    pid: int
+    answer: socket.socket
+
+
+def serve(descriptor: int) -> Path:
+    """Fork a probe for each request.
+
+    Args:
+        descriptor: The socket with the requests; when it closes, all ends.
+
+    Returns:
+        In each fork: the path of its ``request.json``. Its standard output and error are those of the request.
+    """
+    _load(*_MODULES)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests = socket.socket(fileno=descriptor)
+    children: dict[int, _Child] = {}
+    while True:
+        ready, _, _ = select.select([requests.fileno(), *children], [], [])
+        for end in set(ready) & set(children):
+            child = children.pop(end)
+            os.close(end)
+            _report(child.answer, os.waitpid(child.pid, 0)[1])
+        if requests.fileno() in ready:
+            found = _received(requests)
+            if found is None:
+                _end(children)
+            request, descriptors = found
+            if request["backend"] == _INDUCTOR:
+                _load(_INDUCTOR_MODULE)
+            pid = os.fork() if _can_fork() else None
+            if pid == 0:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                requests.close()
+                for end, child in children.items():
+                    os.close(end)
+                    child.answer.close()
+                return _become(request, descriptors)
+            answer = socket.socket(fileno=descriptors[0])
+            for other in descriptors[1:]:
+                os.close(other)
+            if pid is None:
+                answer.close()
+                continue
+            with contextlib.suppress(OSError):  # whoever asked has given up, and so will the probe
+                answer.sendall(f"{pid}\n".encode())
+            children[os.pidfd_open(pid)] = _Child(pid, answer)
+
+
+def _load(*names: str) -> None:
+    with contextlib.suppress(Exception):  # what can't be imported is reported by the probe that needs it
+        for name in names:
+            importlib.import_module(name)
+
+
+def _can_fork() -> bool:
+    """Whether a fork would be sound: other Python threads don't survive it, nor does a GPU's context."""
+    if threading.active_count() > 1:
+        return False
+    return not any(_target(number).startswith(_GPU_FILES) for number in Path("/proc/self/fd").iterdir())
+
+
+def _target(number: Path) -> str:
+    try:
+        return str(number.readlink())
+    except OSError:  # the one that lists the others is closed
+        return ""
+
+
+def _received(requests: socket.socket) -> tuple[WarmRequest, list[int]] | None:
+    """The next request, with the answer's socket, the output and what else the probe inherits; None at the end."""
+    content, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, _MAX_DESCRIPTORS)
+    return (json.loads(content), descriptors) if content else None
+
+
+def _become(request: WarmRequest, descriptors: list[int]) -> Path:
+    """Take the place of a process that was started for this request."""
+    # As for a new process: a group of its own, that can be stopped as a whole.
+    os.setpgid(0, 0)
+    answer, output, *inherited = descriptors
+    os.close(answer)
+    for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
+        os.dup2(output, standard)
+    os.close(output)
+    for number, wanted in zip(inherited, request["inherited"], strict=True):
+        if number != wanted:
+            os.dup2(number, wanted)
+            os.close(number)
+    path = Path(request["path"])
+    folder = str(path.parent / TRACE_FOLDER)
+    os.environ["TORCH_TRACE"] = folder
+    torch_trace.write_trace_to(folder)
+    return path
+
+
+def _report(answer: socket.socket, status: int) -> None:
+    with contextlib.suppress(OSError):
+        answer.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    answer.close()
+
+
+def _end(children: dict[int, _Child]) -> NoReturn:
+    """End, with what still runs: nobody watches it any more."""
+    for child in children.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    os._exit(0)

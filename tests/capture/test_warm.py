@@ -1,0 +1,173 @@
+"""Probes that are forked end, print and record as those that are started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.capture.child import Watching, probe_command, record
+from graphdoctor.capture.request import Request, parse_target
+from graphdoctor.capture.warm import WarmProbes
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.trace.reader import read_recording
+
+PROGRAM = """
+import os, signal, sys, threading, time
+import torch
+
+print("imported", os.environ.get("TORCH_TRACE", "").rpartition("/")[2], flush=True)
+
+
+def plain(x, n=2):
+    y = x.sin()
+    print("called", flush=True)
+    return y.cos() * n
+
+
+def raises(x):
+    raise ValueError("no")
+
+
+def exits(x):
+    sys.exit(7)
+
+
+def aborts(x):
+    os.abort()
+
+
+def hangs(x):
+    time.sleep(600)
+
+
+def leaves_a_thread(x):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    return x + 1
+
+
+def example_inputs():
+    return [(torch.ones(3),), (torch.ones(3),)]
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="probes are forked on Linux only")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmProbes]:
+    probes = WarmProbes(probe_command(sys.executable))
+    yield probes
+    probes.close()
+
+
+def run(
+    program: Path, name: str, folder: Path, warm: WarmProbes | None, timeout_s: float | None = None
+) -> tuple[ProbeExit, str]:
+    """How a function's probe ends, and what it prints."""
+    folder.mkdir()
+    target = f"{program}:{name}"
+    output: list[bytes] = []
+    watching = Watching(on_phase=lambda _phase: None, on_output=output.append)
+    request = Request(spec=RunSpec(target=target), target=parse_target(target))
+    found = record(request, folder, python=sys.executable, timeout_s=timeout_s, watching=watching, warm=warm)
+    return found, b"".join(output).decode()
+
+
+def counts(found: Recording) -> list[object]:
+    """What a recording counts, without times."""
+    compiles = [(made.compile_id, made.outcome, made.op_count, made.guard_count) for made in found.compiles]
+    breaks = [(made.compile_id, made.chain[0].torch_id, made.stack[-1].line) for made in found.breaks]
+    return [compiles, breaks, [graph.code for graph in found.graphs], found.coverage, found.environment]
+
+
+@pytest.mark.slow
+def test_a_forked_probe_records_what_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+    started, printed = run(program, "plain", tmp_path / "started", None)
+    forked, printed_too = run(program, "plain", tmp_path / "forked", warm)
+    again, _ = run(program, "plain", tmp_path / "again", warm)
+    assert started.reason == forked.reason == again.reason == "finished"
+    assert printed == printed_too == "imported trace\ncalled\ncalled\n"
+    recordings = [read_recording(tmp_path / name) for name in ("started", "forked", "again")]
+    assert counts(recordings[0]) == counts(recordings[1]) == counts(recordings[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["raises", "exits", "aborts", "leaves_a_thread"])
+def test_a_forked_probe_ends_as_a_started_one_does(name: str, program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+    ends = [run(program, name, tmp_path / str(probes), probes) for probes in (None, warm)]
+    (started, printed), (forked, printed_too) = ends
+    assert (started.reason, started.status) == (forked.reason, forked.status)
+    assert started.message == forked.message
+    assert ("Fatal Python error: Aborted" in printed) == ("Fatal Python error: Aborted" in printed_too)
+
+
+@pytest.mark.slow
+def test_a_forked_probe_is_stopped_after_its_time(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+    found, _ = run(program, "hangs", tmp_path / "hanging", warm, timeout_s=8)
+    assert found.reason == "timeout"
+    assert run(program, "plain", tmp_path / "next", warm)[0].reason == "finished"
+
+
+@pytest.mark.slow
+def test_several_are_forked_at_once(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        ends = [pool.submit(run, program, "plain", tmp_path / str(number), warm) for number in range(4)]
+    assert [end.result()[0].reason for end in ends] == ["finished"] * 4
+    assert {end.result()[1].count("called") for end in ends} == {2}
+
+
+@pytest.mark.slow
+def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path) -> None:
+    probes = WarmProbes(probe_command(sys.executable))
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        end = pool.submit(run, program, "hangs", tmp_path / "hanging", probes, 60)
+        while not (tmp_path / "hanging" / "probe.jsonl").exists():
+            pass
+        probes.close()
+        found, _ = end.result()
+    assert found.reason == "killed"
+    assert found.status == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_nothing_is_forked_beside_a_thread(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "usercustomize.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    code = "import usercustomize, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    probes = WarmProbes([sys.executable, "-c", code, probe_command("")[-1]])
+    request = tmp_path / "request.json"
+    try:
+        assert probes.start(request, backend="eager", environment=dict(os.environ), descriptors=()) is None
+    finally:
+        probes.close()
+
+
+@pytest.mark.parametrize(
+    "command", [[sys.executable, "-c", "raise SystemExit(1)"], ["/no/such/interpreter"]], ids=["ends", "missing"]
+)
+def test_where_none_can_be_forked_it_is_started(command: list[str], tmp_path: Path) -> None:
+    probes = WarmProbes(command)
+    for _ in range(2):
+        assert probes.start(tmp_path / "request.json", backend="eager", environment={}, descriptors=()) is None
+    probes.close()
+
+
+def test_probes_that_nobody_asked_for_need_no_process() -> None:
+    WarmProbes([sys.executable, "-c", "raise SystemExit(1)"]).close()
