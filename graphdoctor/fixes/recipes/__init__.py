@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
+from graphdoctor.fixes.recipes.bincount_to_scatter import BincountToScatter
 from graphdoctor.fixes.recipes.branch_where import BranchWhere
 from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
 from graphdoctor.fixes.recipes.choose_at_return import ChooseAtReturn
@@ -47,6 +48,7 @@ _OF_ONE_PLACE: tuple[Recipe, ...] = (
     KeepTensor(),
     DropItem(),
     MaskWithoutIndexing(),
+    BincountToScatter(),
     OneHotClasses(),
     CloneInsteadOfDeepcopy(),
     NumpyToTorch(),

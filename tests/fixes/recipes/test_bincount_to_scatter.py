@@ -1,0 +1,48 @@
+"""Counts that bincount-to-scatter leaves alone, and what it writes for the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.fixes.recipes.bincount_to_scatter import BincountToScatter
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from tests.fixes.recipes.places import place_in
+
+
+def edited(line: str) -> str:
+    text = f"import torch\n\n\ndef f(x, w, n):\n    {line}\n"
+    return BincountToScatter().edit(place_in(text, "GD104", 5)).content.decode().partition("n):\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("return torch.bincount(x, minlength=n)", "    return x.new_zeros(n).scatter_add(0, x, torch.ones_like(x))\n"),
+        ("return x.bincount(w, n)", "    return w.new_zeros(n).scatter_add(0, x, w)\n"),
+        ("return x.bincount(None, n)", "    return x.new_zeros(n).scatter_add(0, x, torch.ones_like(x))\n"),
+        (
+            "return torch.bincount(x + 1, minlength=n + 1)",
+            "    index = x + 1\n    return index.new_zeros(n + 1).scatter_add(0, index, torch.ones_like(index))\n",
+        ),
+    ],
+)
+def test_it_counts_into_as_many_places(before: str, after: str) -> None:
+    assert edited(before) == after
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("return x.sum()", "the line doesn't contain a call to `bincount`"),
+        ("return torch.bincount(x)", "`bincount` has no `minlength`"),
+        ("return torch.bincount(x, **w)", "its arguments aren't supported"),
+        ("return torch.bincount(x, w, n, out=w)", "its arguments aren't supported"),
+        ("return torch.bincount(x, w + 1, n)", "the weights aren't a name"),
+        ("x = 1; y = torch.bincount(x + 1, minlength=n)", "the call has no statement of its own"),
+        ("if torch.bincount(x + 1, minlength=n).any(): pass", "the call has no statement of its own"),
+    ],
+)
+def test_it_declines(line: str, reason: str) -> None:
+    with pytest.raises(DeclinedError) as caught:
+        edited(line)
+    assert caught.value.reason.startswith(reason)
