@@ -91,10 +91,11 @@ def record(
     Raises:
         GraphDoctorError: The interpreter can't be started.
     """
+    described = request.described() | ({} if python == interpreter(None) else {"python": python})
     request_path = recording / REQUEST_FILE
     # Not orjson: it refuses integers of more than 64 bits.
     request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
-    write_meta(recording, request.described(), None)
+    write_meta(recording, described, None)
     started = time.monotonic()
     with _terminate_as_interrupt():
         process = _start(
@@ -118,7 +119,7 @@ def record(
 
     ended = end_of_probe(status, stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
     ended = ended.model_copy(update={"duration_s": duration_s, "traceback": crash or ended.traceback})
-    write_meta(recording, request.described(), ended)
+    write_meta(recording, described, ended)
     return ended
 
 

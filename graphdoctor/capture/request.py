@@ -138,6 +138,7 @@ class Request:
         """What the recording remembers of the request: fields of ``TargetInfo``."""
         return {
             "text": self.target.text,
+            "inputs": list(self.spec.inputs),
             "compile_arguments": self.spec.compile_arguments(),
             "config": dict(self.spec.config),
             "call_options": self.spec.call_options(),

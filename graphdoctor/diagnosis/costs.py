@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Literal
 
 from graphdoctor.model.diagnosis import Cost, Finding, GraphReport, RecompileReport
 from graphdoctor.model.fixes import TriedFix
@@ -33,17 +34,25 @@ def with_costs(
     steady_us = recording.steady_call.call_us if recording.steady_call else None
     fixed = _fixed(recording.treatment.tried) if recording.treatment else {}
     compiled = _compile_seconds(recompiles)
+    gap_kind: Literal["gap", "host_gap"] = "host_gap" if _is_on_accelerator(recording) else "gap"
     found = []
     for finding in findings:
         cost = fixed.get(finding.fingerprint)
         if cost is None and finding.fingerprint in gaps and steady_us:
             gap = gaps[finding.fingerprint]
-            cost = Cost(call_us=gap, call_from="gap", share=gap / steady_us)
+            cost = Cost(call_us=gap, call_from=gap_kind, share=gap / steady_us)
         seconds = compiled.get(finding.fingerprint)
         if seconds is not None:
             cost = (cost or Cost()).model_copy(update={"compile_s": seconds})
         found.append(finding.model_copy(update={"cost": cost}) if cost else finding)
     return found
+
+
+def _is_on_accelerator(recording: Recording) -> bool:
+    """Whether a device other than the CPU runs the graphs, so that the host doesn't wait for each of them."""
+    inputs = (item for graph in recording.graphs for item in graph.inputs or ())
+    devices = {item.device for item in inputs} | {recording.target.call_options.get("device")}
+    return any(isinstance(device, str) and device.partition(":")[0] not in ("cpu", "meta") for device in devices)
 
 
 def _gaps(recording: Recording, graphs: Iterable[GraphReport], findings: Iterable[Finding]) -> Mapping[str, float]:

@@ -93,6 +93,10 @@ class TargetInfo(Fact):
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
     inputs_from: str | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
+    inputs: tuple[str, ...] = ()
+    """The arguments of ``--input``; empty where the program brings its own."""
+    python: str | None = None
+    """The interpreter that ``--python`` named; None for graphdoctor's own."""
     compile_arguments: dict[str, object] = field(default_factory=dict)
     """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
     config: dict[str, object] = field(default_factory=dict)

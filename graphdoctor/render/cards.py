@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.fixes import WORKING, TriedFix
+from graphdoctor.model.fixes import WORKING
 from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
 from graphdoctor.render.words import (
@@ -25,17 +25,19 @@ from graphdoctor.render.words import (
     caused_text,
     cost_text,
     first_sentence,
+    host_gap_note,
     other_gaps,
     place_text,
+    snippet_place,
     title_parts,
 )
-from graphdoctor.render.wrapping import CUT, code_lines, cut, prose_breaks
+from graphdoctor.render.wrapping import CUT, code_lines, command_lines, cut, prose_breaks
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
-    from graphdoctor.model.fixes import Verdict
+    from graphdoctor.model.fixes import TriedFix, Verdict
     from graphdoctor.model.stack import StackEntry
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -98,6 +100,27 @@ class Code:
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """From a few cells to the longest line."""
         widest = max((cell_len(line) for line in self.code.splitlines()), default=0)
+        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+
+
+class Command:
+    """A shell's command in lines that can be pasted.
+
+    Args:
+        command: One line, quoted for a shell.
+    """
+
+    def __init__(self, command: str) -> None:
+        self.command = printable(command)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        for line in command_lines(self.command, options.max_width):
+            yield Text(line, "cyan", no_wrap=True, overflow="ignore")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """From a few cells to the whole line."""
+        widest = cell_len(self.command)
         return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
 
 
@@ -314,7 +337,7 @@ def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> RenderableType:
         lines = _diff_lines(fix.diff, is_whole=is_verbose)
         return Group(Prose(text), _Cut([clean(line, _diff_style(line)) for line in lines]))
     if fix.snippet and is_useful:
-        place = fix.snippet_place if isinstance(fix, TriedFix) else fix.place
+        place = snippet_place(fix)
         if place is not None:
             text.append("\n").append_text(clean(f"{place_text(place)}:", "dim"))
         return Group(Prose(text), Code(fix.snippet))
@@ -363,12 +386,14 @@ def unknown_rows(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Text]:
-    """The last lines: what is hidden, and where to read more.
+    """The last lines: what costs leave out, what is hidden, and where to read more.
 
     Args:
         diagnosis: What was shown.
         prefix: Prefix of the codes of the findings that were shown.
     """
+    if (note := host_gap_note(diagnosis.findings)) is not None:
+        yield Text(note, "dim")
     hidden = diagnosis.summary.hidden_findings
     if hidden:
         yield Text(f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim")

@@ -10,8 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.wording import counted, speed_text
+from graphdoctor.model.wording import speed_text
 from graphdoctor.render.cards import (
+    Code,
+    Command,
     clean,
     closing,
     finding_card,
@@ -23,13 +25,14 @@ from graphdoctor.render.cards import (
     verdict_label,
     write,
 )
-from graphdoctor.render.words import clusters, duration, measured_rows, uncovered_fixes
+from graphdoctor.render.words import applied_snippets, apply_command, clusters, duration, measured_rows, uncovered_fixes
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from graphdoctor.model.diagnosis import Diagnosis, Finding
     from graphdoctor.model.fixes import Treatment, TriedFix, Verdict
+    from graphdoctor.model.recording import TargetInfo
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -76,7 +79,7 @@ def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose
         is_verbose: Show every fix that was tried.
     """
     yield from _later(diagnosis, treatment, is_verbose=is_verbose)
-    yield from _together(treatment)
+    yield from _together(treatment, diagnosis.target)
     yield from _left(treatment)
 
 
@@ -150,7 +153,7 @@ def _later(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> I
         yield labeled_rows([(verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose))])
 
 
-def _together(treatment: Treatment) -> Iterator[RenderableType]:
+def _together(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableType]:
     if treatment.after is None:
         return
     count = len(_distinct([fix for fix in treatment.tried if fix.is_applied]))
@@ -170,20 +173,30 @@ def _together(treatment: Treatment) -> Iterator[RenderableType]:
             clean(f"steady call, {times.backend}"), duration(times.before_us), duration(times.after_us), change
         )
     yield Padding(table, (0, 0, 0, 2))
-    rows = [("set", clean(snippet, "cyan")) for snippet in treatment.settings]
-    rows += [("call", clean(snippet, "cyan")) for snippet in treatment.calls]
-    if rows:
-        yield labeled_rows(rows)
+    for place, snippet in applied_snippets(treatment):
+        yield Text()
+        yield clean(f"  {place or 'Also'}:", "dim")
+        yield Padding(Code(snippet), (0, 0, 0, 4))
     yield Text()
     yield clean(_results(treatment), "dim")
+    yield from _to_write(treatment, target)
 
 
 def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
     named = ["printed text" if kind == "stdout" else kind for kind in kinds]
-    edits = len(_distinct([fix for fix in treatment.tried if fix.is_applied and fix.diff is not None]))
-    write = f" graphdoctor fix --apply writes {counted(edits, 'edit')}." if edits else ""
-    return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}.{write}"
+    return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}."
+
+
+def _to_write(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableType]:
+    """The command that writes the verified edits."""
+    applied = _distinct([fix for fix in treatment.tried if fix.is_applied])
+    edits = [fix for fix in applied if fix.diff is not None]
+    command = apply_command(treatment, target)
+    if edits and command is not None:
+        yield Text()
+        yield Text(f"To write {'the edit' if len(edits) == 1 else f'the {len(edits)} edits'}:")
+        yield Padding(Command(command), (0, 0, 0, 2))
 
 
 def _left(treatment: Treatment) -> Iterator[RenderableType]:

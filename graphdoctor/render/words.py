@@ -9,17 +9,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from graphdoctor.model.command import command_line
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.fixes import WORKING
+from graphdoctor.model.fixes import WORKING, TriedFix
 from graphdoctor.model.wording import counted, names, percent, percent_of_limit, percents, speed_text, times
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
-    from graphdoctor.model.fixes import Measures, SnippetPlace, Treatment, TriedFix
+    from graphdoctor.model.fixes import Measures, SnippetPlace, Treatment
     from graphdoctor.model.recompiles import GuardChange
-    from graphdoctor.model.recording import BreakEffect, CaptureGap, CompileCall, GraphInput
+    from graphdoctor.model.recording import BreakEffect, CaptureGap, CompileCall, GraphInput, TargetInfo
 
 Tone = Literal["good", "warning", "bad"]
 """Whether a sentence is good news."""
@@ -196,12 +197,50 @@ def cost_text(cost: Cost) -> str:
     share = f" ({percent(abs(cost.share))})" if cost.share is not None else ""
     if cost.call_us is not None and cost.call_from == "fix":
         change = "saves" if cost.call_us >= 0 else "adds"
-        parts.append(f"fixing it {change} {duration(abs(cost.call_us))} per call{share}")
+        parts.append(f"fixing it {change} {duration(abs(cost.call_us))} per call{share}, timed with the verified fix")
+    elif cost.call_us is not None and cost.call_from == "host_gap":
+        parts.append(f"host gap of {duration(cost.call_us)} per call")
     elif cost.call_us is not None:
         parts.append(f"{duration(cost.call_us)} per call outside the graphs{share}")
     if cost.compile_s is not None:
         parts.append(f"{cost.compile_s:.2f} s compiling")
     return ", ".join(parts)
+
+
+def apply_command(treatment: Treatment, target: TargetInfo) -> str | None:
+    """The command that writes the verified edits, for a shell; None if the run was not one of a target.
+
+    Args:
+        treatment: What was tried.
+        target: What was run, and how.
+    """
+    is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
+    return command_line(target, "fix", *(["--unsafe-fixes"] if is_unsafe else []), "--apply")
+
+
+def host_gap_note(findings: Sequence[Finding]) -> str | None:
+    """What a host gap leaves out; None if no finding's cost is one."""
+    if all(finding.cost is None or finding.cost.call_from != "host_gap" for finding in findings):
+        return None
+    return (
+        "A host gap is the time that the host takes between two graphs. Lost fusion and time on the device aren't in "
+        "it; only a verified fix measures them (--try)."
+    )
+
+
+def snippet_place(fix: Fix | TriedFix) -> SnippetPlace | None:
+    """Where a fix's snippet goes; None if it has none, or if that isn't known."""
+    return fix.snippet_place if isinstance(fix, TriedFix) else fix.place
+
+
+def applied_snippets(treatment: Treatment) -> list[tuple[str, str]]:
+    """The settings and changes of the call among the fixes that were applied, together by where they go."""
+    places = {fix.snippet: fix.snippet_place for fix in treatment.tried if fix.is_applied and fix.snippet is not None}
+    found: dict[str, list[str]] = {}
+    for snippet in (*treatment.settings, *treatment.calls):
+        place = places.get(snippet)
+        found.setdefault("" if place is None else place_text(place), []).append(snippet)
+    return [(place, "\n".join(snippets)) for place, snippets in found.items()]
 
 
 def place_text(place: SnippetPlace) -> str:

@@ -1,13 +1,14 @@
 """Text in lines that fit a terminal: prose wrapped between words, code between tokens, and no line within a name.
 
-Comes in: text and a width in terminal cells. Goes out: offsets at which to break prose, and lines of code. What doesn't
-fit even so is cut, and the cut shows.
+Comes in: text and a width in terminal cells. Goes out: offsets at which to break prose, and lines of code or of a
+shell's command. Code that doesn't fit even so is cut, and the cut shows.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import shlex
 import tokenize
 from collections.abc import Iterator
 
@@ -70,6 +71,25 @@ def code_lines(code: str, width: int) -> list[str]:
         return lines
     breaks = _breaks(code)
     return [part for number, line in enumerate(lines, start=1) for part in _broken(line, breaks.get(number, {}), width)]
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """A shell's command in lines that fit, which means the same: broken between arguments, with a backslash.
+
+    Args:
+        command: One line, quoted for a shell. An argument that doesn't fit by itself stays whole, so that the terminal
+            wraps it.
+        width: Cells for each line.
+    """
+    words = [shlex.quote(word) for word in shlex.split(command)]
+    lines, line = [], words[0]
+    for word in words[1:]:
+        if cell_len(f"{line} {word}{_BACKSLASH}") > width:
+            lines.append(line + _BACKSLASH)
+            line = _CONTINUED + word
+        else:
+            line = f"{line} {word}"
+    return [*lines, line]
 
 
 def _breaks(code: str) -> dict[int, dict[int, bool]]:

@@ -11,6 +11,7 @@ from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import setting
+from graphdoctor.model.command import command_line
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.wording import counted
 
@@ -113,7 +114,7 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
         user_stack=versions[0].stack if versions else (),
         fixes=(
             Fix(
-                title="Make the value that changes most often dynamic; graphdoctor recompiles --what-if tries it",
+                title=f"Make the value that changes most often dynamic; {_what_if(view)} tries it",
                 kind="call",
                 source=GUIDE,
             ),
@@ -126,6 +127,11 @@ def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
             ),
         ),
     )
+
+
+def _what_if(view: RecordingView) -> str:
+    command = command_line(view.recording.target, "recompiles", "--what-if")
+    return f"`{command}`" if command is not None else "graphdoctor recompiles --what-if"
 
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:

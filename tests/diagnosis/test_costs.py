@@ -11,6 +11,7 @@ from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding
 from graphdoctor.model.fixes import Measures, PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import Compile, GraphRun, Recording, SteadyCall
+from graphdoctor.render.words import cost_text, host_gap_note
 from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
@@ -230,3 +231,36 @@ def test_compile_seconds_order_what_costs_no_call_anything() -> None:
     facts = recording(compiles=(compiled(), again("0/1", 0.25, cheap), again("0/2", 0.75, change(line=30), call=3)))
     recompiles = [finding for finding in diagnosed(facts).findings if finding.severity == "warning"]
     assert [finding.cost and finding.cost.compile_s for finding in recompiles] == [0.75, 0.25]
+
+
+def on_device(facts: Recording, device: str) -> Recording:
+    """The same graphs with their inputs on a device."""
+    moved = tuple(
+        found.model_copy(
+            update={"inputs": tuple(item.model_copy(update={"device": device}) for item in found.inputs or ())}
+        )
+        for found in facts.graphs
+    )
+    return facts.model_copy(update={"graphs": moved})
+
+
+@pytest.mark.parametrize(("device", "kind"), [("cuda:0", "host_gap"), ("xpu", "host_gap"), ("cpu", "gap")])
+def test_on_an_accelerator_a_gap_is_the_host_s_time_alone(device: str, kind: str) -> None:
+    facts = on_device(broken(12, call=steady((0, 5, 20), (1, 60, 100))), device)
+    assert costs(facts) == {12: Cost(call_us=40.0, call_from=kind, share=0.4)}  # type: ignore[arg-type]
+    (finding,) = diagnosed(facts).findings
+    assert finding.cost is not None
+    assert ("host gap" in cost_text(finding.cost)) == (kind == "host_gap")
+    assert (host_gap_note([finding]) is not None) == (kind == "host_gap")
+
+
+def test_a_run_that_moved_everything_to_a_device_has_host_gaps_even_if_no_graph_says_so() -> None:
+    facts = broken(12, call=steady(call_us=70.0), effect="frame_skipped")
+    target = facts.target.model_copy(update={"call_options": {"device": "cuda"}})
+    found = costs(facts.model_copy(update={"target": target}))
+    assert {cost.call_from for cost in found.values() if cost} <= {"host_gap"}
+
+
+def test_a_cost_of_a_verified_fix_says_so() -> None:
+    text = cost_text(Cost(call_us=128.0, call_from="fix", share=0.59))
+    assert text == "fixing it saves 128 µs per call (59%), timed with the verified fix"

@@ -212,7 +212,8 @@ def test_the_set_is_counted_as_people_count(count: int, says: str) -> None:
     text = rendered(known, Treatment(tried=fixes, before=BEFORE, after=AFTER, compared=COMPARED))
     assert says in text
     assert ("1 fix tried" if count == 1 else f"{count} fixes tried") in text
-    assert ("--apply writes 1 edit." if count == 1 else f"--apply writes {count} edits.") in words(text)
+    assert ("To write the edit:" if count == 1 else f"To write the {count} edits:") in text
+    assert "graphdoctor fix model.py --apply" in text
 
 
 def test_one_setting_for_several_findings_is_one_fix() -> None:

@@ -67,6 +67,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "place_text": words.place_text,
+        "snippet_place": words.snippet_place,
         "counted": wording.counted,
         "times": wording.times,
         "percent": wording.percent,
@@ -81,6 +82,9 @@ def _environment() -> Environment:
         "ticks": _ticks,
     }
     environment.globals |= {
+        "applied_snippets": words.applied_snippets,
+        "apply_command": words.apply_command,
+        "host_gap_note": words.host_gap_note,
         "measured_rows": words.measured_rows,
         "speed_text": speed_text,
         "coverage_text": words.coverage_text,

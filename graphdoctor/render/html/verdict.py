@@ -52,6 +52,11 @@ class Action:
         return sum(known) if known else None
 
     @property
+    def is_host_gap(self) -> bool:
+        """Whether ``call_us`` is the host's time alone."""
+        return any(finding.cost is not None and finding.cost.call_from == "host_gap" for finding in self.findings)
+
+    @property
     def compile_s(self) -> float | None:
         """What its findings cost in compile time, in seconds; None if unknown."""
         costs = [finding.cost.compile_s for finding in self.findings if finding.cost]

@@ -1,0 +1,69 @@
+"""A recorded run as a command line."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from graphdoctor.capture.request import Request
+from graphdoctor.cli.app import application
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.command import command_line
+from graphdoctor.model.recording import TargetInfo
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render.wrapping import command_lines
+
+
+def target(spec: RunSpec) -> TargetInfo:
+    return TargetInfo.model_validate(Request.of(spec).described() | {"kind": "module class"})
+
+
+def test_a_plain_run_needs_no_options() -> None:
+    found = command_line(target(RunSpec(target="package.module:Net")), "fix", "--apply")
+    assert found == "graphdoctor fix package.module:Net --apply"
+
+
+def test_a_script_has_no_such_command() -> None:
+    assert command_line(TargetInfo(text="train.py", kind="script"), "fix") is None
+    assert command_line(TargetInfo(), "fix") is None
+
+
+SPECS = [
+    RunSpec(target="package.module:make()", inputs=("f32[8,128]", "str:it's", "mask=bool[2,2]")),
+    RunSpec(target="package.module", backend="inductor", mode="max-autotune", calls=3, seed=7, device="cuda:1"),
+    RunSpec(target="package.module", dynamic=True, fullgraph=True, backward=True, train=True, no_grad=True),
+    RunSpec(target="package.module", dynamic=False, train=False, options={"max_autotune": True, "name": "a b"}),
+    RunSpec(target="package.module", config={"torch._dynamo.config.recompile_limit": 4, "suppress_errors": False}),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = command_line(target(spec), "fix", "--apply")
+    assert command is not None
+    asked: list[RunSpec] = []
+
+    def record(request: Request, _setup: object) -> None:
+        asked.append(request.spec)
+        raise GraphDoctorError("enough")
+
+    monkeypatch.setattr("graphdoctor.runs.record.record_target", record)
+    with pytest.raises(GraphDoctorError, match="enough"):
+        application(["fix"])(shlex.split(command)[1:], standalone_mode=False)
+    assert asked == [spec]
+
+
+def test_the_interpreter_that_was_named_is_named_again() -> None:
+    known = target(RunSpec(target="package.module")).model_copy(update={"python": "/opt/my env/bin/python"})
+    assert command_line(known, "fix") == "graphdoctor fix package.module --python '/opt/my env/bin/python'"
+
+
+@pytest.mark.parametrize("width", range(20, 120, 7))
+def test_a_command_in_several_lines_is_the_same_for_a_shell(width: int) -> None:
+    command = command_line(target(SPECS[0]), "fix", "--unsafe-fixes", "--apply")
+    assert command is not None
+    lines = command_lines(command, width)
+    joined = "\n".join(lines).replace("\\\n", "")
+    assert shlex.split(joined) == shlex.split(command)
+    assert all(len(line) <= width or len(shlex.split(line.rstrip("\\"))) <= 2 for line in lines)
