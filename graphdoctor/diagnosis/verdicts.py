@@ -33,7 +33,7 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
     return [
         finding.model_copy(
             update={
-                "fixes": _fixes(finding, treatment.tried),
+                "fixes": _fixes(finding, treatment),
                 "is_mended": finding.fingerprint in treatment.gone,
             }
         )
@@ -41,8 +41,8 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
     ]
 
 
-def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
-    every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
+def _fixes(finding: Finding, treatment: Treatment) -> tuple[Fix, ...]:
+    every = [fix for fix in treatment.tried if fix.fingerprint == finding.fingerprint]
     # A finding can have only fixes that were tried together with other verified fixes.
     own = [fix for fix in every if fix.is_on_untouched] or every
     rules = {_key(fix): fix for fix in finding.fixes}
@@ -65,8 +65,20 @@ def _fixes(finding: Finding, tried: Sequence[TriedFix]) -> tuple[Fix, ...]:
     for fix in finding.fixes:
         is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it
         if not is_edited and not _is_tried(fix, own):
-            found.append(fix)
+            found.append(_in_words(fix, treatment.declined.get(finding.fingerprint)))
     return tuple(sorted(found, key=lambda fix: _ORDER[fix.verdict]))
+
+
+def _in_words(fix: Fix, declined: str | None) -> Fix:
+    """A suggestion without its code, if no edit could be written: what kept it from being written holds for the code.
+
+    Args:
+        fix: What the rule suggests.
+        declined: Why there is no edit; None if there is one.
+    """
+    if declined is None or fix.kind != "code" or fix.snippet is None:
+        return fix
+    return fix.model_copy(update={"snippet": None, "place": None, "reason": f"no edit: {declined}"})
 
 
 def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:

@@ -436,6 +436,7 @@ class _Rounds:
             compared=replay.compared.get("eager") if replay and applied else None,
             times=times,
             gone=self._gone(untouched, best) if applied else (),
+            declined=self._log.declined,
             left=tuple(self._log.left(best)),
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),

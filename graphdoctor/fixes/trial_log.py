@@ -68,6 +68,9 @@ class TrialLog:
     Args:
         trials: Knows files and their root.
         selection: Findings to treat.
+
+    Attributes:
+        declined: Why there is no edit for a finding of the untouched program, by its fingerprint.
     """
 
     def __init__(self, trials: Trials, selection: Selection) -> None:
@@ -78,6 +81,7 @@ class TrialLog:
         self._repeated: set[tuple[_Place, str]] = set()
         self._reasons: dict[_Place, str] = {}
         self._declined: dict[_Place, str] = {}
+        self.declined: dict[str, str] = {}
 
     @property
     def tried(self) -> tuple[TriedFix, ...]:
@@ -92,6 +96,8 @@ class TrialLog:
         place = self._place(finding, state.program)
         for reason in options.declined[:1]:
             self._declined[place] = reason
+            if not state.applied and not any(proposal.edit for proposal in options.proposals):
+                self.declined.setdefault(finding.fingerprint, reason)
         found = []
         for proposal in options.proposals:
             mark = (place, proposal.title)

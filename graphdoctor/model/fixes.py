@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
@@ -186,6 +187,8 @@ class Treatment(Fact):
     """Steady calls with all verified fixes and without any."""
     gone: tuple[str, ...] = ()
     """Fingerprints of findings of the unmodified program that are gone with all verified fixes."""
+    declined: dict[str, str] = field(default_factory=dict)
+    """Findings of the unmodified program that no edit was written for, by fingerprint, each with the reason."""
     left: tuple[LeftFinding, ...] = ()
     """Findings that are still there."""
     trial_count: int = 0

@@ -10,7 +10,7 @@ from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.fixes import Measures, Treatment, TriedFix
 from graphdoctor.model.run import Setting
 from graphdoctor.rules.catalog import RULES
-from tests.factories import change, compiled, entry, frame, recompiled, record, recording
+from tests.factories import change, compiled, context, entry, frame, recompiled, record, recording
 
 MEASURES = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 FACTS = recording(breaks=(record(entry(12, 'log.info("x")')),))
@@ -103,3 +103,17 @@ def test_a_fix_tried_only_beside_others_still_shows() -> None:
 def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
     assert not plain().is_mended
     assert with_trials(gone=(plain().fingerprint,)).is_mended
+
+
+def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
+    known = FACTS.model_copy(update={"sources": (context(12, 'print("x")'),)})
+    (bare,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
+    guard = next(fix for fix in bare.fixes if fix.kind == "code")
+    assert guard.snippet is not None
+    treatment = Treatment(tried=(), before=MEASURES, declined={bare.fingerprint: "the call's value is used"})
+    declined = known.model_copy(update={"treatment": treatment})
+    (finding,) = diagnose(declined, RULES, root=Path("/project"), version="0").findings
+    shown = next(fix for fix in finding.fixes if fix.kind == "code")
+    assert (shown.snippet, shown.place) == (None, None)
+    assert shown.reason == "no edit: the call's value is used"
+    assert [fix.snippet for fix in finding.fixes if fix.setting] == [fix.snippet for fix in bare.fixes if fix.setting]
