@@ -106,7 +106,7 @@ def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
 
 
 def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
-    known = FACTS.model_copy(update={"sources": (context(12, 'print("x")'),)})
+    known = FACTS.model_copy(update={"sources": (context(12, 'log.info("x")'),)})
     (bare,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
     guard = next(fix for fix in bare.fixes if fix.kind == "code")
     assert guard.snippet is not None
