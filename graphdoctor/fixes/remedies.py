@@ -14,7 +14,15 @@ from typing import Literal
 
 from graphdoctor.diagnosis.recompiles import RecompileEvent, recompile_events
 from graphdoctor.fixes.program import RunChange
-from graphdoctor.model.expressions import argument_source, expression, is_carried, is_module_tensor, size_dim
+from graphdoctor.model.expressions import (
+    argument_source,
+    expression,
+    is_attribute,
+    is_carried,
+    is_module_tensor,
+    is_own_state,
+    size_dim,
+)
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import Setting
@@ -35,11 +43,14 @@ _WARMED_UP: frozenset[ChangeKind] = frozenset(
 _UNTRIED: dict[ChangeKind, str] = {
     "identity": "each call brings another object; the program must keep one",
     "entry_gone": "an object was freed and its compiled code with it; the program must keep the object",
-    "size": "it isn't an argument of the target, so a replay can't mark it",
-    "number": "it isn't an argument of the target, so a replay can't pass it as a tensor",
-    "stride": "it isn't an argument of the target, so a replay can't make it contiguous",
+    "size": "it's in no argument of the target, so a replay can't mark it",
+    "number": "it isn't an argument of the target or in a container of one, so a replay can't pass it as a tensor",
+    "stride": "it isn't an argument of the target or in a container of one, so a replay can't make it contiguous",
 }
 """Why no replay tries a change."""
+
+_MAX_NAMED = 3
+"""Marks that the name of a remedy lists."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +119,12 @@ def candidates(recording: Recording) -> Candidates | None:
     # Without the names of the target's parameters, no argument is changed.
     changes = _distinct(events, recording.target.parameters or ())
     found = Candidates()
-    sizes = [change for change, is_argument in changes if change.kind == "size" and is_argument]
+    resized = _sizes_to_mark(events)
+    sizes = [
+        change
+        for change, is_argument in changes
+        if change.expression in resized and change.kind == "size" and (is_argument or is_own_state(change.source or ""))
+    ]
     if sizes:
         found.singles.append(_mark_dynamic(sizes))
     for change, is_argument in changes:
@@ -117,6 +133,8 @@ def candidates(recording: Recording) -> Candidates | None:
             _add(found.singles, candidate)
         elif change.kind not in _WARMED_UP and change not in sizes:
             reason = _UNTRIED.get(change.kind, "no remedy can be tried without editing source")
+            if change.kind == "size" and change.expression not in resized:
+                reason = "torch compiles sizes 0 and 1 on their own, whatever is marked"
             found.untried.append(UntriedChange(expression=change.expression, reason=reason))
     if any(change.kind in ("size", "relation", "rank") for change, _ in changes):
         found.dynamic = _dynamic()
@@ -128,7 +146,7 @@ def candidates(recording: Recording) -> Candidates | None:
 
 
 def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> list[tuple[GuardChange, bool]]:
-    """Each changed value once, and whether it is an argument of the target's call or an item of one.
+    """Each changed value once, and whether it is an argument of the target's call, or in one.
 
     A resume function has the target's arguments among its own.
     """
@@ -142,6 +160,16 @@ def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> li
             elif known is None:
                 found[change.kind, change.expression] = change, False
     return list(found.values())
+
+
+def _sizes_to_mark(events: Iterable[RecompileEvent]) -> set[str]:
+    """The sizes that changed from one that can be dynamic to another: 0 and 1 can't."""
+    return {
+        change.expression
+        for event in events
+        for change in event.changes
+        if change.kind == "size" and not {change.old, change.new} & {"0", "1"}
+    }
 
 
 def _add(singles: list[Candidate], candidate: Candidate) -> None:
@@ -162,9 +190,10 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
             return _setting(_DYNAMIC_MODULE_INTS, "Let torch make ints of modules dynamic", change)
         case "number" if is_carried(source):
             return _setting(_SCALARS_IN_GRAPH, "Let torch capture numbers read from tensors", change)
-        case "number" if is_argument:
+        # Replacing an attribute would take a copy of its object, which the call may change.
+        case "number" if is_argument and not is_attribute(source):
             return _as_tensor(source, change)
-        case "stride" if is_argument:
+        case "stride" if is_argument and not is_attribute(source):
             return _contiguous(source, change)
         case "size" if is_module_tensor(source):
             return _setting(_DYNAMIC_PARAMETERS, "Let torch make sizes of parameters dynamic", change)
@@ -220,8 +249,10 @@ def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
         dim = size_dim(change.expression)
         if dim is not None and change.source is not None:
             marks.append((change.source, dim))
+    places = [f"{expression(source)} {dim}" for source, dim in marks]
+    more = len(places) - _MAX_NAMED
     remedy = Remedy(
-        name="mark_dynamic " + ", ".join(f"{expression(source)} {dim}" for source, dim in marks),
+        name="mark_dynamic " + ", ".join(places[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else ""),
         title=f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the call",
         snippet="\n".join(f"torch._dynamo.mark_dynamic({expression(source)}, {dim})" for source, dim in marks),
         kind="call",

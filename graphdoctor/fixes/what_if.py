@@ -21,6 +21,7 @@ from graphdoctor.trace.reader import read_recording
 
 FOLDER = "what-if"
 _MAX_TRIALS = 12
+_MAX_NAMED = 3
 
 _Trial = tuple[Candidate, TrialResult]
 _Score = tuple[int, int]
@@ -169,7 +170,9 @@ def _score(result: TrialResult) -> _Score:
 
 
 def _names(result: TrialResult) -> str:
-    return " and ".join(name if "`" in name else f"`{name}`" for name in result.remedies[0].addresses)
+    found = [name if "`" in name else f"`{name}`" for name in result.remedies[0].addresses]
+    more = len(found) - _MAX_NAMED
+    return ", ".join(found[:_MAX_NAMED]) + f" and {more} more" if more > 0 else " and ".join(found)
 
 
 def _saved(base: TrialResult, result: TrialResult) -> str:

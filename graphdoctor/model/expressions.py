@@ -15,9 +15,11 @@ _CAPTURED = re.compile(r"(\S+?)\.__closure__\[\d+\]\.cell_contents")
 _SIZE = re.compile(r"\.size\(\)\[(\d+)\]")
 _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
 _STACK = re.compile(r"\b___stack\d+")
-_ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
+_ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\]|\.\w+)*$")
 _KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
 _POSITION = re.compile(r"^L\['args'\]\[(\d+)\](.*)$")
+_ATTRIBUTE = re.compile(r"\.\w+(?:[.\[]|$)")
+_OWN_STATE = re.compile(r"^L\['self'\](?:\._modules\['[^']*'\]|\['[^']*'\]|\[\d+\]|\.\w+)+$")
 _MODULE_TENSOR = re.compile(r"\._(?:parameters|buffers)\[")
 
 
@@ -51,7 +53,7 @@ def size_dim(name: str) -> int | None:
 
 
 def argument_source(source: str, parameters: Sequence[str]) -> str | None:
-    """A source as the target's own arguments have it; None if it isn't one of them or an item of one.
+    """A source as the target's own arguments have it; None if it isn't one of them, or in one: an item, an attribute.
 
     A wrapper around the target (a decorator, or torch's own around a torch module) has them in ``args`` and ``kwargs``.
 
@@ -67,6 +69,16 @@ def argument_source(source: str, parameters: Sequence[str]) -> str | None:
     if (wrapped := _POSITION.match(source)) and "args" not in parameters and int(wrapped[1]) < len(parameters):
         return f"L['{parameters[int(wrapped[1])]}']{wrapped[2]}"
     return source if match[1] in parameters else None
+
+
+def is_attribute(source: str) -> bool:
+    """The source is an attribute of an object, or is reached through one."""
+    return _ATTRIBUTE.search(source) is not None
+
+
+def is_own_state(source: str) -> bool:
+    """The source is something that the target's module or a submodule keeps, and no parameter or buffer."""
+    return _OWN_STATE.match(source) is not None and not is_module_tensor(source)
 
 
 def is_module_tensor(source: str) -> bool:

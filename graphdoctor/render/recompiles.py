@@ -33,6 +33,8 @@ _MAX_ROWS = 60
 _MAX_CHANGES = 4
 _MAX_IDS = 3
 _MAX_ALSO = 1
+_MAX_LINES = 8
+_NARROW = 100
 
 
 def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -61,7 +63,7 @@ def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
             note = "  ~ from torch's message, which names only the first failed guard of each cache entry"
             write(console, Text(note, style="dim"))
     if diagnosis.what_if is not None:
-        for renderable in _what_if(diagnosis.what_if):
+        for renderable in _what_if(diagnosis.what_if, is_narrow=console.width < _NARROW):
             write(console, renderable)
     for renderable in unknown_rows(diagnosis):
         write(console, renderable)
@@ -177,15 +179,16 @@ def _cost(report: RecompileReport) -> Text:
     return Text("?" if report.cost_s is None else f"{report.cost_s:.2f} s")
 
 
-def _what_if(answer: WhatIf) -> Iterator[RenderableType]:
+def _what_if(answer: WhatIf, *, is_narrow: bool) -> Iterator[RenderableType]:
     """What the same calls do with each remedy, the best first."""
     yield Text()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="What if", title_justify="left", title_style="bold")
     table.add_column("remedy", overflow="fold", ratio=2)
-    for heading in ("compiles", "limit", "outputs", "compile time", "all calls", "steady call"):
+    times = () if is_narrow else ("compile time", "all calls")
+    for heading in ("compiles", "limit", "outputs", *times, "steady call"):
         table.add_column(heading, justify="left" if heading in ("limit", "outputs") else "right")
     for result in answer.results:
-        table.add_row(*_trial_row(result))
+        table.add_row(*_trial_row(result, is_narrow=is_narrow))
     yield table
     yield clean(answer.conclusion, "bold")
     for change in answer.untried:
@@ -195,22 +198,28 @@ def _what_if(answer: WhatIf) -> Iterator[RenderableType]:
     best = answer.results[0]
     if best.remedies and best.compiles is not None:
         yield labeled_rows(
-            ("try" if number == 0 else "with", clean(remedy.snippet, "cyan"))
-            for number, remedy in enumerate(best.remedies)
+            ("try" if number == 0 else "with", _snippet(remedy.snippet)) for number, remedy in enumerate(best.remedies)
         )
 
 
-def _trial_row(result: TrialResult) -> Iterator[Text]:
+def _snippet(code: str) -> Text:
+    lines = code.splitlines()
+    text = clean("\n".join(lines[:_MAX_LINES]), "cyan")
+    more = len(lines) - _MAX_LINES
+    return text.append(f"\n… {counted(more, 'more line')} like these", "dim") if more > 0 else text
+
+
+def _trial_row(result: TrialResult, *, is_narrow: bool) -> Iterator[Text]:
     name = Text("unchanged", "bold") if not result.remedies else clean(" + ".join(r.name for r in result.remedies))
     if result.compiles is None:
         yield name.append("\n").append_text(clean(result.error or "failed", "red"))
-        yield from (Text("-") for _ in range(6))
+        yield from (Text("-") for _ in range(4 if is_narrow else 6))
         return
     yield name
     yield Text(str(result.compiles))
     yield Text("hit", "red") if result.frames_over_limit else Text("not hit", "green")
     yield _outputs(result)
-    for seconds in (result.compile_s, result.calls_s):
+    for seconds in () if is_narrow else (result.compile_s, result.calls_s):
         yield Text("?" if seconds is None else f"{seconds:.2f} s")
     yield Text("?" if result.steady_us is None else duration(result.steady_us))
 

@@ -104,7 +104,7 @@ def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
 
 def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Text]:
     yield Text("What your compiled model is sensitive to", style="bold")
-    call = next(iter(diagnosis.calls), None)
+    call = diagnosis.calls[-1] if diagnosis.calls else None
     if call is not None and call.inputs is not None:
         yield clean(f"One property changed at a time, starting from the call ({call.inputs}).")
     tried = [variation for variation in variations if variation.verdict != "not_varied"]

@@ -519,3 +519,43 @@ def test_a_recording_cannot_be_varied(run_cli: RunCli, recorded: Path) -> None:
     process = run_cli("recompiles", "--vary", cwd=recorded)
     assert process.returncode == 2
     assert "--vary has no effect without a target" in process.stderr
+
+
+FILLED = """
+    import dataclasses
+    import torch
+
+    @dataclasses.dataclass
+    class Cache:
+        layers: list
+
+    def forward(x, cache):
+        k = torch.cat([cache.layers[0]["k"], x], 1) if cache.layers else x
+        cache.layers[:] = [{"k": k}]
+        return k.sin()
+
+    def example_inputs():
+        cache = Cache([])
+        yield torch.ones(2, 6, 4), cache
+        yield torch.ones(2, 3, 4), cache
+        raise AssertionError("no third call is made")
+"""
+
+
+def test_sizes_are_varied_in_a_container_that_the_first_call_fills(vary: Vary, tmp_path: Path) -> None:
+    document = vary(FILLED)
+    assert [call["index"] for call in document["calls"]] == [1, 2]
+    counts = bare(
+        tmp_path,
+        """
+        x = torch.ones(2, 3, 4)
+        def of(*sizes):
+            cached = lambda size: (x, t.Cache([{"k": torch.ones(2, size, 4)}]))
+            return counted(t.forward, [(plain, lambda size=size: (cached(size), {})) for size in sizes])
+        print(json.dumps(of(6, 6, 12, 7, 2, 1, 6)))
+        """,
+    )
+    varied = tried(document, "cache.layers[0]['k'].shape[1]")
+    assert list(varied) == ["12", "7", "2", "1"]
+    assert list(varied.values()) == counts[2:6]
+    assert found(document, "cache.layers[0]['k'].shape[1]")["base"] == "6"

@@ -98,6 +98,41 @@ def test_combinations_of_many_remedies_are_counted_and_not_made() -> None:
     assert skipped == 2**64 - 64 - 1 - 5
 
 
+def test_every_tensor_whose_size_changed_is_marked_wherever_it_is_held() -> None:
+    item = change(expression="cache['a'][0].shape[1]", old="6", new="7", source="L['cache']['a'][0]")
+    attribute = change(expression="cache.layers[0].keys.shape[2]", old="6", new="7", source="L['cache'].layers[0].keys")
+    kept = change(expression="self.keys.shape[1]", old="2", new="3", source="L['self'].keys")
+    tried = found(item, attribute, kept, SIZE, parameters=("x", "cache"))
+    marks = [(mark["source"], mark["dim"]) for mark in tried.singles[0].change.plan()["marks"]]
+    assert marks == [
+        ("L['cache']['a'][0]", 1),
+        ("L['cache'].layers[0].keys", 2),
+        ("L['self'].keys", 1),
+        ("L['x']", 0),
+    ]
+    assert names(tried)[0] == "mark_dynamic cache['a'][0] 1, cache.layers[0].keys 2, self.keys 1 and 1 more"
+    assert not tried.untried
+
+
+def test_a_size_that_only_changed_to_or_from_0_or_1_cannot_be_made_dynamic() -> None:
+    token = change(old="6", new="1")
+    tried = found(
+        token, change(expression="cache.shape[1]", old="6", new="7", source="L['cache']"), parameters=("x", "cache")
+    )
+    assert names(tried)[0] == "mark_dynamic cache 1"
+    assert [(item.expression, "0 and 1" in item.reason) for item in tried.untried] == [("x.shape[0]", True)]
+    facts = recording(
+        frames=(frame(),), compiles=(compiled(), recompiled("0/1", token), recompiled("0/2", SIZE, call=3))
+    )
+    assert names(of(facts, ("x",)))[0] == "mark_dynamic x 0"
+
+
+def test_a_number_that_is_an_attribute_of_an_argument_is_not_replaced() -> None:
+    tried = found(change("number", "options.scale", "1.0", "2.0", source="L['options'].scale"), parameters=("options",))
+    assert names(tried) == ["warm-up"]
+    assert [item.expression for item in tried.untried] == ["options.scale"]
+
+
 def test_arguments_behind_a_wrapper_are_found_by_their_own_names() -> None:
     keyword = change(expression="kwargs['x'].shape[0]", source="L['kwargs']['x']")
     position = change(expression="args[1].shape[0]", source="L['args'][1]")

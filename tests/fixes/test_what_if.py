@@ -12,7 +12,7 @@ from graphdoctor.fixes.program import RunChange
 from graphdoctor.fixes.remedies import Candidate, Candidates
 from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.model.trials import Remedy, TrialResult
-from tests.conftest import RunCli
+from tests.conftest import RunCli, clean_environment, run_script
 from tests.factories import compiled, recording
 
 BINDING = """\
@@ -132,6 +132,71 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
     assert {result["outputs"] for result in tried["results"]} == {"equal"}
     assert all(result["steady_us"] > 0 for result in tried["results"])
     assert run_cli("recompiles").stdout.count("Fixing `self.step` alone") == 1, "the recording keeps the answer"
+
+
+CHANGES = Path(__file__).resolve().parent.parent / "truth" / "changes"
+
+MARKED = """
+import sys
+import torch
+from growing_cache import example_inputs, forward
+
+graphs = 0
+
+
+def backend(graph, inputs):
+    global graphs
+    graphs += 1
+    return graph.forward
+
+
+compiled = torch.compile(forward, backend=backend)
+for x, cache in example_inputs():
+    for pair in cache.values() if "mark" in sys.argv else ():
+        for tensor in pair:
+            torch._dynamo.mark_dynamic(tensor, 1)
+    if "mark" in sys.argv and x.shape[1] > 1:
+        torch._dynamo.mark_dynamic(x, 1)
+    compiled(x, cache)
+print(graphs)
+"""
+
+
+@pytest.mark.slow
+def test_the_tensors_of_a_growing_cache_are_marked(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "marked.py").write_text(MARKED)
+    environment = clean_environment(PYTHONPATH=str(CHANGES))
+    unmarked, marked = (
+        int(run_script(tmp_path / "marked.py", *options, cwd=tmp_path, env=environment).stdout)
+        for options in ((), ("mark",))
+    )
+    assert marked < unmarked
+    done = run_cli("recompiles", CHANGES / "growing_cache.py:forward", "--what-if", "--format", "json", "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    tried = json.loads(done.stdout)["what_if"]
+    compiles = {
+        result["remedies"][0]["name"].split()[0] if result["remedies"] else "unchanged": result["compiles"]
+        for result in tried["results"]
+    }
+    assert (compiles["unchanged"], compiles["mark_dynamic"]) == (unmarked, marked)
+    assert {"cache['a'][0].shape[1]", "cache['b'][1].shape[1]", "x.shape[1]"} <= set(tried["binding"])
+
+
+@pytest.mark.slow
+def test_the_layers_of_a_language_models_cache_are_marked(run_cli: RunCli) -> None:
+    pytest.importorskip("transformers")
+    target = CHANGES / "kept_values.py:model"
+    environment = clean_environment(CACHE="growing")
+    done = run_cli(
+        "recompiles", target, "--no-grad", "--what-if", "--format", "json", "--jobs", 2, env=environment, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    tried = json.loads(done.stdout)["what_if"]
+    assert set(tried["binding"]) == {
+        f"kwargs['past_key_values'].layers[{layer}].{name}.shape[2]" for layer in (0, 1) for name in ("keys", "values")
+    }
+    assert "3 compiles → 2" in tried["conclusion"]
+    assert [change["expression"] for change in tried["untried"]] == ["kwargs['input_ids'].shape[1]"]
 
 
 @pytest.mark.slow

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.expressions import argument_source, expression, is_carried, is_module_tensor, size_dim
+from graphdoctor.model.expressions import (
+    argument_source,
+    expression,
+    is_attribute,
+    is_carried,
+    is_module_tensor,
+    is_own_state,
+    size_dim,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +54,9 @@ def test_a_size_says_its_dim(name: str, dim: int | None) -> None:
         ("L['args'][2]", None),
         ("L['kwargs']['y']", None),
         ("L['self']", None),
-        ("L['x'].scale", None),
+        ("L['x'].scale", "L['x'].scale"),
+        ("L['kwargs']['x'].layers[0].keys", "L['x'].layers[0].keys"),
+        ("L['x'].size()[0]", None),
         ("", None),
     ],
 )
@@ -56,6 +66,26 @@ def test_an_argument_is_found_by_its_own_name(source: str, expected: str | None)
 
 def test_an_argument_that_is_named_args_is_no_wrapper_s() -> None:
     assert argument_source("L['args'][0]", ("args",)) == "L['args'][0]"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_state"),
+    [
+        ("L['self'].keys", True),
+        ("L['self']._modules['attention'].cache['a'][0]", True),
+        ("L['self']._modules['attention']._buffers['keys']", False),
+        ("L['self']", False),
+        ("L['net'].keys", False),
+    ],
+)
+def test_what_a_module_keeps_beside_parameters_and_buffers(source: str, is_state: bool) -> None:
+    assert is_own_state(source) is is_state
+
+
+def test_an_attribute_is_told_from_an_item() -> None:
+    assert is_attribute("L['options'].scale")
+    assert is_attribute("L['caches'][0].keys")
+    assert not is_attribute("L['options']['scale.x'][0]")
 
 
 def test_sources_of_modules_and_of_values_carried_over_a_break_are_told_apart() -> None:

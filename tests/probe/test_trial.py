@@ -52,6 +52,33 @@ def test_a_dim_is_marked_unless_it_is_one() -> None:
     assert not hasattr(y, "_dynamo_dynamic_indices")
 
 
+class Cache:
+    def __init__(self, *keys: Any) -> None:
+        self.layers = [{"k": key} for key in keys]
+
+
+def test_tensors_in_containers_objects_and_the_module_itself_are_marked() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: Any, cache: Any) -> Any:
+            return x
+
+    net, cache = Net(), Cache(torch.ones(2, 5))
+    net.seen = [torch.ones(1, 3)]
+    marks = [
+        {"source": "L['cache'].layers[0]['k']", "dim": 1},
+        {"source": "L['cache'].layers[1]['k']", "dim": 1},
+        {"source": "L['self'].seen[0]", "dim": 1},
+    ]
+    Trial(plan(marks=marks), net).changed(((torch.ones(2), cache), {}))
+    assert cache.layers[0]["k"]._dynamo_dynamic_indices == {1}
+    assert net.seen[0]._dynamo_dynamic_indices == {1}
+
+
+def test_a_cache_that_is_still_empty_has_nothing_to_mark() -> None:
+    call = ((torch.ones(2), 1.0, Cache()), {})
+    Trial(plan(marks=[{"source": "L['items'].layers[0]['k']", "dim": 1}]), function).changed(call)
+
+
 @pytest.mark.parametrize("source", ["L['nothing']", "G['x']", "L['x'].size()[0]"])
 def test_a_source_that_is_no_argument_is_refused(source: str) -> None:
     with pytest.raises(TargetError):

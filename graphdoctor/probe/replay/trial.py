@@ -40,6 +40,7 @@ class Trial:
     def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
         self._plan = plan
         self._signature = _signature(function)
+        self._function = function
         self._modules = modules_of(function)
         self._results = Results()
         self._arguments: dict[str, torch.Tensor] = {}
@@ -87,7 +88,7 @@ class Trial:
             call = self._replaced(call, source, lambda value: value.contiguous())
         for mark in self._plan.get("marks", ()):
             value = self._value(call, mark["source"])
-            # A size of 0 or 1 can't be dynamic: torch refuses the mark later, in words of its own.
+            # A cache that is still empty has no such tensor; a size of 0 or 1 can't be dynamic, and torch refuses it.
             if isinstance(value, torch.Tensor) and mark["dim"] < value.ndim and value.shape[mark["dim"]] > 1:
                 torch._dynamo.mark_dynamic(value, mark["dim"])
         return call
@@ -100,14 +101,19 @@ class Trial:
         return bound.arguments
 
     def _value(self, call: Call, source: str) -> Any:  # noqa: ANN401
-        """What a source stands for in a call's arguments."""
+        """What a source stands for in a call's arguments, or in the module that is called; None if it isn't there."""
         name, steps = _taken_apart(source)
         names = self._names(call)
+        if name == "self" and name not in names and isinstance(self._function, torch.nn.Module):
+            names = {name: self._function}
         if name not in names:
             raise TargetError(f"{source} isn't an argument of the call")
         value = names[name]
-        for key, index, attribute in steps:
-            value = getattr(value, attribute) if attribute else value[int(index) if index else key]
+        try:
+            for key, index, attribute in steps:
+                value = getattr(value, attribute) if attribute else value[int(index) if index else key]
+        except (AttributeError, KeyError, IndexError, TypeError):
+            return None
         return value
 
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:

@@ -38,7 +38,7 @@ def make_calls(
         workload: Makes them.
         events: Where to report what is being done.
         complain: Shows the traceback of a call that failed.
-        varying: Keeps the first call in order to vary it; then it is the only one.
+        varying: Keeps the call to vary; none is made after it.
         lanes: Notes where the time of each call goes.
 
     Returns:
@@ -48,14 +48,12 @@ def make_calls(
     index = 0
     while True:
         index += 1
-        if varying is not None and index > 1:
-            return True
         events.call_phase("making the inputs of call {index}", index)
         call = next(calls, None)
         if call is None:
             return True
-        if varying is not None:
-            varying.keep(call)
+        if varying is not None and not varying.keep(call):
+            return True
         if lanes is not None:
             lanes.keep(call)
         events.call_phase("call {index}", index)

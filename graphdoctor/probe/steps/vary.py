@@ -1,7 +1,8 @@
 """Changes one property of a call at a time and counts what torch compiles for it.
 
-Comes in: the target and its first call. Goes out, as events: ``vary_plan``, a ``variation`` for each property as soon
-as it is known, ``vary_end``; gaps for what couldn't be done.
+Comes in: the target and its first call, or the second if only that has tensors in a container, as after a prompt. Goes
+out, as events: ``vary_plan``, a ``variation`` for each property as soon as it is known, ``vary_end``; gaps for what
+couldn't be done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from ..events import EventFile
 from ..measure.compile_watch import Compiled, CompileWatch, watched_compiles
+from ..replay.leaves import leaves_of
 from ..replay.properties import Property, Value, Way, properties_of
 from ..target.snapshot import FreshCopies, State, seed_everything
 from ..target.targets import Call
@@ -22,6 +24,9 @@ from .workload import Workload
 
 _MAX_WARM_UPS = 4
 """Most repetitions of the unchanged call until it compiles nothing; what it changes itself settles in two or three."""
+
+_MAX_KEPT = 2
+"""Calls that are made to find the one to vary."""
 
 _MAX_ERROR = 200
 
@@ -51,12 +56,28 @@ class Varying:
         self._state = State(None)
         self._settled: set[str] = set()
         """Properties that were varied together with others."""
+        self._kept_count = 0
+        self._tensors: set[str] = set()
+        """Expressions of the tensors in the call that was kept."""
 
-    def keep(self, call: Call) -> None:
-        """Remember the call before it is made for the first time: it may change its arguments."""
+    def keep(self, call: Call) -> bool:
+        """Remember a call before it is made for the first time: it may change its arguments.
+
+        Returns:
+            Whether it is to be made: the first call, and a second one with more tensors, in containers that the first
+            call filled.
+        """
+        tensors = {
+            leaf.expression for leaf in leaves_of(call, self._workload.function) if isinstance(leaf.value, torch.Tensor)
+        }
+        self._kept_count += 1
+        if self._kept_count > 1 and not (self._kept_count == _MAX_KEPT and self._tensors < tensors):
+            return False
+        self._tensors = tensors
         self._events.phase("keeping the state of the target")
         self._base = FreshCopies().call(call)
         self._state = State(self._workload.function)
+        return True
 
     def run(self) -> None:
         """Vary everything, as long as there is time."""
