@@ -17,7 +17,7 @@ from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, candidates
-from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES
+from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
@@ -176,6 +176,7 @@ def _distinct(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 def _edits(finding: Finding, sources: Sources) -> tuple[list[Proposal], list[str]]:
     """The edits that recipes write for a finding, and why others decline."""
+    finding = _in_own_code(finding)
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
         return [], [f"the line belongs to {package}, whose files aren't edited"]
@@ -205,6 +206,18 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Proposal], list[str
             )
         )
     return found, declined
+
+
+def _in_own_code(finding: Finding) -> Finding:
+    """The finding, at the user's own block if that is why a break in a package makes torch skip a function.
+
+    In a function of its own, the block is all that torch skips; breaks that the user's code has after it then show.
+    """
+    if finding.code != SKIPPED_FRAME or finding.location.origin == "user":
+        return finding
+    blocks = (place for place in finding.related if place.origin == "user" and place.text is not None)
+    block = next(blocks, None)
+    return finding if block is None else finding.model_copy(update={"location": block})
 
 
 def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, contains: bool = False) -> Proposal:

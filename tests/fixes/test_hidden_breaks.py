@@ -1,0 +1,73 @@
+"""Breaks of the user's own that a package's break hides: they show once the package's part has its own function."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import clean_environment, run_command
+
+PACKAGE = """
+import torch
+
+
+class Smoother(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.fc(x)
+        with open("/dev/null", "w") as sink:
+            sink.write(str(tuple(y.shape)))
+        return y.relu()
+"""
+
+MODEL = """
+import torch
+from torch import nn
+from slowlib import Smoother
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 8)
+        self.blocks = nn.ModuleList(Smoother() for _ in range(2))
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.stem(x).tanh()
+        for block in self.blocks:
+            x = x + block(x)
+        if x.norm() > 10:
+            x = x / x.norm()
+        return self.head(x).softmax(-1)
+
+
+def build():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+
+
+@pytest.mark.slow
+def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    (site / "slowlib").mkdir(parents=True)
+    (site / "slowlib" / "__init__.py").write_text(PACKAGE)
+    (tmp_path / "model.py").write_text(MODEL)
+    env = clean_environment() | {"PYTHONPATH": str(site)}
+    arguments = ("--unsafe-fixes", "--no-timing", "--quiet", "-o", "fix.json")
+    run_command("fix", "model.py", *arguments, cwd=tmp_path, env=env, timeout=900)
+    treatment = json.loads((tmp_path / "fix.json").read_text())["treatment"]
+    applied = {(case["code"], case["title"]) for case in treatment["tried"] if case["is_applied"]}
+    assert ("GD111", "Move the `for` at line 16 and its body into their own functions") in applied
+    assert ("GD102", "Choose `x` with `torch.where`") in applied
+    assert not [left for left in treatment["left"] if left["place"].startswith("model.py") and left["code"] == "GD102"]
+    assert treatment["after"]["coverage"] > treatment["before"]["coverage"] + 0.3
