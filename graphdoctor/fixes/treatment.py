@@ -214,7 +214,8 @@ class _Rounds:
                 self._last = following
             elif not self._is_bounded:
                 break
-        at = min(range(len(states)), key=lambda index: (states[index].score, index))
+        settled = [index for index, state in enumerate(states) if not self._log.has_moved_break(state)]
+        at = min(settled, key=lambda index: (states[index].score, index))
         best = states[at]
         if at + 1 < len(states):
             self._take_back(best, states[at + 1], states[-1])

@@ -193,6 +193,12 @@ class TrialLog:
                 reason = f"{entry.fix.reason}, until other fixes are applied too"
                 entry.fix = entry.fix.model_copy(update={"verdict": "verified", "reason": reason})
 
+    def has_moved_break(self, state: State) -> bool:
+        """Whether a program has a break that one of its fixes only moved there."""
+        left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
+        applied = [proposal for proposal, _ in state.applied]
+        return any(entry.is_about(applied) and left.intersection(entry.instead) for entry in self._entries)
+
     def is_step(self, proposal: Proposal) -> bool:
         """Whether a fix is only good together with later ones."""
         return any(entry.instead and entry.is_about([proposal]) for entry in self._entries)
