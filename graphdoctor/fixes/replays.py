@@ -39,6 +39,21 @@ class Limits:
     memory_bytes: int | None = None
 
 
+@dataclass(frozen=True)
+class RoundingNames:
+    """Replays that say what rounding is.
+
+    Args:
+        float64: The untouched program in float64, without torch.compile.
+        others: More replays of the untouched program.
+        is_untouched: The replay to judge is itself one of the untouched program.
+    """
+
+    float64: str
+    others: tuple[str, ...] = ()
+    is_untouched: bool = False
+
+
 class Replays:
     """Runs programs, each in its own probe.
 
@@ -65,6 +80,9 @@ class Replays:
         *,
         references: Mapping[str, str] | None = None,
         is_eager: bool = False,
+        is_float64: bool = False,
+        rounding: RoundingNames | None = None,
+        earlier: str | None = None,
         coverage: bool = False,
         is_timed: bool = False,
     ) -> Recording:
@@ -75,6 +93,9 @@ class Replays:
             name: The replay's name.
             references: Names of replays to compare the results with, under the keys ``eager`` and ``untouched``.
             is_eager: Run without torch.compile.
+            is_float64: Run with modules and arguments in float64.
+            rounding: Names of the replays that say what rounding is; None if it is unknown.
+            earlier: Name of an earlier replay of the same program whose results to compare too.
             coverage: Measure coverage after the calls, unless the run is eager.
             is_timed: Time the last call once it compiles nothing.
         """
@@ -83,9 +104,18 @@ class Replays:
             **self._plan(program, folder),
             "is_eager": is_eager,
             "steady": is_timed,
-            "outputs": str(folder / _RESULTS),
-            "references": {of: str(self._folder / other / _RESULTS) for of, other in (references or {}).items()},
+            "outputs": self._results_of(name),
+            "references": {of: self._results_of(other) for of, other in (references or {}).items()},
+            "is_float64": is_float64,
         }
+        if rounding is not None:
+            plan |= {
+                "float64": self._results_of(rounding.float64),
+                "others": [self._results_of(other) for other in rounding.others],
+                "is_untouched": rounding.is_untouched,
+            }
+        if earlier is not None:
+            plan["earlier"] = self._results_of(earlier)
         measured = Measured(coverage=coverage and not is_eager)
         request = replace(self._changed(program), measured=measured, trial=plan)
         self._record(request, folder)
@@ -140,6 +170,9 @@ class Replays:
     def close(self) -> None:
         """Let go of what makes probes start sooner."""
         self._warm.close()
+
+    def _results_of(self, name: str) -> str:
+        return str(self._folder / name / _RESULTS)
 
     def _new_folder(self, name: str) -> Path:
         folder = self._folder / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import FileChange, LineMap, merged
 from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.replays import EAGER, Replays
+from graphdoctor.fixes.replays import EAGER, Replays, RoundingNames
 from graphdoctor.fixes.scores import Score, score
 from graphdoctor.fixes.sites import SiteChange
 from graphdoctor.fixes.timing import time_pair
@@ -19,18 +20,24 @@ from graphdoctor.fixes.verdicts import (
     Judgment,
     Observed,
     Reference,
-    differing_kinds,
     judge,
     judge_results,
+    kind_text,
     lost,
+    reference_of,
 )
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.catalog import RULES
 
+_AGAIN = "-again"
 _UNTOUCHED = "untouched"
-_EAGER_AGAIN = f"{EAGER}-again"
+_EAGER_AGAIN = f"{EAGER}{_AGAIN}"
+_SECOND = (f"{_EAGER_AGAIN}{_AGAIN}", f"{_UNTOUCHED}{_AGAIN}")
+"""The second replays of the untouched program, each named after its first."""
+
+_FLOAT64 = "float64"
 _REFERENCES = {EAGER: EAGER, _UNTOUCHED: _UNTOUCHED}
 _INDUCTOR = "inductor"
 _MIN_TIMEOUT_S = 60.0
@@ -106,40 +113,75 @@ class Trials:
     notes: list[str] = field(default_factory=list)
     count: int = 0
     _timed: list[tuple[Program, Program, tuple[PairedTime, ...]]] = field(default_factory=list)
+    _rounding: RoundingNames | None = None
+    _is_settled: bool = False
+    _settling: threading.Lock = field(default_factory=threading.Lock)
 
     def observe(self, recording: Recording, name: str | None = None) -> Observed:
         """A recording with its whole diagnosis, the findings that the user didn't select too: a fix can cause them."""
         return Observed(recording, diagnose(recording, RULES, root=self.root, version=__version__), name)
 
     def run_untouched(self) -> State | None:
-        """Run the untouched program twice without torch.compile and once with it; None if the run can't be repeated."""
+        """Run the untouched program twice without torch.compile and once with it; None if the run can't be repeated.
+
+        Where results differ, the program runs in float64 too, and then once more each way.
+        """
         self.on_phase("running without torch.compile")
         eager = self.replays.replay(Program(), EAGER, is_eager=True)
-
-        def run(name: str) -> Recording:
-            is_eager = name == _EAGER_AGAIN
-            return self.replays.replay(Program(), name, references={EAGER: EAGER}, is_eager=is_eager, coverage=True)
-
         self.on_phase("running without fixes")
-        again, untouched = self.replays.in_parallel(run, (_EAGER_AGAIN, _UNTOUCHED), jobs=self.jobs)
+        again, untouched = self._repeat(_EAGER_AGAIN, _UNTOUCHED, coverage=True)
         if untouched.exit.reason != "finished":
             self.notes.append(f"the run couldn't be repeated: {_clause(untouched.exit.message)}")
             return None
-        compared = [found.replay.compared.get("eager") if found.replay else None for found in (again, untouched)]
-        self.reference = Reference(
-            unstable=differing_kinds(compared[:1]),
-            compiled_differs=differing_kinds(compared[1:]),
-            is_known=eager.exit.reason == again.exit.reason == "finished",
-        )
+        self._limit(untouched)
+        is_known = eager.exit.reason == again.exit.reason == "finished"
         if eager.exit.reason != "finished":
             self.notes.append(f"the program fails without torch.compile: {_clause(eager.exit.message)}")
         elif again.exit.reason != "finished":
             self.notes.append(f"the program fails in a second run without torch.compile: {_clause(again.exit.message)}")
-        if self.reference.unstable:
-            kinds = ", ".join(sorted(self.reference.unstable))
+        self.reference = reference_of(again, untouched, is_known=is_known)
+        if is_known and (self.reference.unstable or self.reference.compiled_differs):
+            self._settle()
+        if self.reference.unprovable:
+            kinds = ", ".join(sorted(map(kind_text, self.reference.unprovable)))
             self.notes.append(f"two runs without torch.compile differ in {kinds}, so no fix can be verified")
-        self._limit(untouched)
         return State(Program(), self.observe(untouched, _UNTOUCHED))
+
+    def _repeat(self, *names: str, coverage: bool = False) -> list[Recording]:
+        """Run the untouched program, without torch.compile where the name says so."""
+
+        def run(name: str) -> Recording:
+            return self.replays.replay(
+                Program(),
+                name,
+                references={EAGER: EAGER},
+                is_eager=name.startswith(EAGER),
+                rounding=None if self._rounding is None else replace(self._rounding, is_untouched=True),
+                earlier=name.removesuffix(_AGAIN) if name in _SECOND else None,
+                coverage=coverage,
+            )
+
+        return self.replays.in_parallel(run, names, jobs=self.jobs)
+
+    def _settle(self) -> None:
+        """Find out what rounding is and run the untouched program again; once, and only if results differ."""
+        with self._settling:
+            if self._is_settled:
+                return
+            self._is_settled = True
+            self.on_phase("running in float64")
+            precise = self.replays.replay(Program(), _FLOAT64, is_eager=True, is_float64=True)
+            if precise.exit.reason == "finished":
+                self._rounding = RoundingNames(_FLOAT64, (_EAGER_AGAIN, _UNTOUCHED, *_SECOND))
+            else:
+                self.notes.append(
+                    "numbers that differ aren't told from rounding, because the program doesn't run in float64: "
+                    f"{_clause(precise.exit.message)}"
+                )
+            self.on_phase("running without fixes again")
+            again, untouched = self._repeat(*_SECOND)
+            is_known = self.reference.is_known and again.exit.reason == untouched.exit.reason == "finished"
+            self.reference = reference_of(again, untouched, is_known=is_known)
 
     def _limit(self, untouched: Recording) -> None:
         """Set limits for trials, as multiples of the untouched program's time and memory."""
@@ -159,7 +201,9 @@ class Trials:
         def run(number: int) -> Observed:
             proposal = proposals[number]
             self.on_phase(f"trial {earlier + number + 1} of {earlier + len(proposals)}: {proposal.title}")
-            return self._run(with_proposals(state.program, (proposal,)), f"{label}-{number + 1}")
+            drops_output = proposal.drops_output or state.drops_output
+            program = with_proposals(state.program, (proposal,))
+            return self._run(program, f"{label}-{number + 1}", drops_output=drops_output)
 
         return self.replays.in_parallel(run, range(len(proposals)), jobs=self.jobs)
 
@@ -175,17 +219,37 @@ class Trials:
             is_outweighed: Whether one of the fixes makes the call faster although less of it is compiled.
         """
         self.on_phase(f"trying {len(proposals)} verified fixes together")
-        observed = self._run(with_proposals(state.program, proposals), name)
+        drops_output = state.drops_output or any(proposal.drops_output for proposal in proposals)
+        observed = self._run(with_proposals(state.program, proposals), name, drops_output=drops_output)
         if observed.recording.exit.reason != "finished":
             return None
-        drops_output = state.drops_output or any(proposal.drops_output for proposal in proposals)
         verdict, _ = judge_results(observed.recording, self.reference, drops_output=drops_output)
         was, now = state.observed.measures, observed.measures
         is_worse = now.frames_over_limit > was.frames_over_limit or (lost(was, now) is not None and not is_outweighed)
         return None if verdict != "verified" or is_worse else observed
 
-    def _run(self, program: Program, name: str) -> Observed:
-        return self.observe(self.replays.replay(program, name, references=_REFERENCES, coverage=True), name)
+    def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
+        """Run a program with fixes; if its results differ, once more, beside the untouched one.
+
+        Args:
+            program: The program.
+            name: The replay's name.
+            drops_output: Whether the program writes less on purpose.
+        """
+        first = self._replay(program, name)
+        if first.exit.reason != "finished" or not self.reference.is_known:
+            return self.observe(first, name)
+        verdict, _ = judge_results(first, self.reference, drops_output=drops_output)
+        if verdict == "verified" or (verdict == "unproven" and self.reference.unprovable):
+            return self.observe(first, name)
+        self._settle()
+        second = self._replay(program, f"{name}{_AGAIN}", earlier=name)
+        return self.observe(first if second.exit.reason != "finished" else second, name)
+
+    def _replay(self, program: Program, name: str, *, earlier: str | None = None) -> Recording:
+        return self.replays.replay(
+            program, name, references=_REFERENCES, rounding=self._rounding, earlier=earlier, coverage=True
+        )
 
     def judge(self, finding: Finding, proposal: Proposal, state: State, after: Observed) -> Judgment:
         """Judge what a fix did to a finding of a state's program."""

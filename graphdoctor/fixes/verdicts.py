@@ -6,8 +6,8 @@ Pure: recordings and diagnoses come in, a verdict goes out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from graphdoctor.fixes.rule_codes import RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.fixes.sites import SiteChange, site_text
@@ -55,14 +55,48 @@ class Reference:
     """What is known about the untouched program's results.
 
     Args:
-        unstable: Kinds of results that differ between two runs without torch.compile.
-        compiled_differs: Kinds that torch.compile changes without any fix.
+        unstable: Kinds of results that differ between runs without torch.compile.
+        unstable_numbers: Kinds of texts in which only numbers differ between runs without torch.compile.
+        compiled_differs: What torch.compile changes without any fix, by kind.
         is_known: Whether the program ran twice without torch.compile.
     """
 
     unstable: frozenset[ResultKind] = frozenset()
-    compiled_differs: frozenset[ResultKind] = frozenset()
+    unstable_numbers: frozenset[ResultKind] = frozenset()
+    compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
     is_known: bool = True
+
+    @property
+    def unprovable(self) -> frozenset[ResultKind]:
+        """Kinds that differ from run to run and hold results; standard error doesn't."""
+        return self.unstable - {"stderr"}
+
+
+def reference_of(again: Recording, untouched: Recording, *, is_known: bool) -> Reference:
+    """What runs of the untouched program show.
+
+    Args:
+        again: A second run without torch.compile.
+        untouched: A run with it.
+        is_known: Whether the program ran twice without torch.compile.
+    """
+    differing = differences_of(again)
+    numbers = {kind for kind, found in differing.items() if found.change == "numbers"}
+    return Reference(
+        unstable=frozenset(differing.keys() - numbers),
+        unstable_numbers=frozenset(numbers),
+        compiled_differs=differences_of(untouched),
+        is_known=is_known,
+    )
+
+
+def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
+    """How a run's results differ from those without torch.compile, by kind, and those of its earlier run."""
+    replay = recording.replay
+    if replay is None:
+        return {}
+    found = [compared for name in ("earlier", "eager") if (compared := replay.compared.get(name)) is not None]
+    return {difference.kind: difference for compared in found for difference in compared.differences}
 
 
 @dataclass(frozen=True)
@@ -218,35 +252,54 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
     eager = compared.get("eager")
     if eager is None or not reference.is_known:
         return "unproven", "the program didn't return results in two runs without torch.compile"
-    untouched = (
-        {difference.kind for difference in compared["untouched"].differences} if "untouched" in compared else set()
-    )
+    beside = compared.get("untouched")
     doubts: list[str] = []
-    for difference in eager.differences:
-        if difference.kind in reference.unstable:
+    dropped: list[Difference] = []
+    changed: list[ResultKind] = []
+    for kind, difference in differences_of(recording).items():
+        if kind in reference.unstable or _is_noise(difference, reference, beside):
             continue
-        if difference.kind == "stdout" and drops_output:
-            continue
-        if difference.kind not in reference.compiled_differs:
+        if drops_output and _is_dropped(difference, reference):
+            dropped.append(difference)
+        elif kind not in reference.compiled_differs:
             return "changes results", described(difference)
-        if difference.kind in untouched:
-            doubts.append(
-                f"torch.compile changes {_kind(difference.kind)} even without the fix; with it, {described(difference)}"
-            )
-    if reference.unstable:
-        kinds = " and ".join(_kind(kind) for kind in sorted(reference.unstable))
+        else:
+            changed.append(kind)
+    if changed:
+        kinds = " and ".join(map(kind_text, changed))
+        first = described(reference.compiled_differs[changed[0]])
+        doubts.append(f"torch.compile changes {kinds} even without the fix ({first})")
+    if reference.unprovable:
+        kinds = " and ".join(kind_text(kind) for kind in sorted(reference.unprovable))
         doubts.insert(0, f"{kinds} differ from run to run without torch.compile")
     if doubts:
         return "unproven", "; ".join(doubts)
-    return "verified", _note(eager, drops_output=drops_output)
+    notes = [eager.note] if eager.note else []
+    return "verified", "; ".join([*notes, *_dropped_text(dropped)]) or None
 
 
-def _note(compared: Comparison, *, drops_output: bool) -> str | None:
-    dropped = next((d for d in compared.differences if d.kind == "stdout"), None)
-    notes = [compared.note] if compared.note else []
-    if dropped is not None and drops_output:
-        notes.append(f"the compiled program prints {dropped.detail}")
-    return "; ".join(notes) or None
+def _is_noise(difference: Difference, reference: Reference, beside: Comparison | None) -> bool:
+    """Whether a text differs only as it does from run to run, or only as torch's and its compilers' messages do."""
+    if difference.kind == "stderr":
+        return beside is None or all(found.kind != "stderr" for found in beside.differences)
+    return difference.kind in reference.unstable_numbers and difference.change == "numbers"
+
+
+def _is_dropped(difference: Difference, reference: Reference) -> bool:
+    """Whether nothing but lines is missing."""
+    changes = ("fewer", "fewer_and_numbers") if difference.kind in reference.unstable_numbers else ("fewer",)
+    return difference.change in changes
+
+
+_VERBS: dict[ResultKind, str] = {"stdout": "prints", "logs": "logs", "stderr": "writes to standard error"}
+
+
+def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
+    """What the program no longer writes; a log that goes to standard error is named once."""
+    kinds = {difference.kind: difference.detail for difference in dropped}
+    if "logs" in kinds:
+        kinds.pop("stderr", None)
+    return [f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()]
 
 
 def described(difference: Difference) -> str:
@@ -256,16 +309,11 @@ def described(difference: Difference) -> str:
     return f"{difference.where}: {difference.detail or 'differs'}"
 
 
-def _kind(kind: ResultKind) -> str:
-    return "printed text" if kind == "stdout" else kind
+def kind_text(kind: ResultKind) -> str:
+    """A kind of result in words."""
+    words: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
+    return words.get(kind, kind)
 
 
 def _failure(after: Observed) -> str:
     return (after.recording.exit.message or "the trial didn't finish").rstrip(".")
-
-
-def differing_kinds(comparisons: Sequence[Comparison | None]) -> frozenset[ResultKind]:
-    """Kinds of results that differ in at least one of several comparisons."""
-    return frozenset(
-        difference.kind for compared in comparisons if compared is not None for difference in compared.differences
-    )

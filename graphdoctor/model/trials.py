@@ -6,13 +6,18 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
+from graphdoctor.probe.wire import TextChange
 
 OutputsVerdict = Literal["equal", "different", "not_compared"]
 """``equal``: within the tolerances of ``torch.testing.assert_close`` for each dtype."""
 
 
-ResultKind = Literal["outputs", "gradients", "state", "stdout"]
-"""``state``: parameters, buffers and numbers of modules after the calls, and arguments that a call changed."""
+ResultKind = Literal["outputs", "gradients", "state", "stdout", "logs", "stderr"]
+"""``state``: parameters, buffers, gradients and plain attributes of modules after the calls, and arguments that a call
+changed; ``logs``: what the program logged through ``logging`` and warned."""
+
+TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
+"""Kinds of results that a program writes rather than computes."""
 
 
 class Difference(Fact):
@@ -26,6 +31,8 @@ class Difference(Fact):
     """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or missing."""
     detail: str | None = None
     """What differs, if it isn't a number."""
+    change: TextChange | None = None
+    """How a text differs; None for values."""
 
 
 class Comparison(Fact):
@@ -34,21 +41,25 @@ class Comparison(Fact):
     kinds: tuple[ResultKind, ...]
     """Kinds of results that were compared."""
     differences: tuple[Difference, ...]
-    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the dtype."""
+    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the dtype, and by more than
+    rounding: a value may be twice as far from a float64 run as runs of the unmodified program are."""
     note: str | None = None
     """What couldn't be compared, and why."""
 
     @property
     def results(self) -> tuple[Difference, ...]:
-        """The differences in what the program computes, without what it prints."""
-        return tuple(difference for difference in self.differences if difference.kind != "stdout")
+        """The differences in what the program computes, without what it writes."""
+        return tuple(difference for difference in self.differences if difference.kind not in TEXTS)
 
 
 class Replay(Fact):
     """What one replay gave, besides its compiles."""
 
-    compared: dict[Literal["eager", "untouched"], Comparison] = field(default_factory=dict)
-    """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it."""
+    compared: dict[Literal["eager", "untouched", "earlier"], Comparison] = field(default_factory=dict)
+    """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it;
+    ``earlier``: how an earlier run of the same trial compares with ``eager``."""
+    is_rounding_known: bool = False
+    """Whether a float64 run of the unmodified program said what rounding is."""
     steady_us: float | None = None
     """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""
     warm_up_frames_over_limit: int = 0

@@ -380,6 +380,10 @@ class GuardCostEvent(TypedDict):
     is_complete: bool
 
 
+TextChange = Literal["numbers", "fewer", "fewer_and_numbers", "other"]
+"""How a text differs: in numbers only, by missing lines only, by both, or otherwise."""
+
+
 class DifferenceRecord(TypedDict):
     """The fields of ``Difference``."""
 
@@ -387,6 +391,7 @@ class DifferenceRecord(TypedDict):
     where: str
     largest: float | None
     detail: str | None
+    change: TextChange | None
 
 
 class ComparisonRecord(TypedDict):
@@ -402,6 +407,7 @@ class TrialEvent(TypedDict):
 
     event: Literal["trial"]
     compared: dict[str, ComparisonRecord]
+    is_rounding_known: bool
     steady_us: NotRequired[float | None]
 
 

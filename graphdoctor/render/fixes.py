@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis, Finding
     from graphdoctor.model.fixes import Treatment, TriedFix, Verdict
     from graphdoctor.model.recording import TargetInfo
+    from graphdoctor.model.trials import ResultKind
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -182,9 +183,12 @@ def _together(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableTy
     yield from _to_write(treatment, target)
 
 
+_KINDS: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
+
+
 def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
-    named = ["printed text" if kind == "stdout" else kind for kind in kinds]
+    named = [_KINDS.get(kind, kind) for kind in kinds]
     return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}."
 
 

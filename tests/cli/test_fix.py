@@ -84,7 +84,7 @@ def test_the_counts_before_are_those_of_explain(peeled):
 def test_results_are_compared_in_every_kind(peeled):
     _, document = peeled
     compared = document["treatment"]["compared"]
-    assert compared["kinds"] == ["outputs", "gradients", "state", "stdout"]
+    assert compared["kinds"] == ["outputs", "gradients", "state", "stdout", "logs", "stderr"]
     assert [difference["kind"] for difference in compared["differences"]] == ["stdout"]
 
 

@@ -93,10 +93,17 @@ class Script:
     def cancel(self) -> None:
         raise AssertionError("nothing was interrupted")
 
+    def close(self) -> None:
+        pass
+
     @property
     def trials(self) -> list[Fixes]:
-        """What was tried, in order, without the runs of the untouched program."""
-        return [asked for name, asked in self.asked.items() if name not in ("eager", "eager-again", "untouched")]
+        """What was tried, in order, without the runs of the untouched program and without second runs."""
+        return [
+            asked
+            for name, asked in self.asked.items()
+            if name not in ("eager", "untouched", "float64") and not name.endswith("-again")
+        ]
 
 
 def fixes_in(program: Program) -> Fixes:
@@ -612,11 +619,29 @@ def test_a_program_that_fails_when_it_is_run_again_proves_nothing(patient: Make)
 
 
 def test_a_program_that_differs_from_run_to_run_proves_nothing(patient: Make) -> None:
-    special = {"eager-again": runs(compared=differing())}
+    special = {"eager-again": runs(compared=differing()), "eager-again-again": runs(compared=differing())}
     found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
     treatment = found.treated().treatment
     assert [case.verdict for case in treatment.tried] == ["unproven"]
     assert treatment.notes == ("two runs without torch.compile differ in outputs, so no fix can be verified",)
+
+
+def test_results_that_differ_are_run_again_beside_a_float64_run_before_anything_is_said(patient: Make) -> None:
+    special = {"1.1.1-1": runs(compared=differing())}
+    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
+    assert told(found.treated().treatment.tried) == [("a", "verified", 1, True)]
+    assert [name for name in found.script.asked if name not in ("eager", "eager-again", "untouched")] == [
+        "1.1.1-1", "float64", "eager-again-again", "untouched-again", "1.1.1-1-again",
+    ]  # fmt: skip
+
+
+def test_a_program_that_does_not_run_in_float64_says_so(patient: Make) -> None:
+    special = {"eager-again": runs(compared=differing()), "float64": runs(ended=DIED)}
+    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
+    assert found.treated().treatment.notes == (
+        "numbers that differ aren't told from rounding, because the program doesn't run in float64: "
+        "The program failed in call 1: NameError: y",
+    )
 
 
 def test_a_run_that_cannot_be_repeated_leads_to_suggestions(patient: Make) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from graphdoctor.probe.replay.comparing import Rounding  # noqa: E402
+from graphdoctor.probe.replay.comparing import compared as compare  # noqa: E402
 from graphdoctor.probe.replay.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
+from graphdoctor.probe.replay.written import kept_texts  # noqa: E402
 
 
 def compared(mine: Any, other: Any) -> dict[str, Any] | None:
@@ -20,7 +26,7 @@ def compared(mine: Any, other: Any) -> dict[str, Any] | None:
         result = Results()
         result.add_call(output)
         results.append(result)
-    differences = results[0].compared(results[1])["differences"]
+    differences = compare(results[0], results[1])["differences"]
     assert len(differences) <= 1
     return differences[0] if differences else None
 
@@ -30,7 +36,7 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
     first.add_call({"loss": torch.ones(3), "name": "x", "none": None})
     second.add_call({"loss": torch.ones(3) + 1e-7, "name": "x", "none": None})
     first.save(tmp_path / "first.pt")
-    assert second.compared(Results.load(tmp_path / "first.pt")) == {
+    assert compare(second, Results.load(tmp_path / "first.pt")) == {
         "kinds": ["outputs"],
         "differences": [],
         "note": None,
@@ -85,7 +91,7 @@ def test_tensors_inside_objects_of_the_program_are_compared() -> None:
 def test_a_call_that_never_came_back_is_a_difference() -> None:
     one, none = Results(), Results()
     one.add_call(torch.ones(1))
-    assert none.compared(one)["differences"][0]["detail"] == "is missing"
+    assert compare(none, one)["differences"][0]["detail"] == "is missing"
 
 
 def test_state_is_parameters_buffers_and_numbers() -> None:
@@ -98,13 +104,13 @@ def test_state_is_parameters_buffers_and_numbers() -> None:
         return result
 
     untouched = state(lambda module: None)
-    assert untouched.compared(state(lambda module: None))["differences"] == []
+    assert compare(untouched, state(lambda module: None))["differences"] == []
     for change, where in (
         (lambda module: module[0].running_mean.add_(1), "0.running_mean after the calls"),
         (lambda module: module[0].weight.data.add_(1), "0.weight after the calls"),
         (lambda module: setattr(module, "seen", 2), "seen after the calls"),
     ):
-        assert [found["where"] for found in state(change).compared(untouched)["differences"]] == [where]
+        assert [found["where"] for found in compare(state(change), untouched)["differences"]] == [where]
 
 
 def test_an_argument_that_a_call_mutates_is_kept() -> None:
@@ -117,9 +123,9 @@ def test_an_argument_that_a_call_mutates_is_kept() -> None:
         result.add_arguments(copies, arguments)
         return result
 
-    assert run(1.0).compared(run(1.0))["kinds"] == ["outputs"]
-    assert run(2.0).compared(run(3.0))["differences"][0]["where"] == "call 1, argument x[0] after it"
-    assert run(1.0).compared(run(3.0))["differences"][0]["detail"] == "is missing"
+    assert compare(run(1.0), run(1.0))["kinds"] == ["outputs"]
+    assert compare(run(2.0), run(3.0))["differences"][0]["where"] == "call 1, argument x[0] after it"
+    assert compare(run(1.0), run(3.0))["differences"][0]["detail"] == "is missing"
 
 
 def test_gradients_are_weighted_so_that_a_sum_hides_nothing() -> None:
@@ -152,7 +158,118 @@ def test_printed_text_is_compared_by_lines() -> None:
     results = []
     for text in ("a\nb\nc\n", "a\nc\n", "a\nb\nd\n"):
         result = Results()
-        result.add_stdout(text)
+        result.add_written({"stdout": text})
         results.append(result)
-    details = [result.compared(results[0])["differences"][0]["detail"] for result in results[1:]]
+    details = [compare(result, results[0])["differences"][0]["detail"] for result in results[1:]]
     assert details == ["2 of 3 lines; the first missing one: 'b'", "'d' instead of 'c'"]
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("a 1\nc 3\n", "fewer"), ("a 1\nb 9\nc 3.5e-4\n", "numbers"), ("a 7\nc 3\n", "fewer_and_numbers"),
+        ("c 3\na 1\n", "other"), ("a 1\nb 2\nc 3\nd\n", "other"), ("", "fewer"),
+    ],
+)  # fmt: skip
+def test_how_a_text_differs_is_said(text: str, change: str) -> None:
+    mine, other = Results(), Results()
+    mine.add_written({"logs": text})
+    other.add_written({"logs": "a 1\nb 2\nc 3\n"})
+    [found] = compare(mine, other)["differences"]
+    assert (found["kind"], found["change"]) == ("logs", change)
+
+
+def of(value: Any) -> Results:
+    result = Results()
+    result.add_call(value)
+    return result
+
+
+def rounding(precise: Any, eager: Any, *others: Any, is_untouched: bool = False) -> Rounding:
+    return Rounding(of(precise), of(eager), [of(other) for other in others], is_untouched=is_untouched)
+
+
+def test_a_value_may_be_twice_as_far_from_float64_as_the_untouched_program_s() -> None:
+    precise, eager, compiled = (
+        torch.full((2,), 100.0, dtype=torch.float64),
+        torch.full((2,), 100.002),
+        torch.full((2,), 100.01),
+    )
+    known = rounding(precise, eager, compiled)
+    for value, count in ((100.015, 0), (99.985, 0), (100.025, 1), (99.97, 1)):
+        assert len(compare(of(torch.full((2,), value)), of(eager), known)["differences"]) == count
+    # Without a float64 run, and in another dtype, the tolerances decide.
+    assert compare(of(torch.full((2,), 100.015)), of(eager))["differences"]
+    assert compare(of(torch.full((2,), 100.015, dtype=torch.float64)), of(eager), known)["differences"]
+
+
+def test_a_float64_run_that_took_another_way_says_nothing_of_rounding() -> None:
+    eager = torch.tensor([1.0, 2.0])
+    elsewhere = rounding(torch.tensor([0.2, 5.0], dtype=torch.float64), eager)
+    assert compare(of(torch.tensor([1.0, 2.1])), of(eager), elsewhere)["differences"]
+
+
+def test_what_torch_compile_computes_by_itself_is_rounding_up_to_half_the_digits() -> None:
+    precise, eager = torch.tensor([100.0], dtype=torch.float64), torch.tensor([100.001])
+    known = rounding(precise, eager, is_untouched=True)
+    assert not compare(of(torch.tensor([100.02])), of(eager), known)["differences"]
+    assert compare(of(torch.tensor([100.09])), of(eager), known)["differences"]
+
+
+def test_what_is_zero_but_for_rounding_is_measured_by_the_largest_of_its_kind() -> None:
+    precise = (torch.tensor([1e4], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+    known = rounding(precise, (torch.tensor([1e4]), torch.tensor([3e-4])))
+    mine = (torch.tensor([1e4]), torch.tensor([-5e-4]))
+    assert not compare(of(mine), of((torch.tensor([1e4]), torch.tensor([3e-4]))), known)["differences"]
+    assert compare(of((mine[0], torch.tensor([2e-3]))), of((mine[0], torch.tensor([3e-4]))), known)["differences"]
+
+
+def test_state_is_also_plain_tensors_lists_and_gradients() -> None:
+    def state(change: Any) -> Results:
+        module = torch.nn.Linear(1, 1)
+        torch.nn.init.ones_(module.weight)
+        torch.nn.init.ones_(module.bias)
+        module.cache, module.losses, module._last = torch.zeros(2), [0.5], {"loss": 1.0}
+        module.weight.grad = torch.ones(1, 1)
+        change(module)
+        result = Results()
+        result.add_state({"": module})
+        return result
+
+    untouched = state(lambda module: None)
+    for change, where in (
+        (lambda module: module.cache.add_(1), "cache after the calls"),
+        (lambda module: module.losses.append(1.0), "losses after the calls"),
+        (lambda module: module.__dict__.pop("cache"), "cache after the calls"),
+        (lambda module: module.losses.__setitem__(0, torch.tensor(0.5)), "losses[0] after the calls"),
+        (lambda module: module._last.update(loss=2.0), "_last['loss'] after the calls"),
+        (lambda module: module.weight.grad.add_(1), "gradient of weight after the calls"),
+    ):
+        assert [found["where"] for found in compare(state(change), untouched)["differences"]] == [where]
+
+
+def test_an_attribute_that_only_torch_or_an_edit_sets_is_no_difference() -> None:
+    def state(**attributes: Any) -> Results:
+        module = torch.nn.Identity()
+        vars(module).update(attributes)
+        result = Results()
+        result.add_state({"": module})
+        return result
+
+    assert compare(state(seen=1, _is_torch_compile=True, kept=[1]), state(seen=1))["differences"] == []
+
+
+def test_what_is_logged_and_warned_is_kept_and_torch_s_own_messages_are_not() -> None:
+    with kept_texts() as texts:
+        logging.getLogger("net").warning("shape %s", (2, 3))
+        logging.getLogger("torch._dynamo").warning("of torch, by %s", "the test")
+        logging.getLogger("net").info("not shown")
+        warnings.warn("slow\nreally", stacklevel=1)
+        os.write(2, b"plain\n")
+        os.write(1, b"out\n")
+    found = texts()
+    assert found["stdout"] == "out\n"
+    assert "plain\n" in found["stderr"]
+    lines = found["logs"].splitlines()
+    assert lines[0] == "WARNING net: shape (2, 3)"
+    assert lines[-2:] == ["UserWarning: slow", "really"]

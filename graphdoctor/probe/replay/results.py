@@ -1,4 +1,4 @@
-"""The results of a replay, and how they differ from another's: outputs, gradients, state, printed text.
+"""The results of a replay: outputs, gradients, state, and what it wrote; ``comparing.py`` says how they differ.
 
 Everything is kept under a name that a person understands (``call 2, output['logits']``, ``gradient of x in call 1``,
 ``bn.running_mean after the calls``), tensors as copies on the CPU, other objects as text.
@@ -7,6 +7,7 @@ Everything is kept under a name that a person understands (``call 2, output['log
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ import torch
 
 from ..record.describe import value_text
 from ..torch_private import torch_api
-from ..wire import ComparisonRecord, DifferenceRecord
 
 _MAX_BYTES = 2**29
 """Most bytes kept for comparison; later calls aren't compared."""
@@ -26,10 +26,21 @@ _MAX_COPIED = 2**26
 """Bytes of arguments that are copied before a call."""
 
 _MAX_TEXT = 2**20
-"""Characters of printed text that are compared."""
+"""Characters of written text that are compared, of each kind."""
+
+_MAX_LEAVES = 1000
+"""Most values of one attribute that are compared."""
 
 _NUMBERS = (bool, int, float, complex, str, type(None))
-KINDS = ("outputs", "gradients", "state", "stdout")
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+"""Attributes that torch gives a module; what counts in them is among its parameters and buffers."""
+
+_CONTENT = (torch.Tensor, bool, int, float, complex, str, list, tuple, dict)
+"""Kinds of attributes that hold results."""
+
+AFTER_CALLS = " after the calls"
+TEXTS = ("stdout", "logs", "stderr")
+KINDS = ("outputs", "gradients", "state", *TEXTS)
 _GRADIENT_SEED = 20_250
 
 
@@ -75,13 +86,16 @@ class Results:
                 self._keep("state", {f"{prefix}{name} after it": now})
 
     def add_state(self, modules: dict[str, torch.nn.Module]) -> None:
-        """Keep parameters, buffers and numbers of modules after the calls."""
-        for name, module in modules.items():
-            self._keep("state", dict(_state(module, f"{name}." if name else "")))
+        """Keep parameters, buffers, gradients and plain attributes of modules after the calls."""
+        for prefix, module in modules.items():
+            self._keep("state", dict(_state(module, f"{prefix}." if prefix else "")))
+        left = {name: value.grad for name, value in parameters_of(modules).items() if value.grad is not None}
+        self._keep("gradients", {f"gradient of {name}{AFTER_CALLS}": value for name, value in left.items()})
 
-    def add_stdout(self, text: str) -> None:
-        """Keep what the program printed in the calls."""
-        self.values["stdout"]["text"] = text[:_MAX_TEXT]
+    def add_written(self, texts: Mapping[str, str]) -> None:
+        """Keep what the program wrote in the calls, by kind."""
+        for kind, text in texts.items():
+            self.values[kind]["text"] = text[:_MAX_TEXT]
 
     def _keep(self, kind: str, values: dict[str, Any]) -> None:
         size = sum(value.numel() * value.element_size() for value in values.values() if isinstance(value, torch.Tensor))
@@ -100,92 +114,6 @@ class Results:
         """Read them back."""
         kept = torch.load(path, weights_only=True)
         return cls(kept["values"], 0, kept["call_count"], kept["omitted_from"])
-
-    def compared(self, reference: Results) -> ComparisonRecord:
-        """How they differ from those of a reference.
-
-        Returns:
-            The kinds with something to compare, and the worst difference of each kind that differs.
-        """
-        notes = []
-        first_omitted = min((n for n in (self.omitted_from, reference.omitted_from) if n is not None), default=None)
-        if first_omitted is not None:
-            notes.append(f"from call {first_omitted} on, values are too large to compare")
-        found = []
-        for kind in KINDS:
-            mine, other = self.values[kind], reference.values[kind]
-            if first_omitted is not None:
-                both = mine.keys() & other.keys()
-                mine, other = ({k: v for k, v in values.items() if k in both} for values in (mine, other))
-            difference = _worst(kind, mine, other)
-            if difference is not None:
-                found.append(difference)
-        return ComparisonRecord(
-            kinds=[kind for kind in KINDS if reference.values[kind] or self.values[kind]],
-            differences=found,
-            note="; ".join(notes) or None,
-        )
-
-
-def _worst(kind: str, mine: dict[str, Any], other: dict[str, Any]) -> DifferenceRecord | None:
-    """The worst difference of a kind; None when all values are equal."""
-    worst: DifferenceRecord | None = None
-    for name in (*other, *(name for name in mine if name not in other)):
-        if name not in mine or name not in other:
-            detail = "is missing" if name not in mine else "is new"
-            found = DifferenceRecord(kind=kind, where=name, largest=None, detail=detail)
-        elif kind == "stdout":
-            if mine[name] == other[name]:
-                continue
-            detail = _text_difference(mine[name], other[name])
-            return DifferenceRecord(kind=kind, where="printed text", largest=None, detail=detail)
-        elif _is_close(mine[name], other[name]):
-            continue
-        else:
-            largest, difference = _difference(mine[name], other[name])
-            found = DifferenceRecord(kind=kind, where=name, largest=largest, detail=difference)
-        # What has no number (another shape or type) is worse than any number.
-        if worst is None or (
-            worst["largest"] is not None and (found["largest"] is None or found["largest"] > worst["largest"])
-        ):
-            worst = found
-    return worst
-
-
-def _text_difference(mine: str, other: str) -> str:
-    lines, wanted = mine.splitlines(), other.splitlines()
-    if len(lines) < len(wanted):
-        missing = next((line for line in wanted if line not in lines), wanted[-1])
-        return f"{len(lines)} of {len(wanted)} lines; the first missing one: {missing[:80]!r}"
-    changed = next((pair for pair in zip(lines, wanted, strict=False) if pair[0] != pair[1]), (lines[-1], ""))
-    return f"{changed[0][:80]!r} instead of {changed[1][:80]!r}"
-
-
-def _difference(value: object, wanted: object) -> tuple[float | None, str | None]:
-    """The largest absolute difference, or a detail where there is no number."""
-    if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
-        return None, f"{_short(value)} instead of {_short(wanted)}"
-    if value.shape != wanted.shape or value.dtype != wanted.dtype or value.layout != wanted.layout:
-        return None, f"{value_text(value)} instead of {value_text(wanted)}"
-    if value.numel() == 0 or value.is_quantized or value.layout is not torch.strided:
-        return None, None
-    apart = (value.to(torch.complex128) - wanted.to(torch.complex128)).abs()
-    largest = float(apart.nan_to_num(nan=float("inf")).max())
-    return (None, "NaN or infinity") if largest == float("inf") else (largest, None)
-
-
-def _short(value: object) -> str:
-    return value if isinstance(value, str) and len(value) <= 80 else value_text(value)
-
-
-def _is_close(value: object, wanted: object) -> bool:
-    if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
-        return type(value) is type(wanted) and value == wanted
-    try:
-        torch.testing.assert_close(value, wanted, equal_nan=True)
-    except AssertionError:
-        return False
-    return True
 
 
 def _kept(leaf: object) -> Any:  # noqa: ANN401
@@ -212,11 +140,19 @@ def _named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[st
 
 def _state(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in (*module.named_parameters(), *module.named_buffers()):
-        yield f"{prefix}{name} after the calls", value
+        yield f"{prefix}{name}{AFTER_CALLS}", value
     for path, part in module.named_modules():
         for name, value in vars(part).items():
-            if type(value) in (bool, int, float) and not name.startswith("_"):
-                yield f"{prefix}{path}{'.' if path else ''}{name} after the calls", value
+            if name not in _OF_EVERY_MODULE and isinstance(value, _CONTENT):
+                yield from _attribute(f"{prefix}{path}{'.' if path else ''}{name}", value)
+
+
+def _attribute(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    if isinstance(value, (list, tuple, dict)):
+        yield f"{name}{AFTER_CALLS}", f"{type(value).__name__} of {len(value)}"
+    for path, leaf in itertools.islice(torch_api.tree_leaves_with_path(value), _MAX_LEAVES):
+        if isinstance(leaf, (torch.Tensor, *_NUMBERS)):
+            yield f"{name}{path}{AFTER_CALLS}", leaf
 
 
 def modules_of(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
@@ -309,6 +245,7 @@ def gradients_of(
     if not outputs or not wanted:
         return {}
     generator = torch.Generator().manual_seed(_GRADIENT_SEED)
-    weights = [torch.randn(leaf.shape, generator=generator, dtype=torch.float64).to(leaf) for leaf in outputs]
+    # In a dtype whose values are the same in every other, so that a float64 run has the same weights.
+    weights = [torch.randn(leaf.shape, generator=generator).to(torch.bfloat16).to(leaf) for leaf in outputs]
     found = torch.autograd.grad(outputs, list(wanted.values()), weights, allow_unused=True)
     return dict(zip(wanted, found, strict=True))

@@ -1,13 +1,15 @@
 """A replay of the same calls under a remedy: changes each call as asked, keeps or compares the results.
 
-The request's ``trial`` says how; every key but the last two may be missing::
+The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing::
 
     {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
      "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
-     "steady": …, "timing": file descriptor, "outputs": path, "references": {"eager": path, …}}
+     "steady": …, "timing": file descriptor, "outputs": path, "references": {"eager": path, "untouched": path},
+     "is_float64": …, "float64": path, "others": [path, …], "is_untouched": …, "earlier": path}
 
 Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
-The results are kept on disk, and compared with those of the references.
+The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,
+it and the ``others``, which are more runs of the untouched one, say what is rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ import torch
 
 from ..target.errors import TargetError
 from ..target.targets import Call
-from ..wire import ComparisonRecord, TrialEvent
+from ..torch_private import torch_api
+from ..wire import TrialEvent
+from .comparing import Rounding, compared
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
@@ -80,6 +84,8 @@ class Trial:
         Raises:
             TargetError: The remedy does not fit the call.
         """
+        if self._plan.get("is_float64"):
+            call = torch_api.tree_map(_as_double, call)
         tensors = [*self._plan.get("tensors", ())]
         contiguous = [*self._plan.get("contiguous", ())]
         for source in tensors:
@@ -160,25 +166,55 @@ class Trial:
         except (TargetError, TypeError):
             return {"args": call[0], "kwargs": call[1]}
 
-    def finish(self, printed: str | None) -> TrialEvent:
+    def finish(self, texts: Mapping[str, str]) -> TrialEvent:
         """Write the results, and compare them with those of the references.
 
         Args:
-            printed: What the program printed in the calls, or None when that is unknown.
+            texts: What the program wrote in the calls, by kind of result.
         """
         self._results.add_state(self._modules)
-        if printed is not None:
-            self._results.add_stdout(printed)
+        self._results.add_written(texts)
         self._results.save(Path(self._plan["outputs"]))
-        found: dict[str, ComparisonRecord] = {}
-        for name, reference in self._plan["references"].items():
-            path = Path(reference)
-            if path.exists():
-                found[name] = self._results.compared(Results.load(path))
-                if self._lost_gradients:
-                    calls = ", ".join(map(str, self._lost_gradients))
-                    found[name]["note"] = f"backward can't run for call {calls}: gradients are not compared"
-        return TrialEvent(event="trial", compared=found)
+        references = {
+            name: results for name, path in self._plan["references"].items() if (results := _loaded(path)) is not None
+        }
+        rounding = self._rounding(references.get("eager"))
+        found = {name: compared(self._results, results, rounding) for name, results in references.items()}
+        earlier = _loaded(self._plan.get("earlier"))
+        if earlier is not None and "eager" in references:
+            found["earlier"] = compared(earlier, references["eager"], rounding)
+        if self._lost_gradients:
+            calls = ", ".join(map(str, self._lost_gradients))
+            for comparison in found.values():
+                comparison["note"] = f"backward can't run for call {calls}: gradients are not compared"
+        return TrialEvent(event="trial", compared=found, is_rounding_known=rounding is not None)
+
+    def _rounding(self, eager: Results | None) -> Rounding | None:
+        precise = _loaded(self._plan.get("float64"))
+        if precise is None or eager is None:
+            return None
+        others = [results for path in self._plan.get("others", ()) if (results := _loaded(path)) is not None]
+        return Rounding(precise, eager, others, is_untouched=bool(self._plan.get("is_untouched")))
+
+    def prepare(self) -> None:
+        """Convert the modules if the run is in float64; their numbers stay exactly the same."""
+        if self._plan.get("is_float64"):
+            torch.set_default_dtype(torch.float64)
+            for module in self._modules.values():
+                module.double()
+
+
+def _loaded(path: str | None) -> Results | None:
+    """Results from disk; None if they weren't written."""
+    return Results.load(Path(path)) if path is not None and Path(path).exists() else None
+
+
+def _as_double(value: Any) -> Any:  # noqa: ANN401
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return value
+    wanted = torch.complex128 if value.is_complex() else torch.float64
+    with torch.no_grad():
+        return value.to(wanted).requires_grad_(value.requires_grad)
 
 
 def parameter_names(function: Any) -> list[str] | None:  # noqa: ANN401

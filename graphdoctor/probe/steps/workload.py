@@ -77,8 +77,10 @@ class Workload:
         self.switches = CompileSwitches(events)
         plan = request["trial"]
         self.trial = Trial(plan, self._target.function) if plan else None
-        if self.trial is not None and self.trial.setup is not None:
-            _set_up(self.trial.setup)
+        if self.trial is not None:
+            self.trial.prepare()
+            if self.trial.setup is not None:
+                _set_up(self.trial.setup)
         try:
             self._compiled = self._compile()
         except TargetError:

@@ -13,9 +13,8 @@ import json
 import os
 import resource
 import sys
-import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 _EXIT_FINISHED = 0
 _EXIT_TARGET_FAILED = 3
 """The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may use."""
-
-_MAX_PRINTED = 2**22
-"""Bytes of printed text that are compared."""
 
 
 def main(request_path: Path) -> int:
@@ -94,7 +90,7 @@ def _run(request: ProbeRequest, events: EventFile) -> int:
     varying = Varying(workload, request, events) if request["vary"] else None
     lanes = Lanes(workload, events) if request["lanes"] else None
     config = reports.report_config(events)
-    with _kept_stdout(workload) as printed:
+    with _kept_texts(workload) as texts:
         is_complete = make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
     reports.report_config(events, config)
     trial = workload.trial
@@ -105,7 +101,7 @@ def _run(request: ProbeRequest, events: EventFile) -> int:
         events.write(FinishedEvent(event="finished", is_complete=True))
         return _EXIT_FINISHED
     if is_complete and trial is not None:
-        _compare(workload, trial, events, printed())
+        _compare(workload, trial, events, texts())
     if is_complete and varying is not None:
         with silence():
             varying.run()
@@ -127,10 +123,10 @@ def _warm_up(workload: Workload, events: EventFile) -> None:
     workload.mark_end(None)
 
 
-def _compare(workload: Workload, trial: Trial, events: EventFile, printed: str | None) -> None:
-    """Compare what the calls returned and printed before any is repeated; then time the last one if asked to."""
+def _compare(workload: Workload, trial: Trial, events: EventFile, texts: Mapping[str, str]) -> None:
+    """Compare what the calls returned and wrote before any is repeated; then time the last one if asked to."""
     events.phase("comparing results")
-    found = trial.finish(printed)
+    found = trial.finish(texts)
     if trial.is_steady_timed:
         events.phase("timing the last call")
         workload.mark_start(None)
@@ -144,28 +140,19 @@ def _compare(workload: Workload, trial: Trial, events: EventFile, printed: str |
 
 
 @contextlib.contextmanager
-def _kept_stdout(workload: Workload) -> Iterator[Callable[[], str | None]]:
-    """Keep what a trial's program writes to standard output; a plain run's goes where it always goes.
+def _kept_texts(workload: Workload) -> Iterator[Callable[[], Mapping[str, str]]]:
+    """Keep what a trial's program writes in its calls; a plain run's goes where it always goes.
 
     Yields:
-        Returns the text once the calls are over; None for a plain run.
+        Returns the texts by kind of result, once the calls are over; none for a plain run.
     """
+    from ..replay.written import kept_texts
+
     if workload.trial is None:
-        yield lambda: None
+        yield dict
         return
-    flush()
-    with tempfile.TemporaryFile() as kept:
-        copy = os.dup(1)
-        os.dup2(kept.fileno(), 1)
-        text: list[str] = []
-        try:
-            yield lambda: text[0] if text else None
-        finally:
-            flush()
-            os.dup2(copy, 1)
-            os.close(copy)
-            kept.seek(0)
-            text.append(kept.read(_MAX_PRINTED).decode("utf-8", "replace"))
+    with kept_texts() as texts:
+        yield texts
 
 
 def _peak_memory_bytes() -> int:
