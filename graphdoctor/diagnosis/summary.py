@@ -34,6 +34,7 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Summary:
         coverage_detail=recording.coverage,
         compile_time_s=_compile_time_s(recording.compiles),
         steady_call_us=recording.steady_call.call_us if recording.steady_call else None,
+        graphs_per_call=len(recording.steady_call.runs) if recording.steady_call else None,
         steadiness=steadiness_of(view),
         hidden_findings=hidden_findings,
     )

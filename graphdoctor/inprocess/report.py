@@ -81,14 +81,13 @@ class Report:
     def __str__(self) -> str:
         """The verdict in a line or two; ``show`` prints the whole report."""
         from graphdoctor.render.printable import printable
-        from graphdoctor.render.words import headline, nothing_compiled
+        from graphdoctor.render.words import nothing_compiled, sentence
 
         diagnosis = self._diagnosis
-        lines = [f"{self._name}: {self._counts}"]
-        if (empty := nothing_compiled(diagnosis)) is not None:
-            lines = [f"{self._name}: {empty.message}"]
-        elif said := headline(diagnosis.summary, is_partial=diagnosis.is_partial):
-            lines.append(said[0])
+        said, _ = sentence(diagnosis)
+        lines = [f"{self._name}: {said}"]
+        if nothing_compiled(diagnosis) is None:
+            lines.append(self._counts)
         if diagnosis.exit.message is not None:
             lines.append(diagnosis.exit.message)
         return printable("\n".join(lines))

@@ -293,6 +293,8 @@ class Summary(Fact):
     """Seconds spent compiling during the user's calls, as torch measured it."""
     steady_call_us: float | None = None
     """Microseconds of a steady call, the median of up to 15; None if not measured."""
+    graphs_per_call: int | None = None
+    """How often a graph ran in a steady call; None if not measured."""
     steadiness: Steadiness | None = None
     """Whether the program stops compiling; None for a script, whose calls have no numbers."""
     hidden_findings: int = 0

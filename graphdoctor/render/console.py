@@ -1,4 +1,4 @@
-"""A diagnosis on the terminal: verdict, findings with the worst first, graphs, gaps."""
+"""A diagnosis on the terminal: verdict, what to do, findings in the order of what mends them, gaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.wording import counted
-from graphdoctor.render.cards import clean, closing, finding_card, partial, title_line, unknown_rows, write
+from graphdoctor.render.actions import Action, actions, code_line, mends_text, saves_text
+from graphdoctor.render.cards import (
+    Code,
+    Prose,
+    clean,
+    closing,
+    finding_card,
+    partial,
+    title_line,
+    unknown_rows,
+    write,
+)
 from graphdoctor.render.fixes import treatment_sections
 from graphdoctor.render.words import (
     Tone,
@@ -20,19 +31,21 @@ from graphdoctor.render.words import (
     compile_calls_text,
     compiles_text,
     coverage_text,
-    headline,
     inputs_text,
     nothing_compiled,
+    sentence,
+    worth_trying,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Summary
+    from graphdoctor.model.diagnosis import Diagnosis, Finding, GraphReport, Summary
     from graphdoctor.model.recording import CompileCall
 
-_MAX_GRAPH_ROWS = 60
 _MAX_COMPILE_CALLS = 5
+_MAX_ACTIONS = 5
+_MAX_CARDS = 10
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 
 
@@ -42,35 +55,41 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
     Args:
         diagnosis: What to show.
         console: Where to.
-        is_verbose: Add each graph's operations and code, torch's full messages and every hint.
+        is_verbose: Show every finding with torch's full messages and every hint, and each graph with its operations
+            and code.
     """
-    write(console, title_line(diagnosis))
-    write(console, Text())
-    for line in _verdict(diagnosis):
-        write(console, line)
-    for cluster in clusters(diagnosis.findings):
-        write(console, Text())
-        for renderable in finding_card(cluster, is_verbose=is_verbose):
+    with console.capture() as captured:
+        for renderable in _report(diagnosis, is_verbose=is_verbose):
             write(console, renderable)
+    text = captured.get()
+    console.file.write(text)
+    if console.is_terminal and text.count("\n") >= console.height:
+        # What was said first has scrolled away.
+        write(console, Text())
+        write(console, _sentence(diagnosis))
+
+
+def _report(diagnosis: Diagnosis, *, is_verbose: bool) -> Iterator[RenderableType]:
+    yield title_line(diagnosis)
+    yield Text()
+    yield from _verdict(diagnosis)
+    todo = actions(diagnosis.findings)
+    if len(todo) > 1 and any(action.fix for action in todo):
+        yield Text()
+        yield _todo_table(todo)
+    yield from _findings(diagnosis, todo, is_verbose=is_verbose)
     if diagnosis.treatment is not None:
-        for renderable in treatment_sections(diagnosis, diagnosis.treatment, is_verbose=is_verbose):
-            write(console, renderable)
-    if diagnosis.graphs:
-        write(console, Text())
-        write(console, _graph_table(diagnosis.graphs, is_verbose=is_verbose))
-        hidden = len(diagnosis.graphs) - _MAX_GRAPH_ROWS
-        if hidden > 0 and not is_verbose:
-            write(console, Text(f"  {counted(hidden, 'more graph')} (-v shows all)", style="dim"))
-    if is_verbose:
+        yield from treatment_sections(diagnosis, diagnosis.treatment, is_verbose=is_verbose)
+    if diagnosis.graphs and is_verbose:
+        yield Text()
+        yield _graph_table(diagnosis.graphs)
         for graph in diagnosis.graphs:
-            write(console, Text())
-            for renderable in _graph_detail(graph):
-                write(console, renderable)
-    for renderable in unknown_rows(diagnosis):
-        write(console, renderable)
+            yield Text()
+            yield from _graph_detail(graph)
+    yield from unknown_rows(diagnosis)
     for line in closing(diagnosis):
-        write(console, Text())
-        write(console, line)
+        yield Text()
+        yield line
 
 
 # The head: what ran, and the verdict.
@@ -79,13 +98,15 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
 def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     summary = diagnosis.summary
     yield from partial(diagnosis)
-    if (empty := nothing_compiled(diagnosis)) is not None:
-        yield clean(empty.message, "bold yellow")
-    else:
-        if (first := headline(summary, is_partial=diagnosis.is_partial)) is not None:
-            yield clean(first[0], _TONES[first[1]])
+    yield _sentence(diagnosis)
+    if nothing_compiled(diagnosis) is None:
         yield _counts(summary)
     yield from _compile_calls(diagnosis.compile_calls)
+
+
+def _sentence(diagnosis: Diagnosis) -> Text:
+    said, tone = sentence(diagnosis)
+    return clean(said, _TONES[tone])
 
 
 def _compile_calls(calls: Sequence[CompileCall]) -> Iterator[Text]:
@@ -112,20 +133,77 @@ def _counts(summary: Summary) -> Text:
         parts.append(f"{summary.compile_time_s:.2f} s compiling")
     if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
         parts.append(compiles)
-    return Text(" · ".join(parts))
+    return Text(" · ".join(parts), style="dim")
+
+
+# What to do, and why.
+
+
+def _todo_table(todo: Sequence[Action]) -> RenderableType:
+    """What to do, the worst and costliest first."""
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column("", justify="right", style="dim", no_wrap=True)
+    for heading in ("Do this", "fixes", "saves"):
+        table.add_column(heading)
+    known = [action for action in todo if action.fix is not None]
+    for number, action in enumerate(known[:_MAX_ACTIONS], start=1):
+        code = code_line(action)
+        what = Code(code) if code is not None else Prose(clean(action.fix.title if action.fix else ""))
+        table.add_row(str(number), what, Prose(clean(mends_text(action))), Prose(clean(saves_text(action))))
+    more = len(known) - _MAX_ACTIONS
+    if more > 0:
+        table.add_row("", Text(f"and {more} more, below", style="dim"), "", "")
+    return table
+
+
+def _findings(diagnosis: Diagnosis, todo: Sequence[Action], *, is_verbose: bool) -> Iterator[RenderableType]:
+    """The findings of each thing to do, then those that need nothing; a few of each unless verbose."""
+    ordered = [cluster for action in todo for cluster in clusters(action.findings)]
+    kept = {finding.fingerprint for cluster in ordered for finding in cluster}
+    ordered += [cluster for cluster in clusters(diagnosis.findings) if cluster[0].fingerprint not in kept]
+    folded = [] if is_verbose else [cluster for cluster in ordered if _is_foldable(cluster)]
+    cards = [cluster for cluster in ordered if cluster not in folded]
+    shown = cards if is_verbose else cards[:_MAX_CARDS]
+    for cluster in shown:
+        yield Text()
+        yield from finding_card(cluster, is_verbose=is_verbose)
+    if len(cards) > len(shown):
+        yield Text()
+        yield Text(f"{counted(len(cards) - len(shown), 'more finding')} (-v shows all)", style="dim")
+    if folded:
+        yield Text()
+        yield from _folded(folded)
+
+
+def _is_foldable(cluster: Sequence[Finding]) -> bool:
+    """Whether it is in somebody else's package, and nothing is known that could be done about it."""
+    return cluster[0].location.package is not None and not any(
+        worth_trying(finding.fixes) or finding.hints for finding in cluster
+    )
+
+
+def _folded(folded: Sequence[Sequence[Finding]]) -> Iterator[Text]:
+    """One line for each package."""
+    packages: dict[str, list[Finding]] = {}
+    for cluster in folded:
+        packages.setdefault(cluster[0].location.package or "", []).append(cluster[0])
+    for package, findings in packages.items():
+        files = counted(len({finding.location.file for finding in findings}), "file")
+        number = counted(len(findings), "finding")
+        yield clean(f"{package}: {number} in {files} without a known fix (-v shows them)", "dim")
 
 
 # Graphs.
 
 
-def _graph_table(graphs: Sequence[GraphReport], *, is_verbose: bool) -> Table:
+def _graph_table(graphs: Sequence[GraphReport]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Graphs", title_justify="left", title_style="bold")
     table.add_column("graph", no_wrap=True)
     table.add_column("function", overflow="fold")
     table.add_column("ops", justify="right", no_wrap=True)
     table.add_column("inputs", overflow="fold", ratio=2)
     table.add_column("ended by", overflow="fold")
-    for graph in graphs if is_verbose else graphs[:_MAX_GRAPH_ROWS]:
+    for graph in graphs:
         table.add_row(
             clean(graph.compile_id),
             clean(graph.function),

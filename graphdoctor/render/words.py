@@ -73,8 +73,41 @@ def title_parts(diagnosis: Diagnosis) -> list[str]:
     return parts
 
 
-def headline(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | None:
-    """What to say first: it never settles, nothing compiled, or nothing wrong; None if none of these is so.
+def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
+    """The verdict in one sentence, and its tone."""
+    if (empty := nothing_compiled(diagnosis)) is not None:
+        return empty.message, "warning"
+    summary = diagnosis.summary
+    if (said := _plain_verdict(summary, is_partial=diagnosis.is_partial)) is not None:
+        return said
+    parts = []
+    if summary.coverage is not None:
+        parts.append(f"{percent(summary.coverage)} of operations compiled")
+    if summary.graphs_per_call is not None:
+        parts.append(f"{counted(summary.graphs_per_call, 'graph')} per call")
+    elif summary.graphs:
+        parts.append(counted(summary.graphs, "graph"))
+    if summary.break_sites:
+        verb = "breaks" if summary.break_sites == 1 else "break"
+        parts.append(f"{counted(summary.break_sites, 'line')} {verb} the graph")
+    if summary.skipped_frames:
+        parts.append(f"{counted(summary.skipped_frames, 'function')} skipped")
+    if summary.recompiles:
+        parts.append(_recompiles_text(diagnosis))
+    is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
+    return " · ".join(parts) or "Nothing was compiled.", "bad" if is_bad else "warning"
+
+
+def _recompiles_text(diagnosis: Diagnosis) -> str:
+    """How many recompiles there were, and their share of the compile time."""
+    total = diagnosis.summary.compile_time_s
+    costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
+    share = f", {percent(sum(costs) / total)} of compile time" if costs and total else ""
+    return f"{counted(diagnosis.summary.recompiles, 'recompile')}{share}"
+
+
+def _plain_verdict(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | None:
+    """What to say in place of shares: it never settles, nothing compiled, or nothing is wrong; None otherwise.
 
     Half a run can't show that nothing is wrong.
     """

@@ -9,8 +9,8 @@ import pytest
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis, Steadiness
 from graphdoctor.model.recording import Call, Compile, CompileOutcome, Settling
-from graphdoctor.render.html.verdict import actions
-from graphdoctor.render.words import compiles_text, headline
+from graphdoctor.render.actions import actions
+from graphdoctor.render.words import compiles_text, sentence
 from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, frame, recompiled, recording
 
@@ -78,7 +78,7 @@ def test_what_differs_in_every_recompile_never_settles() -> None:
     assert steadiness(found).state == "never"
     assert steadiness(found).changing == ("self.seen",)
     assert steadiness(found).compiles_to_limit == 4
-    text, tone = headline(found.summary, is_partial=False) or ("", "")
+    text, tone = sentence(found)
     assert text == "Never settles: `self.seen` differs in every call, and `Net.forward` runs eagerly after 4 compiles."
     assert tone == "bad"
     (finding,) = [finding for finding in found.findings if finding.code == "GD217"]
@@ -99,14 +99,14 @@ def test_a_value_that_is_new_each_time_counts_where_another_alternates_with_it()
 def test_a_call_that_keeps_recompiling_short_of_the_limit_never_settles() -> None:
     settling = Settling(compiles=(1, 1), recompiles=(again(1, "self.seen"),), frames=(FORWARD,))
     found = diagnosed(compiled(), calls=called(1), settling=settling)
-    text, _ = headline(found.summary, is_partial=False) or ("", "")
+    text, _ = sentence(found)
     assert text == "Never settles: `self.seen` differs in every call, and `Net.forward` recompiles each time."
 
 
 def test_torch_may_not_say_what_differs() -> None:
     settling = Settling(compiles=(1, 1, 1))
     found = diagnosed(compiled(), calls=called(1), settling=settling)
-    text, _ = headline(found.summary, is_partial=False) or ("", "")
+    text, _ = sentence(found)
     assert text == "Never settles: a function recompiles each time."
     assert "GD217" not in {finding.code for finding in found.findings}
 
@@ -120,7 +120,7 @@ def test_calls_that_hit_the_limit_say_in_which_call() -> None:
     found = diagnosed(*compiles, calls=called(1, 1, 0), settling=Settling(compiles=(0,)))
     assert steadiness(found).state == "over_limit"
     assert (steadiness(found).limit_call, steadiness(found).compiles_to_limit) == (3, 2)
-    text, _ = headline(found.summary, is_partial=False) or ("", "")
+    text, _ = sentence(found)
     assert text == (
         "Over the recompile limit from call 3 on: `self.seen` differs in every call, and torch stopped compiling "
         "`Net.forward` after 2 compiles."

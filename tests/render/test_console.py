@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -11,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.recording import Coverage, Enclosing, Recording
+from graphdoctor.model.recording import BreakReason, Coverage, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.render.console import render_console
 from graphdoctor.rules.catalog import RULES
@@ -108,3 +109,58 @@ def test_the_owning_package_is_named_and_its_path_begins_there() -> None:
 def test_hidden_findings_are_counted() -> None:
     place = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
     assert "1 finding hidden" in rendered(recording(breaks=(record(place),)), own_code=True)
+
+
+def many(count: int, text: str = 'print("{}")', reason: BreakReason = PRINT, **place: Any) -> Recording:
+    """Breaks on lines of their own."""
+    return recording(
+        breaks=tuple(
+            record(entry(20 + number, text.format(number), **place), compile_id=f"{number}/0", chain=(reason,))
+            for number in range(count)
+        ),
+        compiles=tuple(compiled(f"{number}/0") for number in range(count)),
+        frames=tuple(frame(number, line=10 + number) for number in range(count)),
+    )
+
+
+def test_the_verdict_has_shares_before_any_finding() -> None:
+    facts = many(2).model_copy(
+        update={"steady_call": SteadyCall(call_us=90.0, runs=(GraphRun(graph=0, start_us=1, end_us=2),) * 3)}
+    )
+    assert (
+        rendered(facts).splitlines()[2] == "100% of operations compiled · 3 graphs per call · 2 lines break the graph"
+    )
+
+
+def test_what_mends_most_comes_first_and_says_what_it_mends() -> None:
+    text = rendered(many(3), width=140)
+    table = text[text.index("Do this") : text.index("GD101")]
+    rows = [line.split() for line in table.splitlines() if line[:1].isdigit()]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    assert all("1 break" in " ".join(row) for row in rows)
+
+
+def test_at_most_ten_findings_are_shown_and_the_rest_counted() -> None:
+    text = rendered(many(13))
+    assert text.count("--> model.py") == 10
+    assert "3 more findings (-v shows all)" in text
+    assert "and 8 more, below" in text
+    assert rendered(many(13), is_verbose=True).count("--> model.py") == 13
+
+
+def test_findings_of_a_package_that_nothing_can_be_done_about_are_one_line() -> None:
+    place = {"file": "/lib/site-packages/pkg/mod.py", "origin": "third_party", "package": "pkg"}
+    facts = many(3, "y = odd({})", BreakReason(gb_type="Odd"), **place)
+    text = rendered(facts)
+    assert "pkg: 3 findings in 1 file without a known fix (-v shows them)" in text
+    assert "-->" not in text
+    assert rendered(facts, is_verbose=True).count("-->") == 3
+
+
+@pytest.mark.parametrize(("height", "times"), [(20, 2), (200, 1)])
+def test_the_verdict_is_repeated_where_it_has_scrolled_away(height: int, times: int) -> None:
+    diagnosis = diagnose(many(6), RULES, root=Path("/project"), version="0")
+    buffer = StringIO()
+    console = Console(file=buffer, width=100, height=height, color_system=None, force_terminal=True)
+    render_console(diagnosis, console)
+    assert buffer.getvalue().count("100% of operations compiled") == times

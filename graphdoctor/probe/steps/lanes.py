@@ -29,7 +29,7 @@ from ..measure.segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, g
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call
 from ..torch_private import torch_api, torch_trace
-from .workload import UNSETTLED, Workload
+from .workload import Workload
 
 _MAX_LANES = 200
 _MAX_KEPT_CALLS = 200
@@ -160,8 +160,6 @@ class Lanes:
             return
         if is_settled:
             self._watch_steady_call()
-        else:
-            self._gap(f"The steady call has no time axis: {UNSETTLED}")
         steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:

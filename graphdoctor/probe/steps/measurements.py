@@ -73,7 +73,7 @@ def _report_settling(settling: Settling, events: EventFile) -> None:
     what = "the last call compiled something each time it was repeated"
     if settling.is_over_limit:
         what = "repeating the last call took a function over torch's recompile limit, which the run's calls did not"
-    events.gap("unsettled", f"Coverage and the cost of breaks are unknown: {what}.")
+    events.gap("unsettled", f"There is no steady call, so coverage and the cost of breaks are unknown: {what}.")
 
 
 def _measure_guards(workload: Workload, events: EventFile) -> None:

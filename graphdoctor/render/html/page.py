@@ -10,13 +10,14 @@ from graphdoctor.model.diagnosis import Diagnosis, Location
 from graphdoctor.model.stack import relative
 from graphdoctor.model.wording import counted
 from graphdoctor.render import words
+from graphdoctor.render.actions import actions
 from graphdoctor.render.html import data
 from graphdoctor.render.html.document import write_document
 from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
 from graphdoctor.render.html.times import phase_rows
-from graphdoctor.render.html.verdict import actions, sentence, tiles
+from graphdoctor.render.html.verdict import tiles
 
 if TYPE_CHECKING:
     from graphdoctor.model.fixes import TriedFix
@@ -63,7 +64,7 @@ class _Page:
     def context(self) -> dict[str, Any]:
         """The variables of the template."""
         diagnosis = self._diagnosis
-        said, tone = sentence(diagnosis)
+        said, tone = words.sentence(diagnosis)
         return {
             "diagnosis": diagnosis,
             "picture": self._picture,

@@ -1,0 +1,125 @@
+"""What to do about findings: each thing once, with the findings it is for and what it is worth.
+
+Comes in: the findings of a diagnosis. Goes out: actions, and phrases about them that all views share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from graphdoctor.model.wording import counted
+from graphdoctor.render.words import clusters, duration
+
+if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Finding, Fix, Severity
+    from graphdoctor.model.fixes import SnippetPlace
+
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+_BREAK, _RECOMPILE = "GD1", "GD2"
+
+
+@dataclass
+class Action:
+    """One thing to do, and the findings it is for.
+
+    Args:
+        fix: The suggestion; None if none is known.
+        findings: The worst first.
+    """
+
+    fix: Fix | None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def call_us(self) -> float | None:
+        """What its findings cost in a steady call, in microseconds; None if unknown."""
+        known = [finding.cost.call_us for finding in self.findings if finding.cost and finding.cost.call_us is not None]
+        return sum(known) if known else None
+
+    @property
+    def compile_s(self) -> float | None:
+        """What its findings cost in compile time, in seconds; None if unknown."""
+        costs = [finding.cost.compile_s for finding in self.findings if finding.cost]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known else None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a trial showed what it saves in a steady call."""
+        return all(finding.cost is None or finding.cost.call_from in (None, "fix") for finding in self.findings)
+
+    @property
+    def is_host_gap(self) -> bool:
+        """Whether ``call_us`` is the host's time alone."""
+        return any(finding.cost is not None and finding.cost.call_from == "host_gap" for finding in self.findings)
+
+
+def actions(findings: Sequence[Finding]) -> list[Action]:
+    """What to do, each thing once, the worst and costliest first.
+
+    Findings without a known fix come last. A finding that other findings' fixes removed needs no action.
+    """
+    found: dict[tuple[str, str | None, SnippetPlace | None] | str, Action] = {}
+    for cluster in clusters(findings):
+        fix = _best_fix(cluster)
+        if all(finding.is_mended for finding in cluster) and (fix is None or fix.verdict != "verified"):
+            continue
+        key = (fix.title, fix.diff or fix.snippet, fix.place) if fix else cluster[0].fingerprint
+        found.setdefault(key, Action(fix)).findings.extend(cluster)
+    return sorted(found.values(), key=_rank)
+
+
+def _rank(action: Action) -> tuple[bool, int, float, float]:
+    severity = min(_SEVERITIES.index(finding.severity) for finding in action.findings)
+    return action.fix is None, severity, -(action.call_us or 0.0), -(action.compile_s or 0.0)
+
+
+def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
+    """The verified fix, otherwise the first that no trial has ruled out."""
+    fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
+    for verdict in ("verified", "contained", "not tried", "unproven"):
+        chosen = next((fix for fix in fixes if fix.verdict == verdict), None)
+        if chosen is not None:
+            return chosen
+    return None
+
+
+def code_line(action: Action) -> str | None:
+    """The line of code to write, if it is all there is to do and can stand anywhere; otherwise None."""
+    fix = action.fix
+    if fix is None or fix.kind == "code" or fix.diff is not None or fix.snippet is None:
+        return None
+    line = fix.snippet.strip()
+    return None if "\n" in line else line
+
+
+def mends_text(action: Action) -> str:
+    """What it is for: ``3 breaks``, ``6 recompiles``."""
+    breaks = {(found.location.file, found.location.line) for found in action.findings if found.code.startswith(_BREAK)}
+    # A finding without compiles of the program's own calls is about repetitions.
+    recompiles = sum(
+        found.count for found in action.findings if found.code.startswith(_RECOMPILE) and found.compile_ids
+    )
+    parts = [counted(len(breaks), "break")] if breaks else []
+    parts += [counted(recompiles, "recompile")] if recompiles else []
+    return ", ".join(parts) or counted(len(action.findings), "finding")
+
+
+def saves_text(action: Action) -> str:
+    """What it saves; empty if nothing was measured.
+
+    A gap between graphs is what the break costs today, not what a fix saves: it is named as such.
+    """
+    parts = []
+    if action.call_us is not None and action.is_measured:
+        parts.append(f"{duration(action.call_us)} per call")
+    elif action.call_us is not None:
+        parts.append(f"{'host gaps' if action.is_host_gap else 'gaps'} of {duration(action.call_us)} per call")
+    if action.compile_s is not None:
+        parts.append(f"{action.compile_s:.1f} s of compiling")
+    verdict = action.fix.verdict if action.fix else "not tried"
+    if verdict != "not tried":
+        parts.append(f"({verdict})")
+    return " ".join(parts) if len(parts) < 3 else f"{parts[0]}, {parts[1]} {parts[2]}"
