@@ -219,6 +219,8 @@ class _Split:
                 return f"line {self._number(other)} sets the same name"
             if line.role == "record" and self._reaching(line.touched).conflicts(self._reaching(other.touched)):
                 return f"line {self._number(other)} may depend on it"
+            if line.role == "record" and _is_writing(self.source, line.node) and _is_writing(self.source, other.node):
+                return f"line {self._number(other)} reports too, and would do so before it"
         if line.role == "record" and later and reads_clock(self.source, line.node):
             return "it reads a clock, and would read it later"
         return None
@@ -415,7 +417,9 @@ class _Values:
         changes: list[Change] = [(found, self._given_name(found)) for found in self._wanted(node, is_sure=True)]
         replaced = _put(node, changes)
         again = flow(parsed([replaced])).read_first | _read_names(replaced)
-        needed = sorted((again & self._inside) - {given for _, given in self._known})
+        known = {given for _, given in self._known}
+        # A parameter that is set later would have its last value when the moved line runs.
+        needed = sorted(name for name in again & self._own - known if name in self._inside or self._is_set_later(name))
         self._split.refuse_unset(needed, self._at)
         for name in needed:
             if self._is_set_later(name):
@@ -631,6 +635,15 @@ def _is_effect(source: SourceFile, node: cst.CSTNode) -> bool:
         case cst.AugAssign(target=target, value=value):
             return isinstance(target, cst.Attribute | cst.Subscript) or reads_tensor(source, value)
     return False
+
+
+def _is_writing(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Whether a line prints, logs or warns when it is compiled."""
+    if isinstance(node, cst.If) and "torch.compiler.is_compiling()" in source.code(node.test):
+        return False
+    if isinstance(node, cst.Call) and is_output(source, node):
+        return True
+    return any(_is_writing(source, child) for child in node.children)
 
 
 def _is_made_of(source: SourceFile, node: cst.CSTNode, names: set[str]) -> bool:

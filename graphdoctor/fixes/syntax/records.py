@@ -175,7 +175,7 @@ def touched(node: cst.CSTNode, owner: str | None) -> Touched:
                 changed.update(_changed(target, owner))
             case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))):
                 if name in _MUTATES | _SHOWS or (name.endswith("_") and not name.endswith("__")):
-                    changed.update(_changed(value, owner))
+                    changed.update(_root(value, owner))
             case cst.Del(target=target):
                 changed.update(_changed(target, owner))
     return Touched(read | changed, frozenset(changed))

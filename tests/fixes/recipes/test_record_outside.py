@@ -1,0 +1,257 @@
+"""Lines that only record or report, moved behind what computes: results, records and output stay the same."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphdoctor.fixes.recipes.record_outside import RecordOutside
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from tests.fixes.recipes.places import place_in
+
+HEAD = '''\
+import torch
+
+
+class Net:
+    def forward(self, x, scale=2.0, *rest, flag=True, **more):
+        """Computes."""
+'''
+FIRST = ("h = x * scale", "y = x", "count = 0", "label = ''")
+LINES = (
+    "x = x + 1",
+    "x += 1",
+    "h = h.abs() * 0.5",
+    "y = h + x",
+    "y.add_(h)",
+    "if flag:\n    h = h + 1",
+    "if h > 3:\n    h = h - 1",
+    "for i in range(2):\n    x = x + h",
+    "for i in range(2):\n    h = h + i\n    print(i, h.item())",
+    "self.average = self.average + h.item()",
+    "self.average = h * 0.5",
+    "x = x + self.average",
+    "x = x + count",
+    "x = self.twice(x)",
+    "self.history.append(h.item())",
+    "self.history.append(float(h + x))  # both",
+    "print(f'{x.mean():.2f} of {x}', scale)",
+    "print(self.average, len(self.history))",
+    "# Large?\nif h.max() > 2:\n    print('big', h.item())",
+    "if h.max() > 2:\n    print('both', x.item())\n    h = h - 1",
+    "if h.max() > 2:\n    h = h - 1\n    print('late', h.item())",
+    "if h.item() > self.best:\n    self.best = h.item()",
+    "count = int(x.sum())",
+    "count += int(h.sum())",
+    "self.kept.append(count)",
+    "label = f'{count} of {x.item()}'",
+    "self.stats['x'] = x.item()",
+    "if h.isnan().any():\n    raise ValueError(f'{h} {len(self.history)}')",
+    "assert x.isfinite().all(), x",
+    "if len(self.history) % 2:\n    print(self.history[-1])",
+)
+RESULTS = (
+    "return x",
+    "return x, h",
+    "return x * h",
+    "return {'x': x.abs(), 'label': label}",
+    "return self.twice(y)",
+    "",
+)
+
+
+class Value:
+    """A tensor as far as these lines need one: in-place operations change it."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def item(self) -> float:
+        return self.number
+
+    def same(self) -> Value:
+        return Value(self.number)
+
+    mean = sum = max = detach = any = all = same
+
+    def abs(self) -> Value:
+        return Value(abs(self.number))
+
+    def isnan(self) -> Value:
+        return Value(0.0)
+
+    def isfinite(self) -> Value:
+        return Value(1.0)
+
+    def add_(self, other: Any) -> Value:
+        self.number += float(other)
+        return self
+
+    __iadd__ = add_
+
+    def __add__(self, other: Any) -> Value:
+        return Value(self.number + float(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Value:
+        return Value(self.number - float(other))
+
+    def __mul__(self, other: Any) -> Value:
+        return Value(self.number * float(other))
+
+    def __gt__(self, other: Any) -> Value:
+        return Value(float(self.number > float(other)))
+
+    def __float__(self) -> float:
+        return self.number
+
+    def __int__(self) -> int:
+        return int(self.number)
+
+    def __bool__(self) -> bool:
+        return bool(self.number)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.number, spec)
+
+    def __repr__(self) -> str:
+        return f"Value({self.number})"
+
+    __str__ = __repr__
+
+
+def disable(recursive: bool = True) -> Any:
+    return lambda function: function
+
+
+TORCH = SimpleNamespace(compiler=SimpleNamespace(disable=disable))
+
+
+def outcome(text: str) -> Any:
+    """What two calls return and leave behind, and what they print."""
+    printed: list[str] = []
+
+    def fake_print(*values: Any) -> None:
+        printed.append(" ".join(map(str, values)))
+
+    names: dict[str, Any] = {"__builtins__": {**vars(builtins), "print": fake_print, "__import__": lambda *_: TORCH}}
+    exec(text, names)
+    net = names["Net"]()
+    net.history, net.kept, net.stats, net.best, net.average = [], [], {}, 0.0, 0.5
+    net.twice = lambda value: value * 2
+    results = []
+    for number in (1.5, -0.25):
+        try:
+            results.append(repr(net.forward(Value(number), 3.0, 1, flag=number > 0, other=2)))
+        except Exception as error:  # noqa: BLE001 - whatever they raise must be the same
+            results.append(repr(error))
+    return results, {name: repr(value) for name, value in vars(net).items() if name != "twice"}, printed
+
+
+def program(lines: list[str], result: str) -> str:
+    body = [part for line in [*FIRST, *lines, result] for part in line.split("\n") if line]
+    return HEAD + "".join(f"        {part}\n" for part in body)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=7), st.sampled_from(RESULTS))
+def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: str) -> None:
+    text = program(lines, result)
+    expected = None
+    for number, line in enumerate(text.split("\n")[6:], start=7):
+        if line.strip().startswith("#") or not line:
+            continue
+        with contextlib.suppress(DeclinedError):
+            edited = RecordOutside().edit(place_in(text, "GD103", number)).content.decode()
+            expected = expected or outcome(text)
+            assert outcome(edited) == expected, edited
+
+
+def method(body: str, head: str = "def forward(self, x):") -> str:
+    lines = "".join(f"        {line}\n" for line in body.split("\n"))
+    return f"import time\nimport torch\n\n\nclass Net:\n    {head}\n{lines}"
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "reason"),
+    [
+        ("n = x.max().item()\ny = x / n\nreturn y", 7, "line 8 computes with `n`"),
+        (
+            "y = x.sin()\nself.seen.append(y.max().item())\ny = y * len(self.seen)\nreturn y",
+            8,
+            "line 9 may depend on it",
+        ),
+        ("y = x.sin()\nself.log(y.item())\nself.step()\nreturn y", 7, "the line computes more than it records"),
+        ("for y in x:\n    print(y)\nreturn x", 8, "the line is inside a block that computes"),
+        (
+            "y = x.sin()\nif y.max() > 0:\n    return x\nprint(y)\nreturn y",
+            10,
+            "the function returns in several places",
+        ),
+        ("print(x)\nyield x", 7, "the function yields or awaits"),
+        ("print(x)", 7, "the function does nothing else"),
+        ("y = x.sin()\nprint(y)\ny.add_(1)\nreturn y", 8, "line 9 may depend on it"),
+        (
+            "y = x.sin()\nt = time.time()\ny = y.cos()\nself.t = t\nreturn y",
+            8,
+            "it reads a clock, and would read it later",
+        ),
+        ("if x.sum() > 0:\n    y = x\nprint(y)\nz = x.cos()\nreturn z", 9, "`y` may be unset"),
+        ("f = lambda: y\ny = x.sin()\nprint(y)\nz = f()\nreturn z", 9, "an inner function shares names"),
+    ],
+)
+def test_what_cannot_be_moved_is_left(body: str, line: int, reason: str) -> None:
+    place = place_in(method(body), "GD101", line)
+    with pytest.raises(DeclinedError) as declined:
+        RecordOutside().edit(place)
+    assert declined.value.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        ("@torch.no_grad()\n    def forward(self, x):", "the function has a decorator"),
+        ("def encode(self, x):", "only the `forward` of a module"),
+        ("async def forward(self, x):", "the function is asynchronous"),
+        ("def forward():", "the method has no parameter for its object"),
+    ],
+)
+def test_only_a_plain_forward_is_split(head: str, reason: str) -> None:
+    line = 8 if head.startswith("@") else 7
+    with pytest.raises(DeclinedError) as declined:
+        RecordOutside().edit(place_in(method("print(x)\nreturn x.sin()", head), "GD101", line))
+    assert declined.value.reason.startswith(reason)
+
+
+def test_a_function_that_another_one_calls_is_left() -> None:
+    place = place_in(method("print(x)\nreturn x.sin()"), "GD101", 7)
+    callers = (*place.finding.user_stack, *place.finding.user_stack)
+    inner = place.finding.model_copy(update={"user_stack": callers})
+    with pytest.raises(DeclinedError) as declined:
+        RecordOutside().edit(type(place)(place.source, inner))
+    assert declined.value.reason.startswith("it isn't in the function that torch.compile was given")
+
+
+@pytest.mark.parametrize(
+    ("message", "given"),
+    [
+        ('"%.2f of %d", y, n', "float(y), int(n)"),
+        ('"%s and %r", y, n', "str(y), repr(n)"),
+        ('"%5.1f%% %s", y, x', "float(y), x"),
+        ('"%*d", 3, n', "3, n"),
+        ('"%(a)s", y', "y"),
+        ("text, y", "y"),
+    ],
+)
+def test_a_logger_gets_numbers_and_text_so_that_torch_leaves_it_alone(message: str, given: str) -> None:
+    text = method(f"y = x.max()\nn = x.argmax()\nlogger.info({message})\nreturn y, n")
+    edited = RecordOutside().edit(place_in(text, "GD101", 9)).content.decode()
+    assert f"logger.info({message.rpartition(chr(34))[0]}" in edited
+    assert f", {given})" in edited
