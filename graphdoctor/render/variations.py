@@ -43,7 +43,7 @@ _ADVICE: tuple[tuple[Verdict, tuple[str, ...], str], ...] = (
     (
         "recompiles",
         ("module_number",),
-        "Keep changing numbers in a buffer, or set torch._dynamo.config.allow_unspec_int_on_nn_module for ints.",
+        "Keep changing numbers in a buffer, or set torch.compiler.config.allow_unspec_int_on_nn_module for ints.",
     ),
     (
         "recompiles",

@@ -56,7 +56,7 @@ class PrintOrLog(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Or configure how Dynamo treats the function. `torch._dynamo.config.reorderable_logging_functions.add(print)` prints
+    Or configure how Dynamo treats the function. `torch.compiler.config.reorderable_logging_functions.add(print)` prints
     after the graph has run, if only tensors, strings and numbers are printed.
     `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 

@@ -51,7 +51,7 @@ class ScalarRead(BreakRule):
     def inputs():
         return (torch.randn(4, 8),)
     ```
-    If you need the number itself, set `torch._dynamo.config.capture_scalar_outputs = True` to capture the read in the
+    If you need the number itself, set `torch.compiler.config.capture_scalar_outputs = True` to capture the read in the
     graph.
 
     ## Fix safety

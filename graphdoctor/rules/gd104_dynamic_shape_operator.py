@@ -44,7 +44,7 @@ class DynamicShapeOperator(BreakRule):
     def inputs():
         return (torch.randn(4, 8, requires_grad=True),)
     ```
-    Or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True` to capture the operator with a symbolic size.
+    Or set `torch.compiler.config.capture_dynamic_output_shape_ops = True` to capture the operator with a symbolic size.
 
     ## Fix safety
     Unsafe: `torch.where` keeps the shape, so the fill value must be neutral for all later operations: 0 for a sum, -inf

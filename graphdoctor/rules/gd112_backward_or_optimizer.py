@@ -85,10 +85,11 @@ class BackwardOrOptimizer(BreakRule):
         own = (outside,) if site.is_own_code else ()
         if super().matches(site):
             return (*own, setting("trace_autograd_ops", "Let torch trace the backward pass", source="torch's hint"))
-        if not site.is_own_code or in_context(site, r"qualname: (LRScheduler)\."):
+        name = called_name(site) or ""
+        if not site.is_own_code or in_context(site, r"qualname: (LRScheduler)\.") or not name.endswith("step"):
             return own
         compiled_step = _fix(
-            f"Compile the optimizer's step on its own: give `{called_name(site) or 'step'}` to `torch.compile`",
+            f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`",
             source="PyTorch tutorial: compiling the optimizer",
         )
         return (*own, compiled_step)

@@ -24,7 +24,7 @@ class RecompileLimit(RecordingRule):
     """A function that torch no longer compiles because it recompiled too often.
 
     ## What it finds
-    A function that hit `torch._dynamo.config.recompile_limit` (8) or `accumulated_recompile_limit` (256).
+    A function that hit `torch.compiler.config.recompile_limit` (8) or `accumulated_recompile_limit` (256).
 
     ## Why it costs
     From then on, a call that matches none of the compiled versions runs eagerly, without a warning, until the process

@@ -39,6 +39,7 @@ class SpecializedDim(RecompileRule):
             torch._dynamo.mark_dynamic(x, 0)
         return calls
     ```
+    For sizes 0 and 1, pad, or name the tensor in `torch.compiler.config.unbacked_sources`.
 
     ## Use instead
     ```python

@@ -53,8 +53,9 @@ class ColdStart(RecordingRule):
             torch._dynamo.mark_dynamic(x, 0)
         return calls
     ```
-    You can also use environment variables. `TORCH_COMPILE_DYNAMIC_SOURCES="L['x']"` names the sources that are dynamic
-    from the start, and with `TORCH_COMPILE_JOB_ID` torch remembers dynamic dims from run to run.
+    Or set `torch.compiler.config.dynamic_sources = "L['x']"`, which names the sources that are dynamic from the start;
+    the environment variable `TORCH_COMPILE_DYNAMIC_SOURCES` does the same. With `TORCH_COMPILE_JOB_ID`, torch remembers
+    dynamic dims from run to run.
 
     ## Fix safety
     A dynamic dim keeps results the same.
