@@ -88,6 +88,8 @@ def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
     """
     if recorded.exit.message:
         complain(recorded.exit.message, recorded.exit.hint)
+    elif (lost := recorded.lost(diagnosis)) is not None:
+        complain(lost)
     if recorded.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     if not recorded.is_explained(diagnosis):

@@ -40,6 +40,7 @@ GapKind = Literal[
     "unrecorded_compile",
     "log_damage",
     "log_cut",
+    "log_removed",
     "unreadable_record",
     "foreign_log",
     "several_processes",

@@ -11,8 +11,9 @@ class IncompleteLog(GapPage):
     """Part of the trace log is missing or can't be read.
 
     ## What it means
-    The process ended while torch was writing or compiling, another program changed the log, or this torch version
-    writes records that graphdoctor can't read yet. The records that could be read are in the report.
+    The process ended while torch was writing or compiling, another program changed the log, the program itself took
+    torch's trace logger apart, or this torch version writes records that graphdoctor can't read yet. The records that
+    could be read are in the report.
 
     ## Why it matters
     Every count can be too low, and findings can be missing. `graphdoctor check` therefore reports such a target as
@@ -20,8 +21,9 @@ class IncompleteLog(GapPage):
 
     ## What to do
     If the run was killed or timed out, record it again with more time (`--timeout`) or fewer calls. If the log was
-    copied, copy it again after the process has ended. If neither applies, the torch version is probably newer than this
-    graphdoctor: upgrade graphdoctor, or report the problem with `graphdoctor bundle`.
+    copied, copy it again after the process has ended. If a backend, or anything else that torch runs while it compiles,
+    changes the logger `torch.__trace`, leave that out. If none of this applies, the torch version is probably newer
+    than this graphdoctor: upgrade graphdoctor, or report the problem with `graphdoctor bundle`.
     """
 
     code: ClassVar = "GD902"

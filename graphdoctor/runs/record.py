@@ -66,13 +66,26 @@ class Recorded:
     def is_explained(self, diagnosis: Diagnosis) -> bool:
         """The diagnosis could be made: the run finished, or torch.compile refused a call that works without it.
 
+        Without the records of what torch did there is nothing to make it from.
+
         Args:
             diagnosis: What the recording gave.
         """
         from graphdoctor.gate.check import refused_call
 
+        if self.lost(diagnosis) is not None:
+            return False
         # The refusal is what was asked for.
         return self.exit.reason == "finished" or refused_call(diagnosis) is not None
+
+    @staticmethod
+    def lost(diagnosis: Diagnosis) -> str | None:
+        """What the program took from the recording, in words; None where it took nothing.
+
+        Args:
+            diagnosis: What the recording gave.
+        """
+        return next((gap.message for gap in diagnosis.gaps if gap.kind == "log_removed"), None)
 
 
 def record_target(request: Request, setup: Setup) -> Recorded:

@@ -20,9 +20,9 @@ def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
     """What the probe's ``gap`` events report; those of graphdoctor 0.1 have no kind."""
     for event in events:
         if event["event"] == "gap":
-            yield CaptureGap.model_validate(
-                {"code": "GD900", "kind": event.get("kind"), "message": event.get("message")}
-            )
+            kind = event.get("kind")
+            code = "GD902" if kind == "log_removed" else "GD900"
+            yield CaptureGap.model_validate({"code": code, "kind": kind, "message": event.get("message")})
 
 
 def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:
@@ -147,6 +147,21 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
         )
     elif is_hooked:
         yield CaptureGap(code="GD905", kind="nothing_compiled", message=_why_empty(recording))
+
+
+def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
+    """What the log lacks where the probe made all calls and the log has none.
+
+    Args:
+        recording: The merged recording of a target.
+    """
+    if recording.exit.reason == "finished" and not recording.calls:
+        yield CaptureGap(
+            code="GD902",
+            kind="log_removed",
+            message="The trace log has none of the calls that were made: something removed or emptied it during the "
+            "run.",
+        )
 
 
 def guard_gaps(guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool) -> Iterator[CaptureGap]:

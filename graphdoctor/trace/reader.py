@@ -27,7 +27,15 @@ from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler, RunFacts
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.folder import RecordingFolder, open_folder
-from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, script_gaps, switch_gaps
+from graphdoctor.trace.gaps import (
+    guard_gaps,
+    log_gaps,
+    lost_call_gaps,
+    part_gaps,
+    reported_gaps,
+    script_gaps,
+    switch_gaps,
+)
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
@@ -92,11 +100,15 @@ def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events:
         *switch_gaps(switches),
         *log_gaps(contents.damage, contents.unreadable),
         *part_gaps(parts),
-        *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else ()),
+        *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else lost_call_gaps(merged)),
+        *merged.gaps,
     ]
+    if any(gap.kind == "log_removed" for gap in gaps):
+        # What the log lacks then says nothing about the run.
+        gaps = [gap for gap in gaps if gap.kind not in ("unfinished_compile", "nothing_compiled")]
     return merged.model_copy(
         update={
-            "gaps": (*gaps, *merged.gaps),
+            "gaps": tuple(gaps),
             "variations": read_variations(events.all),
             "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
         }

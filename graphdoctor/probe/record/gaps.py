@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..wire import GapEvent
 
 if TYPE_CHECKING:
+    from ..torch_private.trace_keeper import TraceKeeper
     from .guards import RecompileRecorder
     from .listener import TraceListener
 
@@ -33,13 +34,23 @@ def hook_gap(what: str, error: Exception) -> GapEvent:
     return GapEvent(event="gap", kind="missing_torch_name", message=message)
 
 
-def failure_gaps(listener: TraceListener, recompiles: RecompileRecorder | None) -> Iterator[GapEvent]:
-    """What raised in our own handlers, usually nothing.
+def failure_gaps(
+    listener: TraceListener, recompiles: RecompileRecorder | None, keeper: TraceKeeper | None
+) -> Iterator[GapEvent]:
+    """What raised in our own handlers and what never reached them, usually nothing.
 
     Args:
         listener: Looked at torch's records.
         recompiles: Looked at guards; None where it couldn't be installed.
+        keeper: Counted compiles; None where it couldn't be installed.
     """
+    if keeper is not None and (lost := keeper.lost_count(listener.finished_compiles)):
+        compiles = "1 compile" if lost == 1 else f"{lost} compiles"
+        message = (
+            f"The program changed torch's trace logger (torch.__trace) while torch compiled: records of {compiles} "
+            "are missing."
+        )
+        yield GapEvent(event="gap", kind="log_removed", message=message)
     for name, count in listener.failures.items():
         message = f"{count} of torch's records could not be read during the run ({name})."
         yield GapEvent(event="gap", kind="stacks", message=message)

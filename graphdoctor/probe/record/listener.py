@@ -112,6 +112,7 @@ class TraceListener(logging.Handler):
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
         self.failures: dict[str, int] = {}
+        self.finished_compiles = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Look at one structured record; an error here must never reach the program that is being compiled."""
@@ -133,6 +134,8 @@ class TraceListener(logging.Handler):
         elif "compilation_metrics" in metadata:
             if self._on_limit is not None and torch_trace.is_over_limit(metadata, self._begun):
                 self._on_limit()
+            # A backward graph compiled later has metrics of its own.
+            self.finished_compiles += metadata["compilation_metrics"].get("is_forward") is not False
             self._on_compile(None)
         elif "dynamo_start" in metadata:
             self._begun.add(torch_trace.compile_key(metadata))

@@ -10,6 +10,7 @@ from ..record.listener import TraceListener
 from ..record.tracebacks import type_name
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config
+from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import ConfigEvent
 
 
@@ -48,7 +49,9 @@ def report_config(events: EventFile, reported: dict[str, str] | None = None) -> 
     return values
 
 
-def report_failures(listener: TraceListener, recompiles: RecompileRecorder, events: EventFile) -> None:
-    """Report what raised in our own handlers, usually nothing."""
-    for gap in failure_gaps(listener, recompiles):
+def report_failures(
+    listener: TraceListener, recompiles: RecompileRecorder, keeper: TraceKeeper, events: EventFile
+) -> None:
+    """Report what raised in our own handlers and what never reached them, usually nothing."""
+    for gap in failure_gaps(listener, recompiles, keeper):
         events.write(gap)

@@ -18,7 +18,7 @@ from ..measure.timing import serve, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, user_file_test
-from ..record.gaps import unrecorded_gap
+from ..record.gaps import hook_gap, unrecorded_gap
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.switches import CompileSwitches
@@ -28,6 +28,7 @@ from ..target.options import check_compile_arguments, first_line
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_trace
+from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
     CallArtifact,
     CallErrorRecord,
@@ -69,6 +70,11 @@ class Workload:
         self._calls = calls
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
+        self.keeper = TraceKeeper(self.listener)
+        try:
+            self.keeper.install()
+        except (ImportError, AttributeError, KeyError) as error:
+            events.write(hook_gap("compiles after a change of torch's trace logger", error))
         self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source, self.listener.want_file)
         if (lost := self.recompiles.install()) is not None:
             events.gap("recompile_causes", lost)
@@ -94,6 +100,7 @@ class Workload:
         torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too (2.13), and so us.
         """
         self._last_call = self._output = self._compiled = None
+        self.keeper.uninstall()
         torch_api.trace_logger().removeHandler(self.listener)
         self.recompiles.uninstall()
         if self._compiled_code is not None:
@@ -115,8 +122,6 @@ class Workload:
         return self._calls.is_fresh
 
     def _attach_listener(self) -> TraceListener:
-        torch_api.record_skipped_frames()
-        torch_api.keep_trace_enabled()
         # A trial's changes are in its own files; nobody reads its picture.
         files = None if self._request["trial"] else FileTexts()
         listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
@@ -178,7 +183,6 @@ class Workload:
         for _ in range(self._request["calls"]):
             for args, kwargs in self._calls.rounds():
                 self._last_call = args, kwargs
-                torch_api.keep_trace_enabled()
                 yield self._last_call
 
     def inputs_text(self, call: Call) -> str:
@@ -386,6 +390,7 @@ class Workload:
             index: Its number; None for repetitions of ours.
             call: Its arguments; None for repetitions.
         """
+        self.keeper.restore()
         artifact = CallArtifact(event="start", index=index)
         if call is not None:
             artifact["inputs"] = self.inputs_text(call)
@@ -407,6 +412,7 @@ class Workload:
             duration_s: Seconds that it took.
             error: What it raised; None when it came back.
         """
+        self.keeper.restore()
         artifact = CallArtifact(event="end", index=index)
         if outcome is not None:
             artifact["outcome"] = outcome

@@ -36,23 +36,36 @@ def write_trace_to(folder: str) -> None:
             handler.root_dir = folder
 
 
+def writer(folder: str | None = None) -> logging.Handler | None:
+    """The handler that writes the trace, also where the program has taken it off the logger; None without one.
+
+    ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
+
+    Args:
+        folder: Where it writes; None for the first, wherever that writes.
+    """
+    own = getattr(importlib.import_module("torch._logging._internal"), "LOG_TRACE_HANDLER", None)
+    known = [*torch_api.trace_logger().handlers, own]
+    folders = [getattr(handler, "root_dir", None) for handler in known]
+    return next(
+        (handler for handler, found in zip(known, folders, strict=True) if found and folder in (None, found)), None
+    )
+
+
 @contextlib.contextmanager
 def trace_files_paused() -> Iterator[None]:
     """Write nothing to the trace log while the context lasts; other handlers continue."""
-    logger = torch_api.trace_logger()
-    before = list(logger.handlers)
-    for handler in before:
-        if hasattr(handler, "root_dir"):
-            logger.removeHandler(handler)
+    paused = [handler for handler in torch_api.trace_logger().handlers if hasattr(handler, "root_dir")]
+    for handler in paused:
+        handler.addFilter(_refuse)
     known = len(interned())
     try:
         yield
     finally:
-        # In the same order: the listener follows the writer.
-        added = [handler for handler in logger.handlers if handler not in before]
-        logger.handlers[:] = [*before, *added]
+        for handler in paused:
+            handler.removeFilter(_refuse)
         missed = dict(list(interned().items())[known:])
-        for handler in before:
+        for handler in paused:
             if getattr(handler, "root_dir", None) is not None:
                 define_strings(handler, missed)
 
@@ -83,6 +96,10 @@ def is_over_limit(metadata: Mapping[str, Any], begun: Collection[CompileKey]) ->
         and metrics.get("co_name") is None
         and compile_key(metadata) not in begun
     )
+
+
+def _refuse(_record: logging.LogRecord) -> bool:
+    return False
 
 
 def interned() -> dict[str, int]:

@@ -28,6 +28,7 @@ from ..record.tracebacks import described_error
 from ..steps import reports
 from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_loan import borrowed
+from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import EVENTS_FILE, TRACE_FOLDER, EndedEvent, GraphArtifact, ProcessEvent
 from .call import device_name
 
@@ -76,6 +77,10 @@ class _BlockRecorder:
         self._listener = TraceListener(self._on_compile, FileTexts(), outside)
         torch_trace.listen(self._listener)
         left_behind.callback(torch_api.trace_logger().removeHandler, self._listener)
+        self._keeper = TraceKeeper(self._listener)
+        with self._surviving("compiles after a change of torch's trace logger"):
+            self._keeper.install()
+        left_behind.callback(self._keeper.uninstall)
         self._recompiles = RecompileRecorder(
             user_file_test(), self._listener.want_source, self._listener.want_file, outside
         )
@@ -115,6 +120,7 @@ class _BlockRecorder:
 
     def _write_compile_call(self, frame: FrameType) -> None:
         call = compile_call(frame)
+        self._keeper.restore()
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._listener.want_file(call["file"])
 
@@ -124,6 +130,6 @@ class _BlockRecorder:
         self._switches.look()
         reports.report_environment(self._events, device_name())
         reports.report_config(self._events)
-        reports.report_failures(self._listener, self._recompiles, self._events)
+        reports.report_failures(self._listener, self._recompiles, self._keeper, self._events)
         if reasons := torch_api.unrecorded_breaks(self._counted):
             self._events.write(unrecorded_gap(reasons))

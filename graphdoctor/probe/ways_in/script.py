@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..events import EventFile
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
+    from ..torch_private.trace_keeper import TraceKeeper
     from ..wire import CompileCallArtifact, ErrorRecord, Event, GraphArtifact
 
 _MAX_MESSAGE = 20_000
@@ -84,11 +85,12 @@ class _Recorder:
 
     def __init__(self, recording: str, event_path: str, *, is_main: bool) -> None:
         self.is_main = is_main
-        self._recording = recording
+        self._trace_folder = os.path.join(recording, TRACE_FOLDER)  # noqa: PTH118
         self._event_path = event_path
         self._pid = os.getpid()
         self._events: EventFile | None = None
         self._listener: TraceListener | None = None
+        self._keeper: TraceKeeper | None = None
         self._recompiles: RecompileRecorder | None = None
         self._graph_count = 0
         self._has_compiled = False
@@ -103,7 +105,7 @@ class _Recorder:
             from ..torch_private import torch_hooks
 
             self._write(describe_environment(None))
-            torch_hooks.write_trace_to(os.path.join(self._recording, TRACE_FOLDER))  # noqa: PTH118
+            torch_hooks.write_trace_to(self._trace_folder)
             torch_hooks.after_log_setup(self._attach)
             self._attach()
             os.register_at_fork(after_in_child=self._begin_in_fork)
@@ -112,8 +114,9 @@ class _Recorder:
 
     def on_convert_frame(self, _module: ModuleType) -> None:
         """The module sets up its loggers when it is imported."""
-        with self._surviving("frames skipped outside symbolic execution"):
+        with self._surviving("compiles after a change of torch's trace logger"):
             self._attach()
+            self._install_keeper()
         with self._surviving("the causes of recompiles"):
             from ..record.files import user_file_test
             from ..record.guards import RecompileRecorder
@@ -159,15 +162,16 @@ class _Recorder:
         """Be the last of the trace logger's handlers, so that our records follow those they belong to."""
         from ..record.files import FileTexts
         from ..record.listener import TraceListener
-        from ..torch_private import torch_api
+        from ..torch_private.trace_keeper import TraceKeeper
 
-        logger = torch_api.trace_logger()
-        if self._listener is None:
+        if self._listener is None or self._keeper is None:
             self._listener = TraceListener(self._on_compile, FileTexts())
-        logger.removeHandler(self._listener)
-        logger.addHandler(self._listener)
-        torch_api.record_skipped_frames()
-        torch_api.keep_trace_enabled()
+            self._keeper = TraceKeeper(self._listener, self._trace_folder)
+        self._keeper.restore()
+
+    def _install_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.install()
 
     # What happens while torch compiles.
 
@@ -195,6 +199,8 @@ class _Recorder:
     def _write_compile_call(self, call: CompileCallArtifact) -> None:
         from ..torch_private import torch_api
 
+        if self._keeper is not None:
+            self._keeper.restore()
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._want_file(call["file"])
 
@@ -233,8 +239,12 @@ class _Recorder:
             torch_hooks.begin_log_anew()
             if self._listener is not None:
                 torch_api.trace_logger().removeHandler(self._listener)
-            self._listener = None
+            if self._keeper is not None:
+                self._keeper.uninstall()
+            self._listener = self._keeper = None
             self._attach()
+            if "torch._dynamo.convert_frame" in sys.modules:
+                self._install_keeper()
 
     # The end.
 
@@ -268,7 +278,7 @@ class _Recorder:
             message = "graphdoctor didn't see the program import torch, so its own records are missing."
             self._write({"event": "gap", "kind": "recorder_not_loaded", "message": message})
             return
-        for gap in failure_gaps(self._listener, self._recompiles):
+        for gap in failure_gaps(self._listener, self._recompiles, self._keeper):
             self._write(gap)
         if "torch._dynamo" in sys.modules:
             with self._surviving("torch's config"):

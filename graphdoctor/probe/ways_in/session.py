@@ -109,7 +109,7 @@ def _run(request: ProbeRequest, events: EventFile) -> int:
         events.write(unrecorded)
     if is_complete:
         measure(workload, request, events, lanes=lanes)
-    reports.report_failures(workload.listener, workload.recompiles, events)
+    reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
     peak = _peak_memory_bytes()
     events.write(FinishedEvent(event="finished", is_complete=is_complete, peak_memory_bytes=peak))
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
