@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import (
     CRASH_FILE,
     EVENTS_FILE,
@@ -31,7 +33,7 @@ from graphdoctor.render.html.page import render_page
 from graphdoctor.render.json import render_json
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.folder import read_object
-from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.processes import find_logs, is_own_file
 from graphdoctor.trace.reader import read_recording
 
 MAX_FILE_BYTES = 256 * 2**20
@@ -178,17 +180,35 @@ def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iter
     if place.is_file():
         yield from _within(f"recording/{TRACE_FOLDER}/{_log_name(place)}", place, notes)
         return
+    if links := _link_count(place):
+        notes.append(f"{counted(links, 'symbolic link')} in the recording's folder.")
     for name in _OWN_FILES:
-        if (place / name).is_file() and (place / name).stat().st_size:
+        if is_own_file(place / name) and (place / name).stat().st_size:
             yield from _within(f"recording/{name}", place / name, notes)
-    for log in find_logs(place / TRACE_FOLDER) or find_logs(place):
+    for log in find_logs(place):
         yield from _within(f"recording/{TRACE_FOLDER}/{log.name}", log, notes)
     for folder in _TRIALS:
-        trials = sorted(path for path in (place / folder).rglob("*") if path.is_file() and path.suffix != _TENSORS)
+        trials = sorted(_files_below(place / folder))
         if trials and not has_trials:
             notes.append(f"Recordings of trials (`{folder}/`); `--with-trials` includes them, without tensors.")
         for path in trials if has_trials else ():
             yield from _within(f"recording/{path.relative_to(place).as_posix()}", path, notes)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files of trials, without tensors and links."""
+    if folder.is_symlink():
+        return
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not Path(here, name).is_symlink()]
+        found = (Path(here, name) for name in names)
+        yield from (path for path in found if is_own_file(path) and path.suffix != _TENSORS)
+
+
+def _link_count(place: Path) -> int:
+    """How many links are in the folders that a bundle is made of."""
+    folders = (place, *(place / name for name in (TRACE_FOLDER, *_TRIALS) if not (place / name).is_symlink()))
+    return sum(path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir())
 
 
 def _within(name: str, path: Path, notes: list[str]) -> Iterator[tuple[str, Path]]:

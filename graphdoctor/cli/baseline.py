@@ -58,7 +58,7 @@ def baseline(
     from graphdoctor.runs.baseline import troubles_of, updated_baseline
     from graphdoctor.runs.check import choose_targets, policies, read_baseline_at
 
-    project = this_project()
+    project = this_project(run.recordings)
     file = (path or project.baseline).absolute()
     if file.exists() and not is_update:
         raise GraphDoctorError(

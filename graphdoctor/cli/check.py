@@ -96,7 +96,7 @@ def check(
 
     if not output:
         given.refuse(("force",), without="--output")
-    project = this_project()
+    project = this_project(run.recordings)
     outputs = parse_outputs(output or (), is_quiet=run.quiet)
     check_outputs(outputs, force=force)
     shown_as = Output(CHECK.named(format), None, RenderOptions(Path.cwd(), is_verbose=verbose), color)

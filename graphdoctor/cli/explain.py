@@ -11,6 +11,7 @@ from graphdoctor.cli.options import (
     Given,
     OutputOptions,
     PythonOption,
+    RecordingsOption,
     ShownOptions,
     TargetArgument,
     TimeoutOption,
@@ -37,6 +38,7 @@ def explain(
     is_tried: Annotated[
         bool, typer.Option("--try", help="Try fixes, unsafe ones too, and report what each did. Writes nothing.")
     ] = False,
+    recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
@@ -49,7 +51,7 @@ def explain(
 
     if not is_tried:
         given.refuse(_OF_TRIALS, without="--try")
-    settings = project_settings()
+    settings = project_settings(recordings)
     output = choose_output(DIAGNOSIS, written, given)
     selection = shown.selection(settings)
     has_page = output.needs.picture

@@ -14,6 +14,7 @@ from graphdoctor.cli.options import (
     Given,
     OutputOptions,
     PythonOption,
+    RecordingsOption,
     ShownOptions,
     TargetArgument,
     TimeoutOption,
@@ -50,6 +51,7 @@ def fix(
     is_tried: Annotated[
         bool, typer.Option("--try/--no-try", help="Try each fix by running the target with it; or only suggest fixes.")
     ] = True,
+    recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
@@ -71,7 +73,7 @@ def fix(
         given.refuse(("jobs", "timing", "trial_timeout", "trial_memory"), without="trials")
     if is_diff and (written.output is not None or written.format is not None):
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
-    settings = project_settings()
+    settings = project_settings(recordings)
     # --force is for --apply too.
     output = choose_output(FIXES, written, given.without("force") if is_applied else given)
     selection = shown.selection(settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.options import PythonOption, QuietOption, TimeoutOption
+from graphdoctor.cli.options import PythonOption, QuietOption, RecordingsOption, TimeoutOption
 
 if TYPE_CHECKING:
     from graphdoctor.config import Project
@@ -28,6 +28,7 @@ class RunOptions:
 
     python: PythonOption = None
     timeout: TimeoutOption = None
+    recordings: RecordingsOption = None
     quiet: QuietOption = False
 
 

@@ -9,6 +9,7 @@ from graphdoctor.cli.options import (
     Given,
     OutputOptions,
     PythonOption,
+    RecordingsOption,
     ShownOptions,
     TargetOrRecordingArgument,
     TimeoutOption,
@@ -25,6 +26,7 @@ def guards(
     written: OutputOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
+    recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
@@ -39,7 +41,7 @@ def guards(
     from graphdoctor.runs.named import place_or_target
     from graphdoctor.runs.record import record_target
 
-    settings = project_settings()
+    settings = project_settings(recordings)
     output = choose_output(GUARDS, written, given)
     selection = shown.selection(settings)
     place = place_or_target(target, settings)

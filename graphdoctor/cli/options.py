@@ -62,6 +62,15 @@ PythonOption = Annotated[
     str | None,
     typer.Option(help="Run the target with this interpreter. It needs torch, not graphdoctor.", show_default=False),
 ]
+RecordingsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--recordings",
+        metavar="DIR",
+        help="The folder for recordings. By default, .graphdoctor here, or one of yours if this folder is read-only.",
+        show_default=False,
+    ),
+]
 JobsOption = Annotated[int, typer.Option(help="How many replays to run side by side.", min=1)]
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
 NAMED_HELP = (

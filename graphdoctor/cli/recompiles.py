@@ -13,6 +13,7 @@ from graphdoctor.cli.options import (
     JobsOption,
     OutputOptions,
     PythonOption,
+    RecordingsOption,
     ShownOptions,
     TargetOrRecordingArgument,
     TimeoutOption,
@@ -37,6 +38,7 @@ def recompiles(
         bool, typer.Option("--vary", help="Change one property of the first call at a time: which ones recompile?")
     ] = False,
     jobs: JobsOption = 1,
+    recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
 ) -> None:
@@ -55,7 +57,7 @@ def recompiles(
         raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
     if not what_if:
         given.refuse(("jobs",), without="--what-if")
-    settings = project_settings()
+    settings = project_settings(recordings)
     output = choose_output(VARIATIONS if vary else RECOMPILES, written, given)
     selection = shown.selection(settings)
     place = place_or_target(target, settings)

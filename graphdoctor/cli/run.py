@@ -13,6 +13,7 @@ from graphdoctor.cli.options import (
     Given,
     OutputOptions,
     PythonOption,
+    RecordingsOption,
     ShownOptions,
     TimeoutOption,
     VerboseOption,
@@ -41,6 +42,7 @@ def run(
         Path | None, typer.Option("--report", help="Also write the report to this file: .html, .json or .txt.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that --report names.")] = False,
+    recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
     verbose: VerboseOption = False,
@@ -60,7 +62,7 @@ def run(
         raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
     if report is None:
         given.refuse(("force",), without="--report")
-    settings = project_settings()
+    settings = project_settings(recordings)
     asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color)
     output = choose_output(DIAGNOSIS, asked, Given())
     selection = shown.selection(settings)
@@ -69,7 +71,7 @@ def run(
         found, settings, python=python, timeout_s=timeout, meanwhile=import_report_meanwhile
     )
     if report is not None or not quiet:
-        _report(recording, selection, output)
+        _report(recording.path, selection, output)
     raise typer.Exit(status)
 
 

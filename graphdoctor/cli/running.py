@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,11 @@ EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
 
 
-def project_settings() -> Settings:
+def project_settings(recordings: Path | None = None) -> Settings:
     """The settings of the working directory, with warnings about variables that nothing reads.
+
+    Args:
+        recordings: The folder for recordings that was asked for; None for the setting.
 
     Raises:
         GraphDoctorError: Its pyproject.toml or a variable can't be read.
@@ -32,15 +36,21 @@ def project_settings() -> Settings:
     from graphdoctor import config
 
     _warn_of_variables()
-    return config.load_settings(Path.cwd())
+    return _recording_to(recordings, config.load_settings(Path.cwd()))
 
 
-def this_project() -> Project:
+def this_project(recordings: Path | None = None) -> Project:
     """As ``project_settings``, with the targets of the gate."""
     from graphdoctor import config
 
     _warn_of_variables()
-    return config.load_project(Path.cwd())
+    project = config.load_project(Path.cwd())
+    return replace(project, settings=_recording_to(recordings, project.settings))
+
+
+def _recording_to(recordings: Path | None, settings: Settings) -> Settings:
+    # Absolute, because the gate's targets run in folders of their own.
+    return settings if recordings is None else replace(settings, recordings=Path.cwd() / recordings)
 
 
 def _warn_of_variables() -> None:

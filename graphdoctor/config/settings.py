@@ -25,7 +25,8 @@ class Settings:
     """A project's settings; in pyproject.toml their names have hyphens.
 
     Args:
-        keep_recordings: How many recordings to keep in ``.graphdoctor/``.
+        recordings: The folder for recordings; None for ``.graphdoctor`` in the working directory.
+        keep_recordings: How many recordings to keep, and as many of the gate's.
         own_code: Show only findings in the user's own code.
         select: Code prefixes of the findings to show; empty for all.
         ignore: Code prefixes of the findings to leave out.
@@ -37,6 +38,7 @@ class Settings:
         per_path_ignores: Path patterns, each with the code prefixes that don't count there.
     """
 
+    recordings: Path | None = None
     keep_recordings: int = 20
     own_code: bool = False
     select: tuple[str, ...] = ()
@@ -162,7 +164,7 @@ def _checked(name: str, value: object, values: Values, folder: Path) -> Any:  # 
             return values.count(name, value, least=1)
         case "fail_on":
             return values.severity(name, value)
-        case "baseline":
+        case "baseline" | "recordings":
             return folder / values.text(name, value)
         case "per_path_ignores":
             return values.globs(name, value)

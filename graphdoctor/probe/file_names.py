@@ -8,6 +8,8 @@ from __future__ import annotations
 
 REQUEST_FILE = "request.json"
 META_FILE = "recording.json"
+LOCK_FILE = "lock"
+"""Locked by every process that makes the recording."""
 EVENTS_FILE = "probe.jsonl"
 CRASH_FILE = "crash.txt"
 WHAT_IF_FILE = "what-if.json"

@@ -14,6 +14,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from .file_names import CRASH_FILE as CRASH_FILE
 from .file_names import EVENTS_FILE as EVENTS_FILE
 from .file_names import FIXES_FILE as FIXES_FILE
+from .file_names import LOCK_FILE as LOCK_FILE
 from .file_names import META_FILE as META_FILE
 from .file_names import REQUEST_FILE as REQUEST_FILE
 from .file_names import TRACE_FOLDER as TRACE_FOLDER

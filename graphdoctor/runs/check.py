@@ -194,7 +194,7 @@ def _absolute(python: str | None) -> str | None:
 
 
 def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
-    recorded = record_target(Request.of(target.spec, Measured(coverage=True)), setup)
+    recorded = record_target(Request.of(target.spec, Measured(coverage=True)), setup, pool="@check")
     if recorded.is_interrupted:
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis

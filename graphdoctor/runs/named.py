@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from graphdoctor.capture.store import FOLDER, Store
+from graphdoctor.capture.store import FOLDER
 from graphdoctor.config import Settings
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.runs.record import store_of
 
 Kind = Literal["folder", "log", "document"]
 
@@ -46,7 +47,7 @@ def last_recording(settings: Settings) -> Place:
     Raises:
         GraphDoctorError: There is none.
     """
-    return Place(Store(Path.cwd(), keep_count=settings.keep_recordings).last(), "folder")
+    return Place(store_of(settings).last(), "folder")
 
 
 def place_named(text: str | None, settings: Settings) -> Place:
@@ -61,7 +62,7 @@ def place_named(text: str | None, settings: Settings) -> Place:
     """
     if text is None:
         return last_recording(settings)
-    path = _existing(text)
+    path = _existing(text, settings)
     if path is None:
         raise GraphDoctorError(
             f"There is no recording, log or JSON document at {text}.",
@@ -82,13 +83,15 @@ def place_or_target(text: str | None, settings: Settings) -> Place | None:
     """
     if text is None:
         return last_recording(settings)
-    path = _existing(text)
+    path = _existing(text, settings)
     if path is None or path.suffix in _TARGET_SUFFIXES:
         return None
     return _place(path)
 
 
 def _place(path: Path) -> Place:
+    if path.is_symlink() and path.absolute().parent.name == FOLDER:
+        raise GraphDoctorError(f"{path} is a symbolic link, and recordings don't go through links.")
     kind, found = _kind_of(path)
     if kind is not None:
         return Place(path, kind)
@@ -100,13 +103,12 @@ def _place(path: Path) -> Place:
     )
 
 
-def _existing(text: str) -> Path | None:
+def _existing(text: str, settings: Settings) -> Path | None:
     path = Path(text)
     try:
         if not text or path.exists():
             return path if text else None
-        known = Path(FOLDER) / text
-        return known if known.is_dir() else None
+        return store_of(settings).find(text)
     except (OSError, ValueError):
         return None  # a name that no file can have
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.ownership import sign
 from graphdoctor.capture.script import Script, run_script
-from graphdoctor.capture.store import Store
+from graphdoctor.capture.store import NewRecording, Pool, Store
 
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
@@ -51,12 +51,17 @@ class Recorded:
     """A recording that was just made.
 
     Args:
-        folder: Its folder.
+        made: The recording, which stays as long as this object.
         exit: How the probe ended.
     """
 
-    folder: Path
+    made: NewRecording
     exit: ProbeExit
+
+    @property
+    def folder(self) -> Path:
+        """Its folder."""
+        return self.made.path
 
     @property
     def is_interrupted(self) -> bool:
@@ -88,18 +93,20 @@ class Recorded:
         return next((gap.message for gap in diagnosis.gaps if gap.kind == "log_removed"), None)
 
 
-def record_target(request: Request, setup: Setup) -> Recorded:
+def record_target(request: Request, setup: Setup, pool: Pool = "") -> Recorded:
     """Run the probe.
 
     Args:
         request: What to do.
         setup: How.
+        pool: Which recordings this one may replace.
     """
     place = request.target.file or request.target.module or ""
-    folder = _new_recording(Path(place).stem, setup.settings)
+    made = _new_recording(Path(place).stem, setup.settings, pool)
+    folder = made.path
     ended = record(request, folder, python=setup.interpreter, timeout_s=setup.limit_s, watching=setup.watching)
     sign(folder)
-    return Recorded(folder, ended)
+    return Recorded(made, ended)
 
 
 def record_script(
@@ -109,7 +116,7 @@ def record_script(
     python: str | None,
     timeout_s: float | None,
     meanwhile: Callable[[], None] | None = None,
-) -> tuple[Path, int]:
+) -> tuple[NewRecording, int]:
     """Run a script as ``python`` would.
 
     Args:
@@ -120,18 +127,25 @@ def record_script(
         meanwhile: Called once the recording's folder is there, before the script starts.
 
     Returns:
-        The recording's folder and the exit status as a shell has it.
+        The recording, which stays as long as the object, and the exit status as a shell has it.
     """
-    folder = _new_recording(script.label, settings)
+    made = _new_recording(script.label, settings)
+    folder = made.path
     if meanwhile is not None:
         meanwhile()
     status = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
     sign(folder)
-    return folder, status
+    return made, status
 
 
-def _new_recording(label: str, settings: Settings) -> Path:
-    store = Store(Path.cwd(), keep_count=settings.keep_recordings)
-    folder = store.create(label)
-    store.remember(folder)
-    return folder
+def store_of(settings: Settings) -> Store:
+    """Where the working directory's recordings are.
+
+    Args:
+        settings: The project's settings.
+    """
+    return Store(Path.cwd(), keep_count=settings.keep_recordings, folder=settings.recordings)
+
+
+def _new_recording(label: str, settings: Settings, pool: Pool = "") -> NewRecording:
+    return store_of(settings).create(label, pool)

@@ -13,6 +13,7 @@ from typing import Any, cast
 import orjson
 
 from graphdoctor.probe.wire import Event, GuardCostEvent
+from graphdoctor.trace.processes import is_own_file
 
 
 class Events:
@@ -40,9 +41,13 @@ class Events:
 
 
 def read_events(file: Path) -> Events:
-    """Read a file of events; lines that aren't events are skipped, since a killed probe leaves half a line."""
+    """Read a file of events; lines that aren't events are skipped, since a killed probe leaves half a line.
+
+    Args:
+        file: The file; a link is as good as none.
+    """
     try:
-        lines = file.read_bytes().splitlines()
+        lines = file.read_bytes().splitlines() if is_own_file(file) else []
     except OSError:
         return Events()
     return Events(_parsed(lines))

@@ -8,7 +8,6 @@ import orjson
 
 from graphdoctor.model.picture import SourceText
 from graphdoctor.model.recording import Environment
-from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.processes import find_logs
@@ -22,7 +21,7 @@ def read_files(recording: Path, environment: Environment) -> tuple[SourceText, .
         environment: Where it was made.
     """
     files = Files()
-    for log in find_logs(recording / TRACE_FOLDER):
+    for log in find_logs(recording):
         with log.open("rb") as lines:
             for record in read_records(lines, Files.KINDS.__contains__, LogDamage()):
                 try:

@@ -23,7 +23,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe import wire
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.processes import find_logs, is_own_file
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def open_folder(path: Path) -> RecordingFolder:
             f"{path} was written by another version of graphdoctor: its format is {meta['format']}, not {wire.FORMAT}.",
             hint=f"The trace log inside can be read by itself: graphdoctor report {path / wire.TRACE_FOLDER}",
         )
-    logs = find_logs(path / wire.TRACE_FOLDER) or find_logs(path)
+    logs = find_logs(path)
     if not meta and not logs:
         raise GraphDoctorError(
             f"{path} contains neither a recording nor a torch trace log.",
@@ -94,9 +94,9 @@ def _check_log(path: Path) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if the file can't be read or has something else."""
+    """The object in a JSON file; empty if it's a link, can't be read or has something else."""
     try:
-        value = orjson.loads(path.read_bytes())
+        value = orjson.loads(path.read_bytes() if is_own_file(path) else b"")
     except (OSError, orjson.JSONDecodeError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from graphdoctor.probe.wire import TRACE_FOLDER
+
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ")
 _RANK = re.compile(r"_rank_(\d+)_")
@@ -34,8 +36,19 @@ class ProcessLogs:
 
 
 def find_logs(folder: Path) -> list[Path]:
-    """The trace logs in a folder."""
-    return sorted(folder.glob(_LOG_PATTERN))
+    """The trace logs in a recording's folder or one that ``TORCH_TRACE`` wrote; links in it are none."""
+    trace = folder / TRACE_FOLDER
+    inner = [] if trace.is_symlink() else _logs_in(trace)
+    return inner or _logs_in(folder)
+
+
+def _logs_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob(_LOG_PATTERN) if is_own_file(path))
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether a file is really in its folder: a recording can come with links to anything, and with pipes."""
+    return path.is_file() and not path.is_symlink()
 
 
 def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[ProcessLogs]:

@@ -2,49 +2,186 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graphdoctor.capture.store import FOLDER, Store
+from graphdoctor.capture.store import FOLDER, Pool, Store
 from graphdoctor.errors import GraphDoctorError
+from tests.conftest import REPOSITORY
 
 
 def recordings(root: Path) -> list[Path]:
     return sorted(path for path in (root / FOLDER).iterdir() if path.is_dir())
 
 
-def test_the_last_recording_is_the_one_remembered(tmp_path):
+def made(store: Store, label: str, pool: Pool = "") -> Path:
+    """A recording whose run is over."""
+    recording = store.create(label, pool)
+    recording.release()
+    return recording.path
+
+
+def test_the_last_recording_is_the_newest_or_the_one_that_is_noted(tmp_path):
     store = Store(tmp_path, keep_count=5)
-    first, second = store.create("a"), store.create("b")
-    store.remember(first)
-    assert store.last() == first
-    store.remember(second)
+    first, second = made(store, "a"), made(store, "b")
     assert store.last() == second
+    (tmp_path / FOLDER / "last").write_text(first.name)
+    assert store.last() == first
+    assert store.find(second.name) == second
+    assert store.find("c") is None
 
 
 def test_the_oldest_recordings_go_when_a_new_one_begins(tmp_path):
     store = Store(tmp_path, keep_count=2)
-    paths = [store.create("model") for _ in range(4)]
+    paths = [made(store, "model") for _ in range(4)]
     assert recordings(tmp_path) == paths[-2:]
 
 
 def test_a_single_recording_can_be_kept(tmp_path):
     store = Store(tmp_path, keep_count=1)
-    store.create("a")
-    newest = store.create("b")
+    made(store, "a")
+    newest = made(store, "b")
     assert recordings(tmp_path) == [newest]
+
+
+def test_a_recording_that_is_being_made_stays(tmp_path):
+    store = Store(tmp_path, keep_count=1)
+    running = store.create("a")
+    newest = made(store, "b")
+    assert recordings(tmp_path) == [running.path, newest]
+    running.release()
+    assert recordings(tmp_path)[0] != made(store, "c")
+    assert not running.path.exists()
+
+
+HOLDER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from graphdoctor.probe.record.lock import hold
+hold(sys.argv[2])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_recording_stays_as_long_as_a_process_of_it_lives_and_goes_after_a_crash(tmp_path):
+    store = Store(tmp_path, keep_count=1)
+    first = store.create("a")
+    command = [sys.executable, "-c", HOLDER, str(REPOSITORY), str(first.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        first.release()
+        made(store, "b")
+        assert first.path.is_dir()
+        process.kill()
+    made(store, "c")
+    assert not first.path.exists()
+
+
+def test_what_the_gate_records_replaces_only_what_the_gate_recorded(tmp_path):
+    store = Store(tmp_path, keep_count=2)
+    mine = [made(store, "a"), made(store, "b")]
+    gate = [made(store, "target", "@check") for _ in range(5)]
+    assert recordings(tmp_path) == [*mine, *gate[-2:]]
+    newest = made(store, "c")
+    assert recordings(tmp_path) == sorted([mine[1], *gate[-2:], newest])
+
+
+def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path):
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / ".gitignore").symlink_to(tmp_path / "outside")
+    (tmp_path / FOLDER / "last").symlink_to(tmp_path / "other")
+    newest = made(Store(tmp_path, keep_count=2), "a")
+    assert not (tmp_path / "outside").exists()
+    assert not (tmp_path / "other").exists()
+    assert Store(tmp_path, keep_count=2).last() == newest
+
+
+def test_a_folder_that_is_a_link_is_refused_and_never_read(tmp_path):
+    made(Store(tmp_path / "real", keep_count=2, folder=tmp_path / "real"), "a")
+    (tmp_path / FOLDER).symlink_to(tmp_path / "real")
+    with pytest.raises(GraphDoctorError, match="is a symbolic link"):
+        Store(tmp_path, keep_count=2).create("b")
+    with pytest.raises(GraphDoctorError, match="There is no recording"):
+        Store(tmp_path, keep_count=2).last()
+
+
+def test_a_recording_that_is_a_link_is_none(tmp_path):
+    store = Store(tmp_path, keep_count=1)
+    path = made(store, "a")
+    outside = path.rename(tmp_path / path.name)
+    path.symlink_to(outside)
+    newest = made(store, "b")
+    made(store, "c")
+    assert outside.is_dir()
+    assert path.is_symlink()
+    assert not newest.exists()
+    assert store.find(path.name) is None
+
+
+def test_a_folder_of_ones_choice_is_made_and_nothing_else_is_touched_in_it(tmp_path):
+    (tmp_path / "there").mkdir()
+    made(Store(tmp_path, keep_count=2, folder=tmp_path / "there"), "a")
+    assert not (tmp_path / "there" / ".gitignore").exists()
+    path = made(Store(tmp_path, keep_count=2, folder=tmp_path / "new" / "one"), "a")
+    assert path.parent == tmp_path / "new" / "one"
+    assert (tmp_path / "new" / "one" / ".gitignore").exists()
+    assert not (tmp_path / FOLDER).exists()
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout on a file system that is mounted read-only, and a state folder elsewhere."""
+    root = tmp_path / "checkout"
+    root.mkdir()
+    mkdir = Path.mkdir
+
+    def refuse(self: Path, *args: Any, **kwargs: Any) -> None:
+        if self.is_relative_to(root):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+        mkdir(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return root
+
+
+def test_recordings_of_a_read_only_checkout_go_to_the_state_folder(read_only, tmp_path):
+    store = Store(read_only, keep_count=2)
+    path = made(store, "a")
+    assert path.is_relative_to(tmp_path / "state" / "graphdoctor" / "recordings")
+    assert path.parent.name.startswith("checkout-")
+    assert Store(read_only, keep_count=2).last() == path
+    with pytest.raises(GraphDoctorError, match="There is no recording"):
+        Store(tmp_path, keep_count=2).last()
+
+
+def test_a_read_only_folder_of_ones_choice_is_a_clear_error(read_only):
+    with pytest.raises(GraphDoctorError, match="can't be written: Read-only file system"):
+        Store(read_only, keep_count=2, folder=read_only / "recordings").create("a")
+
+
+def test_without_a_state_folder_a_read_only_checkout_is_a_clear_error(read_only, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
+    with pytest.raises(GraphDoctorError, match="checkout/.graphdoctor can't be written") as caught:
+        Store(read_only, keep_count=2).create("a")
+    assert "--recordings DIR" in (caught.value.hint or "")
 
 
 def test_pruning_leaves_what_graphdoctor_did_not_make(tmp_path):
     store = Store(tmp_path, keep_count=1)
     foreign = tmp_path / FOLDER / "notes"
-    store.create("a")
+    made(store, "a")
     foreign.mkdir()
-    store.create("b")
+    made(store, "b")
     assert foreign.is_dir()
     assert len(recordings(tmp_path)) == 2
 
@@ -52,8 +189,8 @@ def test_pruning_leaves_what_graphdoctor_did_not_make(tmp_path):
 @pytest.mark.parametrize("content", [b"gone\n", b"../..\n", b"", b"\xff\xfe\0"])
 def test_a_wrong_note_of_the_last_one_falls_back_on_the_newest(tmp_path, content):
     store = Store(tmp_path, keep_count=5)
-    store.create("a")
-    newest = store.create("b")
+    made(store, "a")
+    newest = made(store, "b")
     (tmp_path / FOLDER / "last").write_bytes(content)
     assert store.last() == newest
 
@@ -66,7 +203,7 @@ def test_without_a_recording_it_says_what_to_run(tmp_path):
 
 @pytest.mark.parametrize("label", ["", "..", "[red]x", "a/b\\c:d", "x" * 500, "モデル", "\udcff"])
 def test_any_label_makes_a_folder(tmp_path, label):
-    path = Store(tmp_path, keep_count=5).create(label)
+    path = made(Store(tmp_path, keep_count=5), label)
     assert path.is_dir()
     assert path.parent == tmp_path / FOLDER
 
@@ -77,20 +214,10 @@ def test_a_file_in_the_way_is_a_clear_error(tmp_path):
         Store(tmp_path, keep_count=5).create("a")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_directory_is_a_clear_error(tmp_path):
-    tmp_path.chmod(0o555)
-    try:
-        with pytest.raises(GraphDoctorError, match="can't be written"):
-            Store(tmp_path, keep_count=5).create("a")
-    finally:
-        tmp_path.chmod(0o755)
-
-
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_git_does_not_see_the_folder(tmp_path):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    Store(tmp_path, keep_count=5).create("a")
+    made(Store(tmp_path, keep_count=5), "a")
     status = subprocess.run(
         ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"],
         check=True,

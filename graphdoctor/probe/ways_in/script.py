@@ -13,6 +13,7 @@ import os
 import sys
 
 from ..file_names import EVENTS_FILE, TRACE_FOLDER
+from ..record.lock import hold
 from ..torch_private.imports import AfterImport
 
 TYPE_CHECKING = False  # typing would be most of what a program without torch waits for
@@ -36,6 +37,7 @@ def begin(recording: str) -> None:
     Args:
         recording: The recording's folder.
     """
+    hold(recording)
     path = os.path.join(recording, EVENTS_FILE)  # noqa: PTH118 - pathlib takes longer than all of this
     recorder = _Recorder(recording, path, is_main=_claim(path))
     watched = {

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..events import EventFile
+from ..record.lock import hold
 from ..record.streams import flush, silence
 from ..record.tracebacks import formatted, message_of, text_of, traceback_text, type_name, without_probe
 from ..target.errors import RequestError, TargetError
@@ -53,6 +54,7 @@ def main(request_path: Path) -> int:
     """
     request = json.loads(request_path.read_text())
     events = EventFile(request_path.parent / EVENTS_FILE)
+    hold(str(request_path.parent))
     events.write(ProcessEvent(event="process", pid=os.getpid()))
     # The parent shows it, less our own lines.
     faulthandler.enable(file=(request_path.parent / CRASH_FILE).open("w"))
