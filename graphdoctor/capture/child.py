@@ -89,13 +89,14 @@ def record(
         How it ended, also written to ``recording.json``.
 
     Raises:
-        GraphDoctorError: The interpreter can't be started.
+        GraphDoctorError: The interpreter can't be started, or the recording can't be written.
     """
     described = request.described() | ({} if python == interpreter(None) else {"python": python})
     request_path = recording / REQUEST_FILE
-    # Not orjson: it refuses integers of more than 64 bits.
-    request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
-    write_meta(recording, described, None)
+    with written(recording):
+        # Not orjson: it refuses integers of more than 64 bits.
+        request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
+        write_meta(recording, described, None)
     started = time.monotonic()
     with _terminate_as_interrupt():
         process = _start(
@@ -119,8 +120,27 @@ def record(
 
     ended = end_of_probe(status, stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
     ended = ended.model_copy(update={"duration_s": duration_s, "traceback": crash or ended.traceback})
-    write_meta(recording, described, ended)
+    with written(recording):
+        write_meta(recording, described, ended)
     return ended
+
+
+@contextlib.contextmanager
+def written(recording: Path) -> Iterator[None]:
+    """Say in a sentence why a file of a recording can't be written.
+
+    Raises:
+        GraphDoctorError: One can't.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise GraphDoctorError(f"The recording {recording} was removed while the program ran.") from error
+    except OSError as error:
+        raise GraphDoctorError(
+            f"{recording} can't be written: {error.strerror}.",
+            hint="--recordings DIR puts recordings into another folder.",
+        ) from error
 
 
 def probe_command(python: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from graphdoctor.model.hints import COMMAND_LINE, during, words
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.probe.wire import (
+    EXIT_UNWRITABLE,
     CallFailedEvent,
     ErrorEvent,
     ErrorRecord,
@@ -61,6 +62,9 @@ def end_of_probe(
         return _end_by_exit(last["exited"], status, phase, kind)
     if "error" in last:
         return _end_by_error(last["error"], status, phase, kind, python)
+    if status == EXIT_UNWRITABLE:
+        message = f"The recording could not be written{during(phase)}: the disk may be full."
+        return ProbeExit(status=status, phase=phase, reason="error", message=message)
     if not events:
         return _coded("unusable_python", {"python": python, "status": status}, status, phase)
     return _end_by_death(status, phase)

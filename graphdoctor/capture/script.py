@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.capture.child import RECORDING_VARIABLE, read_events, write_meta
+from graphdoctor.capture.child import RECORDING_VARIABLE, read_events, write_meta, written
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import TRACE_FOLDER
 
@@ -65,6 +65,19 @@ class Script:
         return {"text": text, "kind": "script", "file": file}
 
 
+@dataclass(frozen=True)
+class ScriptEnd:
+    """How a program ended.
+
+    Args:
+        status: Its exit status, 128 + n for signal n.
+        unwritten: Why the recording isn't complete; None where it is.
+    """
+
+    status: int
+    unwritten: GraphDoctorError | None
+
+
 def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
     """The script that a command line names.
 
@@ -83,7 +96,7 @@ def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
 
 def run_script(
     script: Script, recording: Path, *, python: str, timeout_s: float | None, apart: Path | None = None
-) -> int:
+) -> ScriptEnd:
     """Run the program once.
 
     Args:
@@ -94,12 +107,13 @@ def run_script(
         apart: A folder to run it in, without input and with its output dropped; None to run it as it is.
 
     Returns:
-        Its exit status, 128 + n for signal n.
+        How it ended; its exit status counts, whatever became of the recording.
 
     Raises:
-        GraphDoctorError: The interpreter can't be started.
+        GraphDoctorError: The interpreter can't be started, or the recording can't be begun.
     """
-    write_meta(recording, script.described(), None)
+    with written(recording):
+        write_meta(recording, script.described(), None)
     with _forwarding() as forward:
         process = _start([python, *script.command], recording, apart)
         forward.to(process)
@@ -108,10 +122,13 @@ def run_script(
     from graphdoctor.capture.ends import end_of_script
 
     ended = end_of_script(status, timeout_s if is_timeout else None, read_events(recording))
-    # The script may have removed the recording; its exit status counts all the same, and the reader reports the loss.
-    with contextlib.suppress(OSError):
-        write_meta(recording, script.described(), ended)
-    return status if status >= 0 else 128 - status
+    unwritten = None
+    try:
+        with written(recording):
+            write_meta(recording, script.described(), ended)
+    except GraphDoctorError as error:
+        unwritten = error
+    return ScriptEnd(status if status >= 0 else 128 - status, unwritten)
 
 
 def _start(command: list[str], recording: Path, apart: Path | None) -> subprocess.Popen[bytes]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import NoReturn
 
+from graphdoctor.cli.streams import drop_results, flush_results, stand_in_for_closed_streams, system_error_text
 from graphdoctor.errors import GraphDoctorError
 
 __all__ = ["main", "main_lint"]
@@ -16,12 +18,13 @@ __all__ = ["main", "main_lint"]
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    stand_in_for_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal whose encoding lacks a character shows another one.
             stream.reconfigure(errors="replace")
     try:
-        _run(sys.argv[1:])
+        _run_and_flush(sys.argv[1:])
     except GraphDoctorError as error:
         from graphdoctor.cli.terminal import complain
 
@@ -36,11 +39,35 @@ def main() -> None:
         # Whoever read our output has gone: `graphdoctor report | head`.
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        _end_by_system_error(error)
     except Exception as error:  # noqa: BLE001 - trouble of our own: one line and the path of a log
         from graphdoctor.cli.trouble import report_trouble
 
         report_trouble(error)
         sys.exit(2)
+
+
+def _run_and_flush(arguments: list[str]) -> None:
+    try:
+        _run(arguments)
+    except SystemExit:
+        flush_results()
+        raise
+    flush_results()
+
+
+def _end_by_system_error(error: OSError) -> NoReturn:
+    from graphdoctor.cli.terminal import complain
+    from graphdoctor.cli.trouble import report_trouble
+
+    text = system_error_text(error)
+    if text is None:
+        report_trouble(error)
+    else:
+        complain(text)
+    drop_results()
+    sys.exit(2)
 
 
 def _run(arguments: list[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from graphdoctor.cli.options import Color, Given, OutputOptions
+from graphdoctor.cli.streams import is_closed
 from graphdoctor.cli.terminal import file_console, say, stdout_console
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.file import write_file
@@ -72,13 +73,14 @@ class Output(Generic[C]):
         return buffer.getvalue()
 
 
-def choose_output(document: Document[C], asked: OutputOptions, given: Given) -> Output[C]:
+def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, is_on_stdout: bool = True) -> Output[C]:
     """Decide before anything runs, so that a wrong file name costs nothing.
 
     Args:
         document: What is written.
         asked: The options of the command line.
         given: Those of them that were written out.
+        is_on_stdout: Without a file, the result goes to standard output.
 
     Raises:
         GraphDoctorError: The document has no such format, the file exists or can't be written, or an option has no
@@ -91,6 +93,8 @@ def choose_output(document: Document[C], asked: OutputOptions, given: Given) -> 
         format = document.formats[0] if path is None else document.of_path(path)
     if path is not None:
         check_writable(path, force=asked.force)
+    elif is_on_stdout and is_closed(sys.stdout):
+        raise GraphDoctorError("Standard output is closed.", hint="Name a file: -o FILE.")
     if path is None and "output" not in given:
         given.refuse(("force",), without="-o")
     if not isinstance(format, ConsoleFormat):
@@ -159,6 +163,8 @@ def check_writable(path: Path, *, force: bool) -> None:
 def _check(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
+    if path.exists() and not path.is_file():
+        return  # a device or a pipe, which is written to and not replaced
     if path.exists() and not force:
         raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
     if not path.parent.is_dir():

@@ -19,6 +19,7 @@ from graphdoctor.cli.options import (
     VerboseOption,
     with_options,
 )
+from graphdoctor.cli.terminal import complain
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.formats import DIAGNOSIS
 
@@ -64,15 +65,17 @@ def run(
         given.refuse(("force",), without="--report")
     settings = project_settings(recordings)
     asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color)
-    output = choose_output(DIAGNOSIS, asked, Given())
+    output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
     found = find_script(script, arguments or [], is_module=module)
-    recording, status = record_script(
+    recording, ended = record_script(
         found, settings, python=python, timeout_s=timeout, meanwhile=import_report_meanwhile
     )
-    if report is not None or not quiet:
+    if ended.unwritten is not None:
+        complain(ended.unwritten.message, ended.unwritten.hint)
+    elif report is not None or not quiet:
         _report(recording.path, selection, output)
-    raise typer.Exit(status)
+    raise typer.Exit(ended.status)
 
 
 def _report(recording: Path, selection: Selection, output: Output[Result]) -> None:
@@ -80,7 +83,8 @@ def _report(recording: Path, selection: Selection, output: Output[Result]) -> No
 
     Trouble with the report is reported and ends here: the exit status is the script's.
     """
-    from graphdoctor.cli.terminal import complain, stderr_console
+    from graphdoctor.cli.streams import system_error_text
+    from graphdoctor.cli.terminal import stderr_console
     from graphdoctor.cli.trouble import report_trouble
     from graphdoctor.render.formats import ConsoleFormat
     from graphdoctor.runs.diagnose import diagnose_recording
@@ -97,4 +101,8 @@ def _report(recording: Path, selection: Selection, output: Output[Result]) -> No
     except BrokenPipeError:
         pass  # whoever read our standard error has gone
     except Exception as error:  # noqa: BLE001 - see the docstring
-        report_trouble(error)
+        refused = system_error_text(error) if isinstance(error, OSError) else None
+        if refused is None:
+            report_trouble(error)
+        else:
+            complain(refused)

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    """Print on standard error, without characters that a terminal would obey."""
-    print(printable(text), file=sys.stderr, flush=True)
+    """Print on standard error, without characters that a terminal would obey; nothing where that is full."""
+    try:
+        print(printable(text), file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return
 
 
 def say_result(text: str) -> None:

@@ -14,10 +14,13 @@ from .wire import CallPhase, Event, GapEvent, GapKind, Phase, PhaseEvent, PhaseK
 
 
 class EventFile:
-    """Appends events to a file.
+    """Appends events to a file; one that can't be written (a full disk) never raises into the program.
 
     Args:
         path: The file; created when missing.
+
+    Raises:
+        OSError: It can't be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,12 +29,20 @@ class EventFile:
         self._lock = threading.Lock()
         self._phase = ""
         self._kind: PhaseKind = "importing torch"
+        self.error: OSError | None = None
+        """Why the last events are missing; None while none is."""
 
     def write(self, event: Event) -> None:
         """Append one event."""
-        line = json_text(event) + "\n"
+        line = (json_text(event) + "\n").encode()
         with self._lock:
-            self._stream.write(line.encode())
+            if self.error is not None:
+                return
+            try:
+                while line:
+                    line = line[self._stream.write(line) or 0 :]
+            except OSError as error:
+                self.error = error
 
     def close(self) -> None:
         """Close the file."""

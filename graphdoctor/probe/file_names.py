@@ -8,7 +8,7 @@ from __future__ import annotations
 
 REQUEST_FILE = "request.json"
 META_FILE = "recording.json"
-LOCK_FILE = "lock"
+LOCK_FILE = "recording.lock"
 """Locked by every process that makes the recording."""
 EVENTS_FILE = "probe.jsonl"
 CRASH_FILE = "crash.txt"

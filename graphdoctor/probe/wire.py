@@ -23,6 +23,9 @@ from .file_names import WHAT_IF_FILE as WHAT_IF_FILE
 FORMAT = 1
 """Of ``recording.json``: a recording with another number is refused."""
 
+EXIT_UNWRITABLE = 74
+"""Exit status of a probe that couldn't write its events; EX_IOERR of sysexits.h."""
+
 ARTIFACT_PREFIX = "graphdoctor_"
 """What the names of our records in torch's trace log begin with."""
 

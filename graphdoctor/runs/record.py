@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.ownership import sign
-from graphdoctor.capture.script import Script, run_script
+from graphdoctor.capture.script import Script, ScriptEnd, run_script
 from graphdoctor.capture.store import NewRecording, Pool, Store
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def record_script(
     python: str | None,
     timeout_s: float | None,
     meanwhile: Callable[[], None] | None = None,
-) -> tuple[NewRecording, int]:
+) -> tuple[NewRecording, ScriptEnd]:
     """Run a script as ``python`` would.
 
     Args:
@@ -127,15 +127,15 @@ def record_script(
         meanwhile: Called once the recording's folder is there, before the script starts.
 
     Returns:
-        The recording, which stays as long as the object, and the exit status as a shell has it.
+        The recording, which stays as long as the object, and how the script ended.
     """
     made = _new_recording(script.label, settings)
     folder = made.path
     if meanwhile is not None:
         meanwhile()
-    status = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
+    ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
     sign(folder)
-    return made, status
+    return made, ended
 
 
 def store_of(settings: Settings) -> Store:

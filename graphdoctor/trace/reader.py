@@ -105,7 +105,10 @@ def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events:
     ]
     if any(gap.kind == "log_removed" for gap in gaps):
         # What the log lacks then says nothing about the run.
-        gaps = [gap for gap in gaps if gap.kind not in ("unfinished_compile", "nothing_compiled")]
+        untrue = {"unfinished_compile", "nothing_compiled"} | (
+            {"coverage"} if merged.exit.reason == "finished" else set()
+        )
+        gaps = [gap for gap in gaps if gap.kind not in untrue]
     return merged.model_copy(
         update={
             "gaps": tuple(gaps),

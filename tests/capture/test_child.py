@@ -141,7 +141,7 @@ def test_a_script(tmp_path, program, is_module):
     script = Script("script" if is_module else str(tmp_path / "script.py"), is_module=is_module, arguments=())
     timeout_s = 0.5 if reason == "timeout" else None
 
-    assert run_script(script, recording, python=sys.executable, timeout_s=timeout_s, apart=tmp_path) == status
+    assert run_script(script, recording, python=sys.executable, timeout_s=timeout_s, apart=tmp_path).status == status
 
     found = ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"])
     assert found.reason == reason

@@ -171,7 +171,7 @@ def test_a_read_only_folder_of_ones_choice_is_a_clear_error(read_only):
 
 def test_without_a_state_folder_a_read_only_checkout_is_a_clear_error(read_only, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
-    with pytest.raises(GraphDoctorError, match="checkout/.graphdoctor can't be written") as caught:
+    with pytest.raises(GraphDoctorError, match=r"checkout/\.graphdoctor can't be written") as caught:
         Store(read_only, keep_count=2).create("a")
     assert "--recordings DIR" in (caught.value.hint or "")
 

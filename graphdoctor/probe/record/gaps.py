@@ -44,7 +44,11 @@ def failure_gaps(
         recompiles: Looked at guards; None where it couldn't be installed.
         keeper: Counted compiles; None where it couldn't be installed.
     """
-    if keeper is not None and (lost := keeper.lost_count(listener.finished_compiles)):
+    if keeper is not None and keeper.write_error is not None:
+        reason = keeper.write_error.strerror or str(keeper.write_error)
+        message = f"The trace log could not be written: {reason}. What torch did afterwards is missing."
+        yield GapEvent(event="gap", kind="log_removed", message=message)
+    elif keeper is not None and (lost := keeper.lost_count(listener.finished_compiles)):
         compiles = "1 compile" if lost == 1 else f"{lost} compiles"
         message = (
             f"The program changed torch's trace logger (torch.__trace) while torch compiled: records of {compiles} "

@@ -57,13 +57,13 @@ def trace_files_paused() -> Iterator[None]:
     """Write nothing to the trace log while the context lasts; other handlers continue."""
     paused = [handler for handler in torch_api.trace_logger().handlers if hasattr(handler, "root_dir")]
     for handler in paused:
-        handler.addFilter(_refuse)
+        handler.addFilter(refuse)
     known = len(interned())
     try:
         yield
     finally:
         for handler in paused:
-            handler.removeFilter(_refuse)
+            handler.removeFilter(refuse)
         missed = dict(list(interned().items())[known:])
         for handler in paused:
             if getattr(handler, "root_dir", None) is not None:
@@ -98,7 +98,8 @@ def is_over_limit(metadata: Mapping[str, Any], begun: Collection[CompileKey]) ->
     )
 
 
-def _refuse(_record: logging.LogRecord) -> bool:
+def refuse(_record: logging.LogRecord) -> bool:
+    """A filter of a handler that is to write nothing."""
     return False
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any
 
@@ -30,6 +32,10 @@ class TraceKeeper:
         self._kept = [handler for handler in (torch_trace.writer(folder), listener) if handler is not None]
         self._begun = 0
         self._undo: Undo | None = None
+        self.write_error: OSError | None = None
+        """Why the log ends early; None while it's written."""
+        if (writer := torch_trace.writer(folder)) is not None:
+            writer.handleError = partial(self._end_log, writer)  # type: ignore[method-assign]
 
     def install(self) -> None:
         """Look after the handlers before each compile.
@@ -48,6 +54,24 @@ class TraceKeeper:
     def _begin(self, is_nested: bool) -> None:
         self._begun += not is_nested
         self.restore()
+
+    def _end_log(self, writer: logging.Handler, _record: logging.LogRecord) -> None:
+        """Write no more after an error, which ``logging`` would print for every record."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            return
+        self.write_error = error
+        # Not off the logger: ``logging`` is going through its handlers, and would miss the next.
+        writer.addFilter(torch_trace.refuse)
+        stream: Any = getattr(writer, "stream", None)
+        if stream is not None:
+            writer.stream = None  # type: ignore[attr-defined]
+            # What it holds can't be written, and closing it would try again.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(nowhere, stream.fileno(), inheritable=False)
+                stream.close()
+            os.close(nowhere)
 
     def restore(self) -> None:
         """Put back what the program took away."""

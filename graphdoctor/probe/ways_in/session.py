@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ..events import EventFile
 from ..record.lock import hold
@@ -26,6 +26,7 @@ from ..target.errors import RequestError, TargetError
 from ..wire import (
     CRASH_FILE,
     EVENTS_FILE,
+    EXIT_UNWRITABLE,
     ErrorEvent,
     ExitedEvent,
     FinishedEvent,
@@ -53,13 +54,22 @@ def main(request_path: Path) -> int:
         The process's exit status; ``SystemExit`` of the user's code becomes an event too.
     """
     request = json.loads(request_path.read_text())
-    events = EventFile(request_path.parent / EVENTS_FILE)
+    try:
+        events = EventFile(request_path.parent / EVENTS_FILE)
+        # The parent shows it, less our own lines.
+        crash = (request_path.parent / CRASH_FILE).open("w")
+    except OSError:
+        return EXIT_UNWRITABLE
     hold(str(request_path.parent))
+    status = _reported(request, events, crash)
+    return status if events.error is None else EXIT_UNWRITABLE
+
+
+def _reported(request: ProbeRequest, events: EventFile, crash: IO[str]) -> int:
     events.write(ProcessEvent(event="process", pid=os.getpid()))
-    # The parent shows it, less our own lines.
-    faulthandler.enable(file=(request_path.parent / CRASH_FILE).open("w"))
+    faulthandler.enable(file=crash)
     # What a script would see, without the probe's own arguments.
-    sys.argv[:] = [request["file"] or request["module"]]
+    sys.argv[:] = [request["file"] or request["module"] or ""]
     try:
         return _run(request, events)
     except KeyboardInterrupt:
