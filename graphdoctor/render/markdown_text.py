@@ -16,7 +16,8 @@ _ACTIVE = re.compile(r"[\\`*_\[\]~$!]")
 # GitHub turns names after @, numbers after # or GH-, and addresses into links, and :words: into pictures. Escapes don't
 # prevent that; a zero-width space between the two parts does.
 _LINKED = re.compile(r"@(?=\S)|#(?=\d)|\bGH-(?=\d)|:(?=//)|\bwww(?=\.)|:(?=[\w+-]+:)", re.IGNORECASE)
-_SPANS = re.compile(r"`([^`]+)`")
+# Code may itself hold backticks, in a string: they stand next to quotes or names.
+_SPANS = re.compile(r"(?<![^\s(\[])`(\S|\S.*?\S)`(?![^\s.,:;!?)\]'-])")
 
 
 def one_line(text: str, limit: int) -> str:

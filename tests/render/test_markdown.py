@@ -156,3 +156,20 @@ def test_code_in_a_sentence_is_code():
 
 def test_a_long_text_is_cut():
     assert plain("x" * 301) == "x" * 299 + "…"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`print(x)` has a side effect", "`print(x)` has a side effect"),
+        (
+            '`print(f"`{x}`")` has a side effect',
+            '<code>print(f"&#96;{x}&#96;")</code> has a side effect',
+        ),
+        ("`a` and `b`, not `c`.", "`a` and `b`, not `c`."),
+        ("`x`'s size (`x.shape[0]`)", "`x`'s size (`x.shape[0]`)"),
+        ("a lone ` stays", r"a lone \` stays"),
+    ],
+)
+def test_code_with_backticks_is_one_piece_of_code(text, expected):
+    assert sentence(text) == expected
