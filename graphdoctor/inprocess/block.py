@@ -42,6 +42,7 @@ class BlockRecording:
 
     def __enter__(self) -> Self:
         from graphdoctor.probe.ways_in.block import recorded
+        from graphdoctor.probe.ways_in.uncompiled import uncompiled
 
         if self._is_used:
             raise GraphDoctorError("This recording was already used.", hint="Call graphdoctor.record() again.")
@@ -50,7 +51,8 @@ class BlockRecording:
             self._is_used = True
             self._started = time.monotonic()
             outside = _frames_above(sys._getframe(1)) if self._outside is None else self._outside
-            opening.enter_context(recorded(self._folder.path, outside=outside, is_reset=self._is_reset))
+            context = recorded(self._folder.path, outside=outside, is_reset=self._is_reset)
+            uncompiled(opening.enter_context, context)
             self._open = opening.pop_all()
         return self
 
@@ -59,9 +61,11 @@ class BlockRecording:
     ) -> None:
         if self._open is None:
             return
-        opened, self._open = self._open, None
-        opened.__exit__(kind, error, traceback)
         from graphdoctor.capture.ends import end_of_block
+        from graphdoctor.probe.ways_in.uncompiled import uncompiled
+
+        opened, self._open = self._open, None
+        uncompiled(opened.__exit__, kind, error, traceback)
 
         ended = end_of_block(read_events(self._folder.path), duration_s=time.monotonic() - self._started)
         write_meta(self._folder.path, {"text": self._name, "kind": "block"}, ended)

@@ -60,6 +60,12 @@ class Explainer(CallSpec):
         Raises:
             GraphDoctorError: ``function`` or an option can't be used, or this process is already being recorded.
         """
+        from graphdoctor.probe.ways_in.uncompiled import uncompiled
+
+        report: Report = uncompiled(self._explain, function, args, kwargs)
+        return report
+
+    def _explain(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
         from graphdoctor.capture.ends import end_of_failed_call
         from graphdoctor.model.run import ProbeExit
         from graphdoctor.probe.target.errors import RequestError, TargetError
