@@ -47,7 +47,9 @@ def end_of_probe(
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
         peak = last["finished"].get("peak_memory_bytes")
-        return ProbeExit(status=status, phase=phase, reason="finished", peak_memory_bytes=peak)
+        # Threads that the program left running may keep the process alive; then its end is our doing.
+        own_status = None if stopped_for is not None else status
+        return ProbeExit(status=own_status, phase=phase, reason="finished", peak_memory_bytes=peak)
     if stopped_for == "interrupted" or "interrupted" in last:
         message = f"Interrupted{during(phase)}."
         return ProbeExit(status=status, phase=phase, reason="interrupted", message=message)

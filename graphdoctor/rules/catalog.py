@@ -50,6 +50,7 @@ from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
 from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
 from graphdoctor.rules.gd501_backend_exception import BackendException
+from graphdoctor.rules.gd502_compiler_error import CompilerError
 from graphdoctor.rules.gd900_not_measured import NotMeasured
 from graphdoctor.rules.gd901_user_error import UserError
 from graphdoctor.rules.gd902_incomplete_log import IncompleteLog
@@ -101,6 +102,7 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     GuardsOnModules(),
     GuardOnChangingValue(),
     _BACKEND,
+    CompilerError(),
     UserError(),
 )
 

@@ -167,8 +167,16 @@ PROBES = {
 def test_a_probe_ends(case):
     (events, status, stopped_for), (reason, phase, message, hint, code) = PROBES[case]
     found = ended(*events, status=status, stopped_for=stopped_for)
-    assert (found.status, found.reason, found.phase, found.message) == (status, reason, phase, message)
+    own_status = None if reason == "finished" and stopped_for is not None else status
+    assert (found.status, found.reason, found.phase, found.message) == (own_status, reason, phase, message)
     assert (found.hint, found.hint_code) == (hint, code)
+
+
+def test_a_finished_program_that_we_had_to_end_has_no_status_of_its_own():
+    finished = {"event": "finished", "is_complete": True}
+    assert ended(CALL, finished, status=-15, stopped_for="timeout").status is None
+    assert ended(CALL, finished, status=0).status == 0
+    assert ended(CALL, finished, status=-11).status == -11
 
 
 def test_the_ways_to_end_cover_every_reason():
