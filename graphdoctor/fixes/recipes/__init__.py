@@ -31,6 +31,7 @@ from graphdoctor.fixes.recipes.record_outside import RecordOutside
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
 from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
 from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
+from graphdoctor.fixes.recipes.statistics_outside import StatisticsOutside
 from graphdoctor.fixes.recipes.tuple_where import TupleWhere
 
 _OF_ONE_PLACE: tuple[Recipe, ...] = (
@@ -62,9 +63,10 @@ _OF_ONE_PLACE: tuple[Recipe, ...] = (
     NarrowLock(),
     OwnFunction(),
     SortInGraph(),
+    StatisticsOutside(),
 )
 
-_BRANCHES = tuple(recipe for recipe in _OF_ONE_PLACE if "GD102" in recipe.codes)
+_BRANCHES = tuple(recipe for recipe in _OF_ONE_PLACE if "GD102" in recipe.codes and "GD103" not in recipe.codes)
 
 RECIPES: tuple[Recipe, ...] = (*_OF_ONE_PLACE, ConditionWithoutRead(_BRANCHES))
 
