@@ -17,6 +17,9 @@ from rich.cells import cell_len, set_cell_size
 CUT = "…"
 _WORD = re.compile(r"\s*\S+\s*")
 _PARTS = re.compile(r"\w+|[^\w\s]+|\s+")
+_PLAIN_TEXT = re.compile(r"""(["'])(?!\1\1)((?:(?!\1)[^\\])*)\1""")
+"""A text without a prefix and without a backslash, in single quotes of either kind."""
+_LEAST_TEXT = 12
 _CONTINUED = "    "
 _BACKSLASH = " \\"
 
@@ -59,8 +62,8 @@ def cut(line: str, width: int) -> str:
 def code_lines(code: str, width: int) -> list[str]:
     """Python in lines that fit, which means the same.
 
-    A line is broken only between tokens: within brackets as it is, elsewhere with a backslash. A token that doesn't fit
-    by itself, such as a long text, is cut.
+    A line is broken only between tokens: within brackets as it is, elsewhere with a backslash. A long text becomes
+    several that Python joins. A token that doesn't fit by itself is cut.
 
     Args:
         code: Whole statements; anything else is cut at the width.
@@ -69,7 +72,8 @@ def code_lines(code: str, width: int) -> list[str]:
     lines = code.splitlines()
     if all(cell_len(line) <= width for line in lines):
         return lines
-    breaks = _breaks(code)
+    code = _with_short_texts(code, width)
+    lines, breaks = code.splitlines(), _breaks(code)
     return [part for number, line in enumerate(lines, start=1) for part in _broken(line, breaks.get(number, {}), width)]
 
 
@@ -90,6 +94,44 @@ def command_lines(command: str, width: int) -> list[str]:
         else:
             line = f"{line} {word}"
     return [*lines, line]
+
+
+def _with_short_texts(code: str, width: int) -> str:
+    """Code whose plain texts within brackets are written in parts that fit, side by side: Python joins them."""
+    lines = code.splitlines()
+    for token in reversed(_tokens(code)):
+        row, start = token.start
+        room = width - len(lines[row - 1]) + len(lines[row - 1].lstrip()) - len(_CONTINUED) - len(",")
+        is_text = token.type == tokenize.STRING and row == token.end[0] and cell_len(token.string) > room
+        is_in_the_way = is_text and room > _LEAST_TEXT and cell_len(lines[row - 1]) > width
+        if is_in_the_way and (plain := _PLAIN_TEXT.fullmatch(token.string)):
+            parts = " ".join(f"{plain[1]}{part}{plain[1]}" for part in _texts(plain[2], room - 2))
+            lines[row - 1] = lines[row - 1][:start] + parts + lines[row - 1][token.end[1] :]
+    return "\n".join(lines)
+
+
+def _texts(text: str, room: int) -> Iterator[str]:
+    """A text between quotes in parts, each of which ends behind a space."""
+    while cell_len(text) > room and (at := text.rfind(" ", 0, room)) > 0:
+        yield text[: at + 1]
+        text = text[at + 1 :]
+    yield text
+
+
+def _tokens(code: str) -> list[tokenize.TokenInfo]:
+    """The tokens within brackets; none if the code can't be read."""
+    depth, found = 0, []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.string in ("(", "[", "{") and token.type == tokenize.OP:
+                depth += 1
+            elif token.string in (")", "]", "}") and token.type == tokenize.OP:
+                depth -= 1
+            elif depth:
+                found.append(token)
+    except (tokenize.TokenError, SyntaxError):
+        return []
+    return found
 
 
 def _breaks(code: str) -> dict[int, dict[int, bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import ClassVar, Literal
 
 from graphdoctor.diagnosis.lines import called_name, expression_node, is_pointed, shortened, statement_node
@@ -133,9 +134,10 @@ class DataDependentBranch(BreakRule):
                 return _fixes_inside(site)
             case kind:
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
-                where = rewritten(
-                    site, branch.rewrite, f"Replace {what} with `torch.where` on the values of both branches"
-                )
+                title = f"Replace {what} with `torch.where` on the values of both branches"
+                if branch.condition is not None and (protecting := _split(branch.condition)[0]):
+                    title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
+                where = rewritten(site, branch.rewrite, title)
                 return (where, _fix("Keep both branches in the graph with `torch.cond`"))
 
 
@@ -205,8 +207,34 @@ def _where_of_if(statement: ast.If) -> str | None:
     if yes is None or (statement.orelse and no is None) or (no and no[0] != yes[0]):
         return None
     name, value = yes
-    where = _where(statement.test, value, no[1] if no else ast.Name(name, ast.Load()))
-    return where and f"{name} = {where}"
+    other = no[1] if no else ast.Name(name, ast.Load())
+    protecting, test = _split(statement.test)
+    where = _where(test, value, other)
+    if where is None or (protecting and no is not None):
+        return None
+    return f"if {protecting}:\n    {name} = {where}" if protecting else f"{name} = {where}"
+
+
+def _split(test: ast.expr) -> tuple[str, ast.expr]:
+    """A test's first operands that Python answers without a tensor, such as ``mask is not None``, and the others."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return "", test
+    first = list(takewhile(_is_answered_by_python, test.values))
+    rest = test.values[len(first) :]
+    if not first or not rest:
+        return "", test
+    return " and ".join(map(ast.unparse, first)), rest[0] if len(rest) == 1 else ast.BoolOp(ast.And(), rest)
+
+
+def _is_answered_by_python(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(ops=ops):
+            return all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
+        case ast.Call(func=ast.Name(id="isinstance" | "hasattr" | "callable")):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _is_answered_by_python(operand)
+    return False
 
 
 def _assigned(body: list[ast.stmt]) -> tuple[str, ast.expr] | None:
@@ -281,11 +309,17 @@ def _in_graph(test: ast.expr) -> str | None:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _inverted(operand)
         case ast.BoolOp(op=op, values=values) if not any(map(_is_python, values)):
-            parts = [_in_graph(value) for value in values]
+            parts = [_operand(value) for value in values]
             sign = " & " if isinstance(op, ast.And) else " | "
             known = [part for part in parts if part is not None]
-            return sign.join(f"({part})" for part in known) if len(known) == len(parts) else None
+            return sign.join(known) if len(known) == len(parts) else None
     return None
+
+
+def _operand(test: ast.expr) -> str | None:
+    """A test as an operand of ``&`` and ``|``, which bind tighter than comparisons."""
+    part = _in_graph(test)
+    return part if part is None or isinstance(test, ast.Call | ast.UnaryOp) else f"({part})"
 
 
 def _is_python(test: ast.expr) -> bool:

@@ -44,6 +44,14 @@ def test_code_that_fits_stays_as_it_is() -> None:
     assert code_lines("x = 1\n\n  # odd", 80) == ["x = 1", "", "  # odd"]
 
 
+def test_a_long_text_becomes_several_that_python_joins() -> None:
+    code = 'log.info("a message that is much longer than the line that it has to fit on: %s", tuple(x.shape))'
+    lines = code_lines(code, 44)
+    assert lines[1] == '    "a message that is much longer than "'
+    assert ast.dump(ast.parse("\n".join(lines))) == ast.dump(ast.parse(code))
+    assert max(map(len, lines)) <= 44
+
+
 def test_what_no_break_makes_fit_is_cut_visibly() -> None:
     assert code_lines('print("' + "a" * 60 + '")', 30) == ["print(", '    "aaaaaaaaaaaaaaaaaaaaaaaa…', "    )"]
     assert code_lines("not python (((" + "x" * 40, 20)[-1].endswith("…")

@@ -188,6 +188,35 @@ def test_a_snippet_fits_the_line(name: str, snippet: str) -> None:
     assert snippet in [fix.snippet for fix in fixes_of(name)]
 
 
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("if m is not None and m.any():\n    y = y * m", "if m is not None:\n    y = torch.where(m.any(), y * m, y)"),
+        ("if m is not None and m.any():\n    y = y * m\nelse:\n    y = y + 1", None),
+        ("if m is None or m.any():\n    y = y * m", None),
+        ("if len(m) and m.any():\n    y = y * m", None),
+        ("if 0 < m.sum() < 3:\n    y = y * 2", None),
+        ("if m:\n    y = y * 2", None),
+        ("if m.any():\n    y = None", None),
+        ("if m.any():\n    y = 1\nelse:\n    y = 2", None),
+        ("if m.any():\n    y = y + 1\n    z = y", None),
+        ("if m.any():\n    return y", None),
+        ("assert m.any() and y.all(), 'why'", "torch._assert_async(m.any() & y.all(), 'why')"),
+        ("assert m is not None and m.any()", None),
+        ("assert not m.any()", "torch._assert_async(~m.any())"),
+        ("if m.any():\n    f(m)\n    raise ValueError", None),
+        ("return y * 2 if m.any() else y", "return torch.where(m.any(), y * 2, y)"),
+        ("z = f(y if m.sum() > 0 else -y, [m])", "z = f(torch.where(m.sum() > 0, y, -y), [m])"),
+        ("z = m.any() and y.all()", "z = (m.any() & y.all())"),
+    ],
+)
+def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement: str, code: str | None) -> None:
+    cause = next(cause for cause in CAUSES if cause["name"] == "if") | {"statement": statement}
+    cause["line"] = statement.splitlines()[0]
+    site = site_of(cause)
+    assert rule_of(site).fixes(site)[0].snippet == code
+
+
 def test_what_cannot_replace_its_line_is_said_in_words() -> None:
     (where, _) = fixes_of("d elif")
     assert (where.snippet, where.place) == (None, None)
