@@ -30,6 +30,7 @@ from graphdoctor.fixes.recipes.own_function import OwnFunction
 from graphdoctor.fixes.recipes.record_outside import RecordOutside
 from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
 from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
+from graphdoctor.fixes.recipes.report_apart import ReportApart
 from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
 from graphdoctor.fixes.recipes.statistics_outside import StatisticsOutside
 from graphdoctor.fixes.recipes.tuple_where import TupleWhere
@@ -68,7 +69,9 @@ _OF_ONE_PLACE: tuple[Recipe, ...] = (
 
 _BRANCHES = tuple(recipe for recipe in _OF_ONE_PLACE if "GD102" in recipe.codes and "GD103" not in recipe.codes)
 
-RECIPES: tuple[Recipe, ...] = (*_OF_ONE_PLACE, ConditionWithoutRead(_BRANCHES))
+_REPORT_APART = ReportApart(_BRANCHES)
+
+RECIPES: tuple[Recipe, ...] = (*_OF_ONE_PLACE, _REPORT_APART, ConditionWithoutRead((*_BRANCHES, _REPORT_APART)))
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:

@@ -1,0 +1,19 @@
+"""GD102 11:9-"""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        keep = x > 0
+        # Not all is lost.
+        if not keep.any():
+            print("nothing to keep")
+            # As if it were zero.
+            return x * 0
+        return (x * keep).sum(-1, keepdim=True) + x
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)
