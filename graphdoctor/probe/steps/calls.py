@@ -48,6 +48,8 @@ def make_calls(
     index = 0
     while True:
         index += 1
+        if varying is not None and varying.is_enough:
+            return True
         events.call_phase("making the inputs of call {index}", index)
         call = next(calls, None)
         if call is None:

@@ -60,6 +60,11 @@ class Varying:
         self._tensors: set[str] = set()
         """Expressions of the tensors in the call that was kept."""
 
+    @property
+    def is_enough(self) -> bool:
+        """No further call could be the one to vary."""
+        return self._kept_count == _MAX_KEPT
+
     def keep(self, call: Call) -> bool:
         """Remember a call before it is made for the first time: it may change its arguments.
 
@@ -71,7 +76,7 @@ class Varying:
             leaf.expression for leaf in leaves_of(call, self._workload.function) if isinstance(leaf.value, torch.Tensor)
         }
         self._kept_count += 1
-        if self._kept_count > 1 and not (self._kept_count == _MAX_KEPT and self._tensors < tensors):
+        if self._kept_count > 1 and not self._tensors < tensors:
             return False
         self._tensors = tensors
         self._events.phase("keeping the state of the target")
