@@ -44,7 +44,8 @@ class SubtreeCost(Fact):
     guard_count: int
     """Guards in it."""
     check_us: float | None
-    """Microseconds that a check is faster without it; None if the difference is within the noise."""
+    """Microseconds that a check, repeated with warm caches, is faster without it; None if the difference is within the
+    noise."""
 
 
 class GuardSet(Fact):
@@ -65,6 +66,13 @@ class GuardSet(Fact):
     """Microseconds of one check as torch measured it right after the compile, with cold caches."""
     runs_per_call: int | None = None
     """How many checks of the steady call succeed; 0 if it doesn't reach them; None if not measured."""
+    search_us: float | None = None
+    """Microseconds of one search that finds it, as torch.profiler times it in the steady call: its check, and those of
+    the entries that are tried before; less the profiler's own time. The median; None if not measured."""
+    search_low_us: float | None = None
+    """First quartile."""
+    search_high_us: float | None = None
+    """Third quartile."""
     check_us: float | None = None
     """Microseconds of one check, the median of repetitions with warm caches: a lower bound; None if not measured."""
     check_low_us: float | None = None
@@ -72,11 +80,20 @@ class GuardSet(Fact):
     check_high_us: float | None = None
     """Third quartile."""
     share: float | None = None
-    """Time of its checks in a steady call divided by the call's time, 0 to 1; None unless both were measured."""
+    """Time of the searches that find it in a steady call divided by the call's time, 0 to 1; None unless both were
+    measured."""
+    warm_share: float | None = None
+    """Time of its checks, repeated with warm caches, divided by the call's time, 0 to 1; None unless both were
+    measured."""
     bill: tuple[SubtreeCost, ...] = ()
-    """Cost by argument and module, outermost first; a part includes the parts inside it."""
+    """Cost by argument and module, repeated with warm caches, outermost first; a part includes the parts inside it."""
     unbilled_count: int = 0
     """How many more parts were not measured separately."""
+
+    @property
+    def known_share(self) -> float | None:
+        """Its share of the steady call as it happens; if that wasn't measured, with warm caches."""
+        return self.share if self.share is not None else self.warm_share
 
 
 class Guards(Fact):
@@ -92,7 +109,24 @@ class Guards(Fact):
     """Third quartile."""
     call_count: int | None = None
     """How often the steady call was timed."""
+    searches_us: float | None = None
+    """Microseconds that guard checks take in one steady call as it happens: all of torch's searches for compiled code,
+    as torch.profiler times them there, less the profiler's own time. The median; None if not measured."""
+    searches_low_us: float | None = None
+    """First quartile."""
+    searches_high_us: float | None = None
+    """Third quartile."""
+    profiler_us: float | None = None
+    """Microseconds that were taken off each search for the profiler: what it makes of an empty range."""
     checks_us: float | None = None
-    """Microseconds of all successful guard checks of one steady call; None unless each was measured."""
+    """Microseconds of all successful guard checks of one steady call, each repeated with warm caches: a lower bound;
+    None unless each was measured."""
     share: float | None = None
+    """``searches_us`` divided by ``call_us``, 0 to 1."""
+    warm_share: float | None = None
     """``checks_us`` divided by ``call_us``, 0 to 1."""
+
+    @property
+    def known_share(self) -> float | None:
+        """The share of the steady call as it happens; if that wasn't measured, with warm caches."""
+        return self.share if self.share is not None else self.warm_share

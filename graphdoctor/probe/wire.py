@@ -366,6 +366,10 @@ class GuardCostRecord(TypedDict):
 
     compile_id: str
     runs: int
+    search_us: NotRequired[float]
+    """One search that found it, in the call."""
+    search_low_us: NotRequired[float]
+    search_high_us: NotRequired[float]
     check_us: NotRequired[float]
     check_low_us: NotRequired[float]
     check_high_us: NotRequired[float]
@@ -381,6 +385,12 @@ class GuardCostEvent(TypedDict):
     call_low_us: float
     call_high_us: float
     call_count: int
+    searches_us: NotRequired[float]
+    """All searches for compiled code in one call; without these four if they couldn't be measured."""
+    searches_low_us: NotRequired[float]
+    searches_high_us: NotRequired[float]
+    profiler_us: NotRequired[float]
+    """What was taken off each search for the profiler."""
     entries: list[GuardCostRecord]
     is_complete: bool
 

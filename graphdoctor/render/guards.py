@@ -96,7 +96,7 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
 def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, FrameReport]) -> list[GuardSet]:
     """The compile of each function whose checks cost most; of these the costliest, in the order of the log."""
     first: dict[object, GuardSet] = {}
-    for found in sorted(sets, key=lambda found: (found.share or 0, found.guard_count), reverse=True):
+    for found in sorted(sets, key=lambda found: (found.known_share or 0, found.guard_count), reverse=True):
         frame = frames.get(found.compile_id)
         first.setdefault(found.compile_id if frame is None else frame.frame_id, found)
     chosen = {found.compile_id for found in list(first.values())[:_MAX_SETS]}
@@ -109,10 +109,17 @@ def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
     if guards.call_us is not None:
         spread = f" ({_us(guards.call_low_us or 0)} to {_us(guards.call_high_us or 0)})"
         line.append(f" · steady call {_us(guards.call_us)}{spread}")
-    if guards.checks_us is not None and guards.share is not None:
+    if guards.searches_us is not None and guards.share is not None:
         style = "bold yellow" if guards.share >= _HIGH_SHARE else "bold green"
-        yield Text(f"Guard checks take {percent(guards.share)} of a steady call, timed with warm caches.", style=style)
-        line.append(f" · its guard checks {_us(guards.checks_us)}")
+        yield Text(f"Guard checks take {percent(guards.share)} of a steady call.", style=style)
+        line.append(f" · its guard checks {_us(guards.searches_us)}")
+        if guards.checks_us is not None:
+            line.append(f", repeated with warm caches {_us(guards.checks_us)}")
+    elif guards.checks_us is not None and guards.warm_share is not None:
+        style = "bold yellow" if guards.warm_share >= _HIGH_SHARE else "bold green"
+        text = f"Guard checks take at least {percent(guards.warm_share)} of a steady call: timed with warm caches."
+        yield Text(text, style=style)
+        line.append(f" · its guard checks at least {_us(guards.checks_us)}")
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
         yield Text("The steady call runs no compiled code, so there are no checks to time.", style="bold yellow")
     yield line
@@ -158,17 +165,26 @@ def _facts(found: GuardSet, torch_count: int | None) -> Iterator[tuple[str, Text
     yield "guards", clean(f"{found.guard_count}: {shown}{more}")
     if torch_count is not None and torch_count != found.guard_count:
         yield "", clean(f"torch counts {torch_count}, as Dynamo installs them; each can become several checks", "dim")
+    label = "cost"
+    if found.search_us is not None:
+        spread = f" ({_us(found.search_low_us or 0)} to {_us(found.search_high_us or 0)})"
+        yield label, Text(f"{_us(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}")
+        label = ""
     if found.check_us is not None:
         spread = f" ({_us(found.check_low_us or 0)} to {_us(found.check_high_us or 0)})"
-        text = Text(f"{_us(found.check_us)} per check with warm caches{spread}")
-        if found.runs_per_call is not None and found.share is not None:
-            times = "" if found.runs_per_call == 1 else f" ({found.runs_per_call} checks)"
-            text.append(f" · {percent(found.share)} of the steady call{times}")
-        yield "cost", text
+        share = _of_call(found, found.warm_share) if label else ""
+        yield label, Text(f"{_us(found.check_us)} repeated with warm caches{spread}{share}")
     elif found.runs_per_call == 0:
-        yield "cost", Text("the steady call doesn't run it", "dim")
+        yield label, Text("the steady call doesn't run it", "dim")
     if found.latency_us:
         yield "", Text(f"torch measured {_us(found.latency_us)} once, right after compiling with cold caches", "dim")
+
+
+def _of_call(found: GuardSet, share: float | None) -> str:
+    if share is None:
+        return ""
+    times = "" if found.runs_per_call == 1 else f" ({found.runs_per_call} checks)"
+    return f" · {percent(share)} of the steady call{times}"
 
 
 def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool, is_narrow: bool) -> Table:
@@ -177,7 +193,7 @@ def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool, is_narr
     table.add_column("part", overflow="fold")
     table.add_column("guards", justify="right", no_wrap=True)
     if has_costs:
-        table.add_column("without it", justify="right", no_wrap=True)
+        table.add_column("without it (warm)", justify="right", no_wrap=True)
     table.add_column("checks", overflow="fold", ratio=1)
     rows = _chosen(parts, is_verbose=is_verbose)
     for depth, part in rows:

@@ -20,8 +20,9 @@ class GuardOverhead(RecordingRule):
     """Guard checks that take a large share of a steady call.
 
     ## What it finds
-    A steady call that spends 10% or more of its time on guard checks. They are timed with warm caches, so the share is
-    a lower bound.
+    A steady call that spends 10% or more of its time on guard checks, as torch.profiler times them in the call, less
+    the profiler's own time. If no profiler could run, they are repeated with warm caches, and the share is a lower
+    bound.
 
     ## Why it costs
     torch checks all guards on the CPU before each run of the compiled code, while the device waits. The share depends
@@ -66,10 +67,12 @@ class GuardOverhead(RecordingRule):
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
         """One for the recording, at the function whose checks cost most."""
         guards = view.recording.guards
-        if guards is None or guards.share is None or guards.share < _MIN_SHARE:
+        share = guards.known_share if guards else None
+        run = [found for found in guards.sets if found.known_share] if guards else []
+        if guards is None or share is None or share < _MIN_SHARE or not run:
             return ()
-        run = [found for found in guards.sets if found.share]
-        costliest = max(run, key=lambda found: found.share or 0)
+        costliest = max(run, key=lambda found: found.known_share or 0)
+        least = "at least " if guards.share is None else ""
         frame_id = next(c.frame_id for c in view.recording.compiles if c.compile_id == costliest.compile_id)
         frame = next((frame for frame in view.recording.frames if frame.frame_id == frame_id), None)
         if frame is None:
@@ -78,7 +81,7 @@ class GuardOverhead(RecordingRule):
         return (
             RuleMatch(
                 entry=frame_entry(frame),
-                message=f"guard checks take {percent(guards.share)} of a steady call{most}{_parts(costliest)}",
+                message=f"guard checks take {least}{percent(share)} of a steady call{most}{_parts(costliest)}",
                 count=sum(found.runs_per_call or 0 for found in run),
                 compile_ids=tuple(found.compile_id for found in run),
                 fixes=_fixes(guards),

@@ -87,7 +87,10 @@ def test_the_cost_is_that_of_the_steady_call(guarded) -> None:
     _, document, _ = guarded
     guards = document["guards"]
     assert guards["call_us"] > 0
-    assert guards["share"] == pytest.approx(guards["checks_us"] / guards["call_us"])
+    assert guards["share"] == pytest.approx(guards["searches_us"] / guards["call_us"])
+    assert guards["warm_share"] == pytest.approx(guards["checks_us"] / guards["call_us"])
+    assert guards["searches_low_us"] <= guards["searches_us"] <= guards["searches_high_us"]
+    assert {found["search_us"] is None for found in guards["sets"] if found["runs_per_call"]} == {False}
     assert guards["checks_us"] == pytest.approx(
         sum(found["check_us"] * found["runs_per_call"] for found in guards["sets"] if found["runs_per_call"])
     )

@@ -52,6 +52,7 @@ LAYERS = guard_set(
     check_high_us=11.0,
     runs_per_call=1,
     share=0.1,
+    warm_share=0.1,
 )
 
 
@@ -96,10 +97,25 @@ def test_verbose_shows_every_guard() -> None:
     assert all(f"self.layers[{index}].scale" in text for index in range(12))
 
 
-def test_the_share_is_said_first() -> None:
-    text = shown(LAYERS, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0, checks_us=10.0, share=0.1)
-    assert "Guard checks take 10% of a steady call, timed with warm caches." in text
-    assert "steady call 100 µs (99 µs to 120 µs) · its guard checks 10 µs" in text
+CALL = {"call_us": 100.0, "call_low_us": 99.0, "call_high_us": 120.0}
+
+
+def test_the_share_of_the_call_as_it_happens_is_said_first_and_the_warm_figure_beside_it() -> None:
+    found = LAYERS.model_copy(update={"search_us": 30.0, "search_low_us": 28.0, "search_high_us": 33.0, "share": 0.3})
+    text = shown(found, 140, **CALL, searches_us=30.0, share=0.3, checks_us=10.0, warm_share=0.1)
+    assert "Guard checks take 30% of a steady call.\n" in text
+    assert "steady call 100 µs (99 µs to 120 µs) · its guard checks 30 µs, repeated with warm caches 10 µs" in text
+    assert "30 µs per check in the call (28 µs to 33 µs) · 30% of the steady call" in text
+    assert "10 µs repeated with warm caches (9 µs to 11 µs)" in text
+    assert "10% of the steady call" not in text
+    assert "without it (warm)" in text
+
+
+def test_a_share_with_warm_caches_alone_is_a_least_one() -> None:
+    text = shown(LAYERS.model_copy(update={"share": None}), 100, **CALL, checks_us=10.0, warm_share=0.1)
+    assert "Guard checks take at least 10% of a steady call: timed with warm caches." in text
+    assert "its guard checks at least 10 µs" in text
+    assert "10 µs repeated with warm caches (9 µs to 11 µs) · 10% of the steady call" in text
 
 
 def test_what_was_not_measured_has_no_number() -> None:

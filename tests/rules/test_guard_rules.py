@@ -49,6 +49,16 @@ def test_a_large_share_is_a_finding_and_names_what_costs() -> None:
     assert finding.compile_ids == ("0/0",)
 
 
+def test_a_share_with_warm_caches_alone_is_a_least_one() -> None:
+    costly = guard_set(warm_share=0.4, check_us=10.0, runs_per_call=1)
+    (finding,) = found(Guards(sets=(costly,), call_us=25.0, checks_us=10.0, warm_share=0.4))
+    assert finding.message == "guard checks take at least 40% of a steady call"
+
+
+def test_a_call_over_its_limit_that_runs_no_compiled_code_names_no_function() -> None:
+    assert found(Guards(sets=(guard_set(runs_per_call=0),), call_us=25.0, searches_us=10.0, share=0.4)) == []
+
+
 def test_a_small_or_an_unknown_share_is_none() -> None:
     assert found(Guards(sets=(guard_set(share=0.05),), share=0.05)) == []
     assert found(Guards(sets=(guard_set(),))) == []

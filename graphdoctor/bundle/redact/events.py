@@ -74,6 +74,9 @@ def _tables(shown: Public) -> Mapping[str, Table]:
     error = error_table(shown)
     entry: Table = {
         "compile_id": text(public.compile_id),
+        "search_us": number,
+        "search_low_us": number,
+        "search_high_us": number,
         "check_us": number,
         "check_low_us": number,
         "check_high_us": number,
@@ -109,6 +112,10 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "call_low_us": number,
             "call_high_us": number,
             "call_count": number,
+            "searches_us": number,
+            "searches_low_us": number,
+            "searches_high_us": number,
+            "profiler_us": number,
             "entries": [entry],
             "is_complete": number,
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import torch
 from ..events import EventFile
 from ..measure import coverage
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
+from ..measure.search_cost import Searches, time_searches
 from ..measure.settling import Activity, Settling, settle
 from ..measure.timing import serve, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
@@ -368,6 +369,7 @@ class Workload:
                 return UNSETTLED
             before = self._activity
             timed = time_call(make)
+            searches = self._time_searches(make)
             timer = CheckTimer(compiled)
             entries = timer.run(make)
         if self._activity != before:
@@ -381,7 +383,20 @@ class Workload:
             entries=entries,
             is_complete=not timer.troubles,
         )
+        if searches is not None:
+            searches.add_to(cost)
         return cost, timer.troubles
+
+    def _time_searches(self, make: Callable[[], None]) -> Searches | None:
+        """The searches for compiled code in repetitions of a call; without them a gap says why."""
+        reason = "this torch doesn't tell the profiler's ranges"
+        if torch_api.is_profiling():
+            reason, searches = "the program runs a torch.profiler, and only one can run at a time", None
+        else:
+            searches = time_searches(make)
+        if searches is None:
+            self._events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
+        return searches
 
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts.

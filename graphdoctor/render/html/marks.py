@@ -208,6 +208,7 @@ def _call_us(guard_set: GuardSet) -> float | None:
     """Microseconds that one compile's successful guard checks take in a steady call; None if not measured."""
     if guard_set.runs_per_call == 0:
         return 0.0
-    if guard_set.runs_per_call is None or guard_set.check_us is None:
+    one = guard_set.search_us if guard_set.search_us is not None else guard_set.check_us
+    if guard_set.runs_per_call is None or one is None:
         return None
-    return guard_set.runs_per_call * guard_set.check_us
+    return guard_set.runs_per_call * one

@@ -86,14 +86,20 @@ def guards_of(
         words = _Words(tree, places, frames.get(compile_.frame_id))
         sets.append(_guard_set(compile_id, tree, words, entry, call_us))
     checks_us = _total(sets) if call_us and is_complete else None
+    searches_us = None if cost is None else cost.get("searches_us")
     return Guards(
         sets=tuple(sets),
         call_us=call_us,
         call_low_us=None if cost is None else cost["call_low_us"],
         call_high_us=None if cost is None else cost["call_high_us"],
         call_count=None if cost is None else cost["call_count"],
+        searches_us=searches_us,
+        searches_low_us=None if cost is None else cost.get("searches_low_us"),
+        searches_high_us=None if cost is None else cost.get("searches_high_us"),
+        profiler_us=None if cost is None else cost.get("profiler_us"),
         checks_us=checks_us,
-        share=checks_us / call_us if checks_us is not None and call_us else None,
+        share=_share(searches_us, call_us),
+        warm_share=_share(checks_us, call_us),
     )
 
 
@@ -137,13 +143,21 @@ def _total(sets: Iterable[GuardSet]) -> float | None:
     return sum(costs) if costs and len(costs) == len(run) else None
 
 
+def _times(us: float | None, runs: int | None) -> float | None:
+    return None if us is None or runs is None else us * runs
+
+
+def _share(us: float | None, call_us: float | None) -> float | None:
+    return us / call_us if us is not None and call_us else None
+
+
 def _guard_set(
     compile_id: str, tree: GuardTree, words: _Words, entry: GuardCostRecord | None, call_us: float | None
 ) -> GuardSet:
     nodes = tuple(words.node(guard) for guard in tree.guards)
     unmeasured: GuardCostRecord = {"compile_id": compile_id, "runs": 0}
     cost = unmeasured if entry is None else entry
-    check_us, runs = cost.get("check_us"), None if entry is None else entry["runs"]
+    search_us, check_us, runs = cost.get("search_us"), cost.get("check_us"), None if entry is None else entry["runs"]
     return GuardSet.model_validate(
         {
             "compile_id": compile_id,
@@ -153,10 +167,14 @@ def _guard_set(
             "unread_lines": tree.unread[:_MAX_UNREAD],
             "latency_us": tree.latency_us,
             "runs_per_call": runs,
+            "search_us": search_us,
+            "search_low_us": cost.get("search_low_us"),
+            "search_high_us": cost.get("search_high_us"),
             "check_us": check_us,
             "check_low_us": cost.get("check_low_us"),
             "check_high_us": cost.get("check_high_us"),
-            "share": check_us * runs / call_us if check_us is not None and runs is not None and call_us else None,
+            "share": _share(_times(search_us, runs), call_us),
+            "warm_share": _share(_times(check_us, runs), call_us),
             "bill": tuple(words.cost(part, nodes) for part in cost.get("bill", ())),
             "unbilled_count": cost.get("unbilled_count", 0),
         }

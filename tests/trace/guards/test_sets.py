@@ -72,14 +72,18 @@ COSTED = """+- RootGuardManager
 def test_a_share_needs_both_times() -> None:
     entry = {"compile_id": "0/0", "runs": 2, "check_us": 5.0, "bill": [{"source": "L['self']", "check_us": None}]}
     cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
-    whole = read(COSTED, cost=cost | {"entries": [entry]})
-    assert (whole.checks_us, whole.share, whole.sets[0].share) == (10.0, 0.1, 0.1)
+    warm = read(COSTED, cost=cost | {"entries": [entry]})
+    assert (warm.checks_us, warm.warm_share, warm.sets[0].warm_share) == (10.0, 0.1, 0.1)
+    assert (warm.searches_us, warm.share, warm.sets[0].share) == (None, None, None)
+    searched = {"searches_us": 30.0, "searches_low_us": 25.0, "searches_high_us": 40.0, "profiler_us": 0.5}
+    whole = read(COSTED, cost=cost | searched | {"entries": [entry | {"search_us": 12.0}]})
+    assert (whole.share, whole.sets[0].share, whole.warm_share) == (0.3, 0.24, 0.1)
     assert whole.sets[0].bill[0].check_us is None
     assert whole.sets[0].bill[0].guard_count == 1
     cut = read(COSTED, cost=cost | {"entries": [{"compile_id": "0/0", "runs": 2}]})
-    assert (cut.checks_us, cut.share) == (None, None)
+    assert (cut.checks_us, cut.warm_share) == (None, None)
     incomplete = read(COSTED, cost=cost | {"entries": [entry], "is_complete": False})
-    assert incomplete.share is None
+    assert incomplete.warm_share is None
     assert read(COSTED).sets[0].runs_per_call is None
 
 

@@ -1,0 +1,132 @@
+"""Guard checks as they happen in a call: what a profile says of them, and what torch itself reads in the same one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode  # noqa: E402
+from graphdoctor.probe.measure.search_cost import searches_in, time_searches  # noqa: E402
+from graphdoctor.probe.torch_private.torch_profiler import ProfiledRange, profiled_ranges, quick_range  # noqa: E402
+
+CALL, EMPTY = "graphdoctor_searched_call", "graphdoctor_empty"
+LOOKUP, REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def profile(*calls: list[tuple[str, int]], empty_ns: int = 500) -> list[ProfiledRange]:
+    """Calls with what runs in them: name and nanoseconds."""
+    found, now = [], 0
+    for inside in calls:
+        found.append(ProfiledRange(EMPTY, 1, now, empty_ns))
+        began = now = now + empty_ns
+        for name, duration in inside:
+            found.append(ProfiledRange(name, 1, now, duration))
+            now += duration
+        found.append(ProfiledRange(CALL, 1, began, now - began))
+    return found
+
+
+def test_the_profilers_own_time_is_taken_off_each_search() -> None:
+    call = [(LOOKUP, 10_500), (REGION + "0/0", 4_000), (LOOKUP, 20_500), (REGION + "1/0", 4_000)]
+    found = searches_in(profile(*[call] * 5))
+    assert found.profiler_us == 0.5
+    assert found.quartiles() == pytest.approx((30.0, 30.0, 30.0))
+    assert found.quartiles("0/0") == pytest.approx((10.0, 10.0, 10.0))
+    assert found.quartiles("1/0") == pytest.approx((20.0, 20.0, 20.0))
+
+
+def test_a_search_that_finds_nothing_is_part_of_the_call_alone() -> None:
+    found = searches_in(profile(*[[(LOOKUP, 8_500)]] * 5))
+    assert found.quartiles() == pytest.approx((8.0, 8.0, 8.0))
+    assert found.quartiles("0/0") is None
+
+
+def test_the_first_calls_under_a_profiler_and_other_threads_are_left_out() -> None:
+    ranges = profile([(LOOKUP, 900_000)], *[[(LOOKUP, 10_500), (REGION + "0/0", 1_000)]] * 5)
+    other = ProfiledRange(LOOKUP, 2, ranges[-1].start_ns, 70_000)
+    found = searches_in([*ranges, other], skipped=1)
+    assert found.quartiles() == pytest.approx((10.0, 10.0, 10.0))
+
+
+def test_too_few_calls_are_no_measurement() -> None:
+    assert searches_in(profile([(LOOKUP, 10_500)])).quartiles() is None
+
+
+class Layers(torch.nn.Module):
+    """40 layers: about 940 guards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)) for _ in range(40)
+        )
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+@pytest.fixture
+def steady() -> Any:
+    """A steady call of 40 layers without gradients."""
+    compiled, x = torch.compile(Layers(), backend="eager"), torch.ones(2, 4)
+
+    def call() -> None:
+        with torch.no_grad():
+            compiled(x)
+
+    for _ in range(3):
+        call()
+    return call
+
+
+def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has(steady: Any) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for _ in range(6):
+            with quick_range(EMPTY):
+                pass
+            with torch.profiler.record_function(CALL):
+                steady()
+    read = profiled_ranges(profiler, (CALL, EMPTY, LOOKUP, REGION))
+    assert read is not None
+    ranges, count = read
+    events = list(profiler.events())
+    assert count >= len(events) > len(ranges)
+    found = searches_in(ranges)
+    times = [event.time_range.end - event.time_range.start for event in events if event.name == LOOKUP]
+    assert len(times) == 6
+    assert [search.us + found.profiler_us for call in found.calls for search in call] == pytest.approx(times, abs=0.01)
+    assert {search.compile_id for call in found.calls for search in call} == {"0/0"}
+
+
+def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
+    compiled_code = CompiledCode()
+    compiled, x = torch.compile(Layers(), backend="eager"), torch.ones(2, 4)
+
+    def call() -> None:
+        with torch.no_grad():
+            compiled(x)
+
+    for _ in range(3):
+        call()
+    searches = time_searches(call)
+    assert searches is not None
+    assert {len(each) for each in searches.calls} == {1}
+    (entry,) = CheckTimer(compiled_code).run(call)
+    one, whole = searches.quartiles(entry["compile_id"]), searches.quartiles()
+    assert one == whole
+    assert one is not None
+    assert 0 < one[0] <= one[1] <= one[2]
+    assert entry["check_us"] > 0
+    compiled_code.close()
