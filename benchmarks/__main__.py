@@ -11,10 +11,10 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import fixes, large_log, overhead, recompiles, report_page, startup
-from benchmarks.rows import Row, as_markdown, as_table
+from benchmarks import fixes, large_log, lint, overhead, recompiles, report_page, startup
+from benchmarks.rows import Row, Share, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "startup", "log", "page")
+PARTS = ("overhead", "recompiles", "fixes", "startup", "log", "page", "lint")
 _OF_RECORDINGS = {"overhead", "startup", "log"}
 
 
@@ -37,9 +37,9 @@ def main(arguments: list[str] | None = None) -> None:
         chosen.json.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
+def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path) -> list[Row | Share]:
     """Measure the chosen parts, saying on standard error which one is under way."""
-    rows = []
+    rows: list[Row | Share] = []
     recordings = {}
     targets = overhead.QUICK_TARGETS if is_quick else overhead.TARGETS
     for name, target in targets.items() if _OF_RECORDINGS & {*parts} else ():
@@ -69,13 +69,16 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
         _say("opening a large report")
         sizes = (20, 300) if is_quick else (2_000, 20_000)
         rows += report_page.measure(rounds=pairs, compile_count=sizes[0], node_count=sizes[1])
+    if "lint" in parts:
+        _say("linting")
+        rows += lint.measure(is_quick=is_quick, folder=folder)
     return rows
 
 
 def describe_environment() -> dict[str, str]:
     """What the figures depend on."""
     environment = {"Python": platform.python_version()}
-    for package in ("torch", "transformers", "graphdoctor"):
+    for package in ("torch", "transformers", "torch_geometric", "graphdoctor"):
         try:
             environment[package] = version(package)
         except PackageNotFoundError:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Unit = Literal["s", "us", "MB"]
@@ -72,6 +72,43 @@ class Row:
         }
 
 
+@dataclass(frozen=True)
+class Share:
+    """How many of some things are as they should be.
+
+    Args:
+        name: What was counted.
+        left_out: What isn't counted, or an empty string.
+        good_count: How many are as they should be.
+        count: How many there are.
+        aim: The share that should be reached.
+        details: More for the JSON document.
+    """
+
+    name: str
+    left_out: str
+    good_count: int
+    count: int
+    aim: float
+    details: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def cells(self) -> list[str]:
+        """The row as text, in the columns of a ``Row``."""
+        share = f"{self.good_count / self.count:.2f}" if self.count else ""
+        counted = f"{self.good_count} of {self.count}"
+        return [self.name, self.left_out, counted, share, "", str(self.count), f"at least {self.aim:g}"]
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts and what they are of."""
+        return {
+            "name": self.name,
+            "left_out": self.left_out or None,
+            "measured": [self.good_count, self.count],
+            "aim": self.aim,
+            **self.details,
+        }
+
+
 HEADINGS = ["", "baseline", "graphdoctor", "ratio", "quartiles", "n", "aim"]
 
 
@@ -82,7 +119,7 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
     return lower, upper
 
 
-def as_table(rows: Sequence[Row]) -> str:
+def as_table(rows: Sequence[Row | Share]) -> str:
     """The rows for a terminal."""
     lines = [HEADINGS, *(row.cells() for row in rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(HEADINGS))]
@@ -91,7 +128,7 @@ def as_table(rows: Sequence[Row]) -> str:
     )
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(rows: Sequence[Row | Share]) -> str:
     """The rows for docs/benchmarks.md."""
     lines = [HEADINGS, ["---"] * len(HEADINGS), *(row.cells() for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -50,7 +50,10 @@ class Place:
 
 
 def certain_nodes(scope: Scope, program: Program) -> Iterator[tuple[ast.AST, Place]]:
-    """The statements and expressions that certainly run when a function is called, in order."""
+    """The statements and expressions that certainly run when a function is called, as Python gets to them.
+
+    An expression comes after its parts, a statement after its expressions and before the statements in it.
+    """
     if isinstance(scope.node, ast.Lambda):
         statement = ast.copy_location(ast.Expr(scope.node.body), scope.node)
         yield from _expressions(scope.node.body, Place(statement), scope, program)
@@ -103,35 +106,46 @@ class _Walk:
         if isinstance(node, _SCOPES):
             yield node, place
             return
-        yield node, place
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
                 yield from self._read(test, replace(place, is_test=True))
+                yield node, place
                 known = truth(test, self._scope, self._program)
                 if known is not None:
                     yield from self.block(body if known else orelse, around)
             case ast.For(iter=iterated, body=body) | ast.AsyncFor(iter=iterated, body=body):
                 yield from self._read(iterated, place)
+                yield node, place
                 yield from self.block(body, inside)
             case ast.While(test=test, body=body):
                 yield from self._read(test, replace(place, is_test=True))
+                yield node, place
                 if truth(test, self._scope, self._program) is not False:
                     yield from self.block(body, inside)
             case ast.Try(body=body, finalbody=finalbody) | ast.TryStar(body=body, finalbody=finalbody):
+                yield node, place
                 yield from self.block(body, inside)
                 yield from self.block(finalbody, inside)
             case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
                 for item in items:
                     yield from self._read(item.context_expr, place)
+                yield node, place
                 yield from self.block(body, inside)
             case ast.Match(subject=subject):
                 yield from self._read(subject, place)
+                yield node, place
             case ast.Assert(test=test):
                 yield from self._read(test, replace(place, is_test=True))
+                yield node, place
+            case ast.Assign(targets=targets, value=value):
+                for part in (value, *targets):
+                    yield from self._read(part, place)
+                yield node, place
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
                         yield from self._read(child, place)
+                yield node, place
 
     def _read(self, node: ast.expr, place: Place) -> Iterator[tuple[ast.AST, Place]]:
         yield from _expressions(node, place, self._scope, self._program)
@@ -159,8 +173,7 @@ def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
 
 
 def _expressions(node: ast.expr, place: Place, scope: Scope, program: Program) -> Iterator[tuple[ast.AST, Place]]:
-    """An expression and the parts of it that are certainly evaluated."""
-    yield node, place
+    """The parts of an expression that are certainly evaluated, and the expression."""
     match node:
         case ast.BoolOp(values=[first, *_]):
             parts = [first]
@@ -183,3 +196,4 @@ def _expressions(node: ast.expr, place: Place, scope: Scope, program: Program) -
     for part in parts:
         is_test = (place.is_test and keeps) or (isinstance(node, ast.IfExp) and part is node.test)
         yield from _expressions(part, replace(place, is_test=is_test), scope, program)
+    yield node, place

@@ -9,14 +9,20 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-BindingKind = Literal["parameter", "value", "element", "item", "import", "function", "class", "opaque"]
+BindingKind = Literal["parameter", "rest", "value", "element", "item", "import", "function", "class", "opaque"]
+
+_HARMLESS_CLASS_DECORATORS = frozenset((
+    "dataclasses.dataclass", "enum.unique", "functools.total_ordering", "typing.final", "typing.runtime_checkable",
+    "typing_extensions.final", "typing_extensions.runtime_checkable",
+))  # fmt: skip
+"""Decorators that replace no method which a class defines."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +31,19 @@ class Binding:
 
     Args:
         kind: ``value``: an expression's value; ``element``: one element of it; ``item``: what a loop over it yields;
-            ``opaque``: something that isn't followed.
+            ``rest``: the parameter ``*args``; ``opaque``: something that isn't followed.
         node: The expression or the definition; for a parameter, its ``ast.arg``.
         dotted: For an import, the dotted name.
+        index: Which element.
+        is_comprehension: Whether a comprehension binds it, which has a scope of its own in Python.
         end: Line and column of the statement's end, after which the name has the value.
     """
 
     kind: BindingKind
     node: ast.AST | None = None
     dotted: str | None = None
+    index: int | None = None
+    is_comprehension: bool = False
     end: tuple[int, int] = (0, 0)
 
 
@@ -92,12 +102,29 @@ class ClassInfo:
         scope: The scope that it's defined in.
         methods: Its functions by name; one that is defined twice is left out.
         attributes: Everything assigned to an attribute, in any method and in the class body.
+        statics: Names that the class body binds to something other than one function.
     """
 
     node: ast.ClassDef
     scope: Scope
     methods: dict[str, Scope] = field(default_factory=dict)
     attributes: dict[str, list[tuple[Scope, Binding]]] = field(default_factory=dict)
+    statics: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Store:
+    """An assignment to an attribute.
+
+    Args:
+        target: The attribute.
+        scope: Where it stands.
+        binding: What is assigned.
+    """
+
+    target: ast.Attribute
+    scope: Scope
+    binding: Binding
 
 
 class Program:
@@ -111,6 +138,10 @@ class Program:
         self.module = Scope(tree, "<module>")
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         self.classes: dict[ast.ClassDef, ClassInfo] = {}
+        self.calls: list[tuple[ast.Call, Scope]] = []
+        self.stores: dict[str, list[Store]] = {}
+        self._certain: dict[ClassInfo, bool] = {}
+        self._descendants: dict[ClassInfo, list[ClassInfo]] | None = None
         _Binder(self).run(tree)
 
     def dotted(self, node: ast.expr, scope: Scope) -> str | None:
@@ -133,14 +164,49 @@ class Program:
         return None if root is None else ".".join((root, *reversed(parts)))
 
     def definition(self, name: str, scope: Scope) -> Scope | ClassInfo | None:
-        """The function or class that a name certainly refers to."""
+        """The function or class that a name certainly refers to, unless a decorator may have replaced the class."""
         found = scope.lookup(name)
         if found is None or len(found[1]) != 1:
             return None
         node = found[1][0].node
         if isinstance(node, ast.ClassDef):
-            return self.classes.get(node)
+            info = self.classes[node]
+            return info if self.is_certain(info) else None
         return self.scopes.get(node) if found[1][0].kind == "function" and node is not None else None
+
+    def is_certain(self, info: ClassInfo) -> bool:
+        """Whether a class does what its source says: no decorator or metaclass can have replaced it or its methods."""
+        if info not in self._certain:
+            self._certain[info] = False  # while it depends on itself
+            are_plain = all(
+                keyword.arg == "metaclass" and self.dotted(keyword.value, info.scope) == "abc.ABCMeta"
+                for keyword in info.node.keywords
+            )
+            self._certain[info] = are_plain and all(
+                self._keeps_class(decorator, info.scope) for decorator in info.node.decorator_list
+            )
+        return self._certain[info]
+
+    def _keeps_class(self, decorator: ast.expr, scope: Scope) -> bool:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if self.dotted(called, scope) in _HARMLESS_CLASS_DECORATORS:
+            return True
+        definition = self.definition(called.id, scope) if isinstance(called, ast.Name) else None
+        if not isinstance(definition, Scope):
+            return False
+        if not isinstance(decorator, ast.Call):
+            return _returns_its_argument(definition)
+        inner = _returned_function(definition)
+        return inner is not None and _returns_its_argument(self.scopes[inner])
+
+    def descendants(self, info: ClassInfo) -> list[ClassInfo]:
+        """The classes of the file that derive from a class, however indirectly."""
+        if self._descendants is None:
+            self._descendants = {}
+            for one in self.classes.values():
+                for ancestor in list(self.ancestors(one))[1:]:
+                    self._descendants.setdefault(ancestor, []).append(one)
+        return self._descendants.get(info, [])
 
     def ancestors(self, info: ClassInfo) -> Iterator[ClassInfo]:
         """A class and its bases in the file, in Python's order for single inheritance."""
@@ -191,6 +257,8 @@ class _Binder:
             self._class(node, scope, names, owner)
             return
         self._bind(node, scope, owner)
+        if isinstance(node, ast.Call):
+            self._program.calls.append((node, scope))
         for child in ast.iter_child_nodes(node):
             self._visit(child, scope, names, owner)
 
@@ -202,8 +270,9 @@ class _Binder:
             binding = Binding("function", node, end=_end(node))
             if owner is None:
                 scope.bind(name, binding)
-            elif name in owner.methods or name in owner.attributes:
+            elif name in owner.methods or name in owner.statics:
                 owner.methods.pop(name, None)
+                owner.statics.add(name)
                 owner.attributes.setdefault(name, []).append((scope, Binding("opaque")))
             else:
                 owner.methods[name] = inner
@@ -213,9 +282,10 @@ class _Binder:
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             inner.bind(argument.arg, Binding("parameter", argument))
-        for rest in (arguments.vararg, arguments.kwarg):
-            if rest is not None:
-                inner.bind(rest.arg, Binding("opaque"))
+        if arguments.vararg is not None:
+            inner.bind(arguments.vararg.arg, Binding("rest", arguments.vararg))
+        if arguments.kwarg is not None:
+            inner.bind(arguments.kwarg.arg, Binding("opaque"))
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
         for child in body:
             self._visit(child, inner, (*names, name), None)
@@ -246,7 +316,10 @@ class _Binder:
             if isinstance(target, ast.Name) and owner is None:
                 scope.bind(target.id, binding)
             elif isinstance(target, ast.Name) and owner is not None:
+                owner.statics.add(target.id)
                 owner.attributes.setdefault(target.id, []).append((scope, binding))
+            elif isinstance(target, ast.Attribute):
+                self._program.stores.setdefault(target.attr, []).append(Store(target, scope, binding))
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -284,9 +357,8 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
             yield target, Binding("value", value, end=end)
         case ast.For(target=target, iter=iterated) | ast.AsyncFor(target=target, iter=iterated):
             yield from _looped(target, iterated)
-        case ast.comprehension(target=target):
-            # It has a scope of its own in Python; here its name is unknown in the whole function.
-            yield from ((name, Binding("opaque")) for name in ast.walk(target) if isinstance(name, ast.Name))
+        case ast.comprehension(target=target, iter=iterated):
+            yield from ((name, replace(one, is_comprehension=True)) for name, one in _looped(target, iterated))
         case ast.withitem(optional_vars=ast.expr() as target):
             yield from ((name, Binding("opaque")) for name in ast.walk(target) if isinstance(name, ast.Name))
         case ast.Delete(targets=targets):
@@ -311,9 +383,9 @@ def _unpacked(target: ast.expr, value: ast.expr, end: tuple[int, int]) -> Iterat
         for one, part in zip(target.elts, value.elts, strict=True):
             yield from _unpacked(one, part, end)
         return
-    for one in target.elts:
+    for index, one in enumerate(target.elts):
         if is_plain and isinstance(one, (ast.Name, ast.Attribute)):
-            yield one, Binding("element", value, end=end)
+            yield one, Binding("element", value, index=index, end=end)
         else:
             for inner in ast.walk(one):
                 if isinstance(inner, (ast.Name, ast.Attribute)):
@@ -327,6 +399,12 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Bi
         case ast.Tuple(elts=[count, ast.Name() as item]), ast.Call(func=ast.Name(id="enumerate"), args=[source, *_]):
             yield count, Binding("opaque")
             yield item, Binding("item", source, end=_end(iterated))
+        case ast.Tuple(elts=[key, ast.Name() as item]), ast.Call(
+            func=ast.Attribute(value=source, attr="items"), args=[]
+        ):
+            yield key, Binding("opaque")
+            values = ast.Call(ast.Attribute(source, "values", ast.Load()), [], [])
+            yield item, Binding("item", ast.copy_location(values, iterated), end=_end(iterated))
         case _:
             yield from ((name, Binding("opaque")) for name in ast.walk(target)
                         if isinstance(name, (ast.Name, ast.Attribute)))  # fmt: skip
@@ -334,3 +412,42 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Bi
 
 def _end(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
+
+
+def _returns_its_argument(scope: Scope) -> bool:
+    """Whether a class decorator certainly hands back the class as it got it: ``def register(cls): …; return cls``."""
+    if not isinstance(scope.node, ast.FunctionDef) or scope.decorators or len(scope.node.args.args) != 1:
+        return False
+    name = scope.node.args.args[0].arg
+    parents = {child: node for node in ast.walk(scope.node) for child in ast.iter_child_nodes(node)}
+    returns = [node for node in ast.walk(scope.node) if isinstance(node, ast.Return)]
+    uses = [node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == name]
+    is_returned = bool(returns) and all(isinstance(one.value, ast.Name) and one.value.id == name for one in returns)
+    return is_returned and len(scope.bindings[name]) == 1 and all(_is_kept(use, parents) for use in uses)
+
+
+def _is_kept(use: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a use of a class can't change it: it's returned, stored in a container, or its name is read."""
+    match parents[use]:
+        case ast.Return():
+            return True
+        case ast.Attribute(attr="__name__" | "__qualname__" | "__module__" | "__doc__", ctx=ast.Load()):
+            return True
+        case ast.Assign(targets=[ast.Subscript()], value=value):
+            return value is use
+        case ast.Call(func=ast.Attribute(attr="append" | "add" | "setdefault")):
+            return True
+        case _:
+            return False
+
+
+def _returned_function(scope: Scope) -> ast.FunctionDef | None:
+    """The nested function that a function does nothing but define and return."""
+    if not isinstance(scope.node, ast.FunctionDef) or scope.decorators:
+        return None
+    body = [one for one in scope.node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    match body:
+        case [ast.FunctionDef(name=name) as inner, ast.Return(value=ast.Name(id=returned))] if name == returned:
+            return inner
+        case _:
+            return None

@@ -17,10 +17,11 @@ from graphdoctor.gate.ignores import comments_in
 from graphdoctor.lint.checks import CHECKS, Site
 from graphdoctor.lint.findings import finding_of
 from graphdoctor.lint.flow import certain_nodes
+from graphdoctor.lint.hidden import Event, seen_by_torch
 from graphdoctor.lint.judging import judged
 from graphdoctor.lint.program import Program
 from graphdoctor.lint.recorded import Recorded
-from graphdoctor.lint.regions import regions
+from graphdoctor.lint.regions import Regions, regions
 from graphdoctor.lint.switches import switches_in, switches_of
 from graphdoctor.lint.values import Values
 from graphdoctor.model.diagnosis import Finding
@@ -129,25 +130,34 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
     program = Program(tree)
     values = Values(program)
     found = regions(program, values, recorded)
+    sites = {region.scope: Site(region, program, values) for region in found.traced}
+    events = {scope: list(_events(site, found)) for scope, site in sites.items()}
     lines = text.split("\n")
     findings: dict[tuple[int, str, str | None], Finding] = {}
-    for region in found:
-        for finding in _findings_in(Site(region, program, values), path, lines, root):
+    for scope, seen in seen_by_torch(events, program).items():
+        for finding in _findings_in(sites[scope], seen, path, lines, root):
             # As in a run, one cause at one line is one site.
             findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
     comments = comments_in(text)
     numbered = with_distinct_fingerprints(list(findings.values()))
     kept = [one for one in numbered if all(comment.code_for(one) is None for comment in comments)]
-    return _Linted(tuple(kept), len(found), len(numbered) - len(kept))
+    return _Linted(tuple(kept), len(found.traced), len(numbered) - len(kept))
 
 
-def _findings_in(site: Site, path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
+def _events(site: Site, found: Regions) -> Iterator[Event]:
+    """What happens in a function, in order."""
+    for node, place in certain_nodes(site.region.scope, site.program):
+        yield from (Event(place, spot=spot) for check in CHECKS for spot in check(node, place, site))
+        if node in found.callees:
+            yield Event(place, callees=found.callees[node])
+
+
+def _findings_in(site: Site, seen: list[Event], path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
     """The findings in one function. A function that is never compiled doesn't recompile either."""
     found = [
-        finding_of(spot, place, site, file=path, lines=lines, root=root)
-        for node, place in certain_nodes(site.region.scope, site.program)
-        for check in CHECKS
-        for spot in check(node, place, site)
+        finding_of(event.spot, event.place, site, file=path, lines=lines, root=root)
+        for event in seen
+        if event.spot is not None
     ]
     is_lost = any(finding.severity == "error" and finding.code.startswith("GD1") for finding in found)
     yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))

@@ -61,6 +61,7 @@ _ONLY_TENSORS = """
     new_tensor new_empty requires_grad_ is_floating_point amax unsqueeze_ squeeze_ masked_select index_copy addmm
     baddbmm logical_not bernoulli detach_ zero_ copy_ clamp_min clamp_max narrow nan_to_num movedim
 """
+_REDUCTIONS = "sum mean std var max min amax amin any all argmax argmin cumsum cumprod norm softmax sort"
 _LAYERS = """
     Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyLinear
     LazyConv1d LazyConv2d LazyConv3d BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm LayerNorm RMSNorm GroupNorm
@@ -107,6 +108,12 @@ ONLY_TENSOR_METHODS = frozenset(_ONLY_TENSORS.split())
 
 TUPLE_METHODS = frozenset(("chunk", "split", "unbind", "sort", "topk", "tensor_split"))
 """Methods and functions that return several tensors."""
+
+REDUCTIONS = frozenset(_REDUCTIONS.split())
+"""Methods of tensors that take ``dim``, where NumPy's arrays take ``axis``."""
+
+TENSOR_RESULTS = frozenset(("torch.nn.utils.clip_grad_norm_",))
+"""Functions of other modules that return one tensor."""
 
 LAYERS = frozenset(f"torch.nn.{name}" for name in _LAYERS.split())
 """Modules that take a tensor and return one."""

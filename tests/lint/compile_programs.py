@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import types
 from pathlib import Path
 
 import torch
@@ -15,8 +16,11 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         torch._dynamo.reset()
         path = Path(name).resolve()
+        module = types.ModuleType(path.stem)
+        module.__file__ = str(path)
+        sys.modules[path.stem] = module  # where dataclasses look for it
         try:
-            exec(compile(path.read_text(), str(path), "exec"), {"__name__": path.stem, "__file__": str(path)})
+            exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
         except Exception:  # noqa: BLE001 - whatever a program raises is none of the others' business
             traceback.print_exc()
         finally:

@@ -432,6 +432,214 @@ BAD = [
             )
             return y
         """),
+    _bad("class-forward", "GD101", """
+        class Net(nn.Module):
+            def forward(self, x):
+                print("net")  # !
+                return x.sin()
+
+        Net.forward = torch.compile(Net.forward, backend="eager")
+        step = Net()
+        """),
+    _bad("own-forward", "GD101", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.forward = torch.compile(self.forward, backend="eager")
+
+            def forward(self, x):
+                print("net")  # !
+                return x.sin()
+
+        step = Net()
+        """),
+    _bad("attribute-rebound", "GD101", """
+        class Net(nn.Module):
+            def forward(self, x):
+                print("net")  # !
+                return x.sin()
+
+        class Outer:
+            def __init__(self):
+                self.core = Net()
+                self.core = torch.compile(self.core.eval(), backend="eager")
+
+        step = Outer().core
+        """),
+    _bad("compiles-itself", "GD101", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.compile(backend="eager")
+
+            def forward(self, x):
+                print("net")  # !
+                return x.sin()
+
+        step = Net()
+        """),
+    _bad("factory", "GD101", """
+        class Net(nn.Module):
+            def forward(self, x):
+                print("net")  # !
+                return x.sin()
+
+        def build(name="net"):
+            net = {"net": Net}[name]()
+            return net.eval()
+
+        step = torch.compile(build(), backend="eager")
+        """),
+    _bad("factory-then-rebound", "GD101", """
+        class Net(nn.Module):
+            def forward(self, x):
+                print("net")  # !
+                return x.sin()
+
+        def build():
+            return Net(), torch.ones(3)
+
+        def main():
+            model, weights = build()
+            model = torch.compile(model, backend="eager")
+            return model
+
+        step = main()
+        """),
+    _bad("passed-to-a-function", "GD101", """
+        class First(nn.Module):
+            def forward(self, x):
+                print("first")  # !
+                return x.sin()
+
+        class Second(nn.Module):
+            def forward(self, x):
+                print("second")  # !
+                return x.sin()
+
+        def optimized(model, on=True):
+            if not on:
+                return model
+            return torch.compile(model, backend="eager")
+
+        nets = [optimized(First()), optimized(Second())]
+
+        def step(x):
+            return [net(x) for net in nets]
+        """),
+    _bad("containers", "GD101", """
+        class First(nn.Module):
+            def forward(self, x):
+                print("first")  # !
+                return x.sin()
+
+        class Second(nn.Module):
+            def forward(self, x):
+                print("second")  # !
+                return x.sin()
+
+        nets = {"first": First(), "second": Second()}
+        compiled = {name: torch.compile(net, backend="eager") for name, net in nets.items()}
+
+        def step(x):
+            return compiled["first"](compiled["second"](x))
+        """),
+    _bad("method-of-object", "GD101", """
+        class Policy(nn.Module):
+            def forward(self, x):
+                print("forward")  # !
+                return x.sin()
+
+            def act(self, x):
+                return self(x).cos()
+
+        policy = Policy()
+        policy.act = torch.compile(policy.act, backend="eager")
+        step = policy.act
+        """),
+    _bad("registered", "GD101", """
+        def register(name):
+            def add(cls):
+                REGISTRY[name] = cls
+                return cls
+            return add
+
+        @register("net")
+        class Net(nn.Module):
+            def forward(self, x):
+                print("net")  # !
+                return x.sin()
+
+        step = torch.compile(Net(), backend="eager")
+        """, 'REGISTRY = {}'),
+    _bad("passed-to-a-constructor", "GD101", """
+        class Part(nn.Module):
+            def forward(self, x):
+                print("part")  # !
+                return x.sin()
+
+        class Chain(nn.Module):
+            def __init__(self, first, *others):
+                super().__init__()
+                self.first = first
+                self.others = nn.ModuleList(others)
+
+            def forward(self, x):
+                x = self.first(x)
+                for part in self.others:
+                    x = part(x)
+                return x
+
+        step = torch.compile(Chain(nn.ReLU(), Part()), backend="eager")
+        """),
+    _bad("returned", "GD102", """
+        def scores(x, weight):
+            scaled = x @ weight
+            return scaled, (scaled == 1).float()
+
+        def step(x):
+            y, mask = scores(x, torch.ones(8, 8))
+            if mask.sum() > 3:  # !
+                y = y + 1
+            return y
+
+        step = torch.compile(step, backend="eager")
+        """),
+    _bad("hidden-in-a-loop", "GD101", """
+        @torch.compile(backend="eager")
+        def step(x):
+            for i in range(2):
+                x = x + i
+                print("a")  # !
+                print("torch never gets here")
+            print("nor here")
+            return x
+        """),
+    _bad("hidden-by-a-call", "GD101", """
+        def loud(x):
+            print("loud")  # !
+            return x.sin()
+
+        @torch.compile(backend="eager")
+        def step(x):
+            for i in range(2):
+                x = loud(x)
+            print("never compiled")
+            return x
+        """),
+    _bad("recurrent-read", "GD116", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn = nn.GRU(8, 8)
+
+            def forward(self, x):
+                state = x.new_zeros(self.rnn.num_layers, 8)  # !
+                out, state = self.rnn(x, state)
+                return out.cos()
+
+        step = torch.compile(Net(), backend="eager")
+        """),
 ]  # fmt: skip
 
 GOOD = [
@@ -579,4 +787,113 @@ GOOD = [
             return x
         """),
     _good("generator-later", "z = (v for v in [1])\ny = y + 1"),
+    _good("replaced-by-a-decorator", """
+        def quiet(cls):
+            def forward(self, x):
+                return x.sin()
+
+            cls.forward = forward
+            return cls
+
+        @quiet
+        class Net(nn.Module):
+            def forward(self, x):
+                print("never called")
+                return x.sin()
+
+        class Derived(Net):
+            pass
+
+        def step(x):
+            return first(x) + second(x)
+
+        first = torch.compile(Net(), backend="eager")
+        second = torch.compile(Derived(), backend="eager")
+        """),
+    _good("replaced-by-a-metaclass", """
+        class Quiet(type):
+            def __call__(cls, *args):
+                return super().__call__(*args).eval() and nn.Identity()
+
+        class Net(nn.Module, metaclass=Quiet):
+            def forward(self, x):
+                print("never called")
+                return x.sin()
+
+        step = torch.compile(Net(), backend="eager")
+        """),
+    _good("replaced-by-assignment", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.forward = self.quick
+
+            def quick(self, x):
+                return x.sin()
+
+            def forward(self, x):
+                print("never called")
+                return x.sin()
+
+        class Other(nn.Module):
+            def forward(self, x):
+                print("never called")
+                return x.sin()
+
+        Other.forward = lambda self, x: x.cos()
+        first = torch.compile(Net(), backend="eager")
+        second = torch.compile(Other(), backend="eager")
+
+        def step(x):
+            return first(x) + second(x)
+        """),
+    _good("layer-of-a-subclass", """
+        class Base(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.core = nn.LSTM(8, 8)
+
+            def forward(self, x):
+                return self.part(self.core(x))
+
+            def part(self, x):
+                print("never called")
+                return x
+
+        class Net(Base):
+            def __init__(self):
+                super().__init__()
+                self.core = nn.Linear(8, 8)
+
+            def part(self, x):
+                return x.sin()
+
+        step = torch.compile(Net(), backend="eager")
+        """),
+    _good("assigned-from-outside", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.core = nn.LSTM(8, 8)
+
+            def forward(self, x):
+                return self.core(x).sin()
+
+        step = Net()
+        step.core = nn.Linear(8, 8)
+        step = torch.compile(step, backend="eager")
+        """),
+    _good("returns-something-else", """
+        def maybe(x):
+            if x.ndim > 5:
+                return x.sin()
+
+        def two(x):
+            return (x.sin(), 3) if x.ndim > 5 else (4, x.sin())
+
+        @torch.compile(backend="eager")
+        def step(x):
+            found, (first, second) = maybe(x), two(x)
+            return x.cos() if found or first == 3 else x
+        """),
 ]  # fmt: skip

@@ -60,10 +60,21 @@ def _methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
         yield Spot("GD112", node, "GB0123", "Unsupported Tensor.backward() call")
     if kind != "tensor":
         return
-    if func.attr in _BY_METHOD:
+    if func.attr in _BY_METHOD and site.is_tensor(_root(func.value, site)):
         yield Spot(_BY_METHOD[func.attr][0], node, *_BY_METHOD[func.attr][1:])
     elif func.attr == "requires_grad_" and _is_parameter(func.value, site) and not node.args and not node.keywords:
         yield Spot("GD114", node, "GB0125", "Unsupported Tensor.requires_grad_() call")
+
+
+def _root(node: ast.expr, site: Site) -> ast.expr:
+    """What a chain of methods and subscripts begins with: it may be sparse already if it comes from elsewhere."""
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.dotted(node.func) is None:
+            node = node.func.value
+        else:
+            return node
 
 
 def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:

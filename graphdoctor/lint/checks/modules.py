@@ -10,8 +10,9 @@ from graphdoctor.lint.flow import Place
 
 
 def modules(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
-    """Calling an RNN, GRU or LSTM; ``self.step += 1``."""
-    if isinstance(node, ast.Call) and site.kind(node.func) == "recurrent":
+    """An RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step += 1``."""
+    is_read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
+    if is_read and isinstance(node, ast.expr) and site.kind(node) == "recurrent":
         yield Spot("GD116", node, "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
         yield from _counter(node, node.target, site)
