@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.console import Group
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -49,9 +50,31 @@ _LEAST_WIDTH = 8
 
 
 def write(console: Console, renderable: RenderableType) -> None:
-    """Print without markup or highlighting."""
+    """Print without markup, highlighting and spaces at the ends of lines."""
     shown = Prose(renderable) if isinstance(renderable, Text) else renderable
-    console.print(shown, markup=False, highlight=False)
+    console.print(Trimmed(shown), markup=False, highlight=False)
+
+
+class Trimmed:
+    """Anything without the spaces that fill its lines: after a backslash at the end of a line, they would be an error.
+
+    Args:
+        shown: What to show.
+    """
+
+    def __init__(self, shown: RenderableType) -> None:
+        self.shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        for line in console.render_lines(self.shown, options, pad=False):
+            while line and not line[-1].text.strip(" "):
+                line.pop()
+            if line:
+                last = line.pop()
+                line.append(Segment(last.text.rstrip(" "), last.style, last.control))
+            yield from line
+            yield Segment.line()
 
 
 class Prose:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.links import rule_url
-from graphdoctor.render.cards import Code, Prose
+from graphdoctor.render.cards import Code, Prose, Trimmed
 from graphdoctor.render.json import json_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def render_rules(rules: Sequence[Page], console: Console) -> None:
         return
     for rule in rules:
         console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))
-        console.print(_Page(rule.documentation()))
+        console.print(Trimmed(_Page(rule.documentation())))
         console.print()
         if url := rule_url(rule.code):
             console.print(Text(url, "dim"), soft_wrap=True)

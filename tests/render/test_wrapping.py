@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import io
 import re
+import shlex
+import textwrap
 
 import pytest
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
-from graphdoctor.render.cards import Code, Prose, labeled_rows
+from graphdoctor.render.cards import Code, Command, Prose, labeled_rows, write
 from graphdoctor.render.wrapping import code_lines, prose_breaks
 
 STATEMENTS = """\
@@ -75,3 +78,19 @@ def test_a_card_s_rows_never_break_a_name(width: int) -> None:
     whole = [name for line in shown.splitlines() if "…" not in line for name in re.findall(r"\w+", line)]
     assert set(whole) <= known
     assert max(map(len, shown.splitlines())) <= width
+
+
+def test_lines_end_without_spaces_so_that_they_can_be_pasted() -> None:
+    console = Console(file=io.StringIO(), width=60, color_system=None)
+    code = "total = first_long_name_of_a_value + second_long_name_of_a_value + third_long_name_of_a_value"
+    command = "graphdoctor fix 'my model.py:Net' --input 'f32[4,8]' --input scale=float:0.5 --backend inductor --apply"
+    write(console, labeled_rows([("try", Code(code))]))
+    write(console, Padding(Command(command), (0, 0, 0, 2)))
+    write(console, Text("words"))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.endswith("words\n")
+    assert all(line == line.rstrip() for line in shown.splitlines())
+    above, _, below = shown.partition("  graphdoctor")
+    assert ast.dump(ast.parse(textwrap.dedent(above.replace("try", "   ")))) == ast.dump(ast.parse(code))
+    joined = "graphdoctor" + below.removesuffix("words\n").replace("\\\n", "")
+    assert shlex.split(joined) == shlex.split(command)
