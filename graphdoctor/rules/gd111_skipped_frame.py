@@ -98,7 +98,7 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
         effects=site.effects,
         break_effects=("frame_skipped",),
         user_stack=stack,
-        fixes=_fixes(site, where[1] if where else None),
+        fixes=_fixes(site, where),
     )
 
 
@@ -125,20 +125,28 @@ def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
     return entry.model_copy(update={"line": line, "text": text, "column": None, "end_column": None, "indent": None})
 
 
-def _fixes(site: BreakSite, block: Enclosing | None) -> tuple[Fix, ...]:
+def _fixes(site: BreakSite, where: tuple[StackEntry, Enclosing] | None) -> tuple[Fix, ...]:
     if not site.is_own_code:
-        return (
-            Fix(
-                title="Call the package's function outside the compiled function, or under torch.compiler.disable",
-                kind="call",
-                source=_GUIDE,
-            ),
-        )
-    if block is None:
+        return _around_package(site, where)
+    if where is None:
         # No block around the line caused it, so only the fix of the break helps, which has its own finding.
         return ()
+    _, block = where
     if block.kind in _LOOPS:
         title = f"Move the body of the `{block.kind}` on line {block.line} into a function"
     else:
         title = f"Move this line out of the `{block.kind}` on line {block.line}"
     return (Fix(title=title, kind="code", is_safe=block.kind in _LOOPS, source=_GUIDE),)
+
+
+def _around_package(site: BreakSite, where: tuple[StackEntry, Enclosing] | None) -> tuple[Fix, ...]:
+    """What helps against a break in a package's function, which isn't edited."""
+    name = f"`{site.entry.qualname or site.entry.function}`"
+    owner = f" of {site.entry.package}" if site.entry.package else ""
+    title = f"Call {name}{owner} outside the compiled function, or under torch.compiler.disable"
+    call = Fix(title=title, kind="call", source=_GUIDE)
+    if where is None or where[0].origin != "user":
+        return (call,)
+    _, block = where
+    title = f"Move the `{block.kind}` on line {block.line} into a function, so that torch skips only that"
+    return (Fix(title=title, kind="code", is_safe=True, source=_GUIDE), call)
