@@ -16,7 +16,7 @@ from graphdoctor.diagnosis.recompiles import (
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite, RecompileRule, RecordingView, Rule, RuleBook, RuleMatch
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Recording
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _LINE_NUMBER = re.compile(r":\d+\b")
 
@@ -65,7 +65,7 @@ def _longest_path(site: BreakSite, recording: Recording) -> tuple[StackEntry, ..
         compile_ = compiles.get(record.compile_id or "")
         above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
         paths.append((*above, *record.stack))
-    return max(paths, key=lambda path: sum(entry.origin in ("user", "third_party") for entry in path))
+    return max(paths, key=lambda path: sum(entry.origin in PROGRAM_ORIGINS for entry in path))
 
 
 def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> Iterator[Matched]:
@@ -103,7 +103,7 @@ def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
 def _guarding_line(group: RecompileGroup) -> StackEntry:
     """The line of user or package code that made torch guard on the value; the function itself if there is none."""
     location = group.first.guard_location
-    return location if location is not None and location.origin in ("user", "third_party") else frame_entry(group.frame)
+    return location if location is not None and location.origin in PROGRAM_ORIGINS else frame_entry(group.frame)
 
 
 def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:

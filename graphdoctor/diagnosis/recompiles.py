@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from graphdoctor.diagnosis.frames import frame_name
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Compile, Frame, Recording
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _STATE_KINDS = frozenset(
     {
@@ -63,7 +63,7 @@ class RecompileEvent:
         """The line of user or package code that made the call, or None if there is none."""
         first = self.compiles[0]
         above = first.stack[:-1] or (first.cause.caller if first.cause else ())
-        return next((entry for entry in reversed(above) if entry.origin in ("user", "third_party")), None)
+        return next((entry for entry in reversed(above) if entry.origin in PROGRAM_ORIGINS), None)
 
     @property
     def cost_s(self) -> float | None:

@@ -9,7 +9,7 @@ from graphdoctor.diagnosis.recompiles import recompile_events
 from graphdoctor.diagnosis.rule import BreakSite, RecordingView
 from graphdoctor.model.diagnosis import Effects
 from graphdoctor.model.recording import BreakRecord, Compile, Frame, Recording
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _RESUMING = ("resumed", "rest_eager")
 
@@ -53,7 +53,7 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
     above = compile_.stack[:-1] if compile_ else ()
     for stack in (record.stack, above):
         for entry in reversed(stack):
-            if entry.origin in ("user", "third_party"):
+            if entry.origin in PROGRAM_ORIGINS:
                 return entry
     if record.stack:
         return record.stack[-1]

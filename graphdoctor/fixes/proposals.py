@@ -25,6 +25,7 @@ from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import FixKind, SnippetPlace
 from graphdoctor.model.run import Setting
+from graphdoctor.model.stack import PROGRAM_ORIGINS
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
 _START = SnippetPlace(where="start")
@@ -237,7 +238,7 @@ def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, c
 def _containing(finding: Finding, root: Path) -> list[Proposal]:
     """What contains a break that stays: torch's nested breaks, and a package's function kept outside."""
     found = []
-    has_callers = sum(entry.origin in ("user", "third_party") for entry in finding.user_stack) > 1
+    has_callers = sum(entry.origin in PROGRAM_ORIGINS for entry in finding.user_stack) > 1
     if finding.code.startswith(BREAK) and has_callers:
         title = "Let torch break inside the called function, without breaking its callers"
         found.append(_setting(finding, title, _NESTED_BREAKS, is_safe=True, contains=True))

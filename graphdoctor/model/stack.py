@@ -8,8 +8,12 @@ from typing import Literal
 
 from graphdoctor.model.base import Fact
 
-Origin = Literal["user", "third_party", "stdlib", "torch"]
-"""Who owns a file: the user, an installed package, Python's standard library, or torch."""
+Origin = Literal["user", "third_party", "generated", "stdlib", "torch"]
+"""Who owns a file: the user, an installed package, Python's standard library, or torch. ``generated``: the program
+wrote it during the run, outside the project; it is named by what made it."""
+
+PROGRAM_ORIGINS: tuple[Origin, ...] = ("user", "third_party", "generated")
+"""Owners of what a program runs apart from torch and Python itself."""
 
 
 class StackEntry(Fact):

@@ -710,6 +710,14 @@ class FileArtifact(TypedDict):
     text: str | None
 
 
+class GeneratedArtifact(TypedDict):
+    """``graphdoctor_generated``: a file that appeared during the run, outside the project; its path can be random."""
+
+    file: str
+    maker: str | None
+    """What holds one of its functions: a class or an attribute, such as ``model.Conv``; None if none was found."""
+
+
 ArtifactName = Literal[
     "graphdoctor_call",
     "graphdoctor_compile_call",
@@ -719,6 +727,7 @@ ArtifactName = Literal[
     "graphdoctor_graph",
     "graphdoctor_sources",
     "graphdoctor_file",
+    "graphdoctor_generated",
 ]
 
 Artifact = (
@@ -730,4 +739,5 @@ Artifact = (
     | GraphArtifact
     | SourcesArtifact
     | FileArtifact
+    | GeneratedArtifact
 )

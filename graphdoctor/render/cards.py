@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.fixes import WORKING
+from graphdoctor.model.stack import PROGRAM_ORIGINS
 from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
 from graphdoctor.render.words import (
@@ -286,7 +287,7 @@ def _caused(finding: Finding) -> Text:
 
 def _call_path(finding: Finding) -> Text | None:
     """The call path through the user's and packages' code; torch's own lines are only counted."""
-    if len([entry for entry in finding.user_stack if entry.origin in ("user", "third_party")]) < 2:
+    if len([entry for entry in finding.user_stack if entry.origin in PROGRAM_ORIGINS]) < 2:
         return None
     text = Text()
     for is_torch, group in groupby(finding.user_stack, lambda entry: entry.origin in ("torch", "stdlib")):

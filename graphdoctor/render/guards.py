@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
+from graphdoctor.model.stack import PROGRAM_ORIGINS
 from graphdoctor.model.wording import counted, percent
 from graphdoctor.render.cards import (
     clean,
@@ -49,7 +50,7 @@ _TELLING = (
     "DICT_CONTAINS",
 )
 _VALUES = frozenset({"EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD"})
-_ORIGINS = ("user", "third_party", "torch", "stdlib")
+_ORIGINS = (*PROGRAM_ORIGINS, "torch", "stdlib")
 _ITEM = re.compile(r"\d+|'[^']*'")
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.stack import PROGRAM_ORIGINS
 from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import (
     clean,
@@ -160,7 +161,7 @@ def _change(change: GuardChange) -> Text:
     if (values := step(change)) is not None:
         text.append(" ").append_text(clean(values))
     place = change.guard_location
-    if place is not None and place.origin in ("user", "third_party"):
+    if place is not None and place.origin in PROGRAM_ORIGINS:
         text.append_text(clean(f"  {base_name(place.file)}:{place.line}", "dim"))
     return text
 

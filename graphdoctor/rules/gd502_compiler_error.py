@@ -9,7 +9,7 @@ from graphdoctor.diagnosis.frames import frame_entry
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _INTERNAL = "InternalTorchDynamoError"
 
@@ -126,7 +126,7 @@ def _entry(compile_: Compile, view: RecordingView) -> StackEntry:
     """The innermost line of the program that Dynamo traced, else the definition of the frame."""
     stack = compile_.failure.stack if compile_.failure is not None else ()
     for entry in reversed(stack):
-        if entry.origin in ("user", "third_party"):
+        if entry.origin in PROGRAM_ORIGINS:
             return entry
     for frame in view.recording.frames:
         if frame.frame_id == compile_.frame_id:

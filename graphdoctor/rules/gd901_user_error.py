@@ -8,7 +8,7 @@ from typing import ClassVar
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Call, CallError, Compile
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 
@@ -97,7 +97,7 @@ def _entry(failed: Compile | None, error: CallError) -> StackEntry:
     """The innermost line of the code being traced, or of the program's traceback."""
     if failed is not None and failed.failure is not None:
         for entry in reversed(failed.failure.stack):
-            if entry.origin in ("user", "third_party"):
+            if entry.origin in PROGRAM_ORIGINS:
                 return entry
     lines = _TRACE_LINE.findall(error.traceback)
     own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines

@@ -201,7 +201,8 @@ class Assembler:
         if resume is None:
             return lambda _name: "(a value from an earlier line)"
         line = int(resume[2])
-        name_of_file = re.split(r"[/\\]", file)[-1]
+        # The whole path of a generated file is replaced by its name later.
+        name_of_file = file if file in self._intake.generated else re.split(r"[/\\]", file)[-1]
         place = f"{name_of_file}:{line}"
         broken = self._broken_expression(file, line)
         names = compile_.recompile.get("stack_names") or [] if compile_.recompile else []

@@ -19,7 +19,7 @@ import orjson
 from graphdoctor.model.base import Fact
 from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.probe.wire import GraphArtifact, RecompileArtifact, StackArtifact, StackEntryRecord
+from graphdoctor.probe.wire import GeneratedArtifact, GraphArtifact, RecompileArtifact, StackArtifact, StackEntryRecord
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
@@ -119,6 +119,7 @@ class Intake:
         self._last_stacked: SeenBreak | None = None
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.compile_calls: list[CompileCall] = []
+        self.generated: dict[str, str | None] = {}
         self._handlers: Mapping[str, Handler] = {
             "str": self._on_str,
             "torch_version": self._on_torch_version,
@@ -135,6 +136,7 @@ class Intake:
             "graphdoctor_recompile": self._on_recompile,
             "graphdoctor_stack": self._on_stack,
             "graphdoctor_sources": self._on_sources,
+            "graphdoctor_generated": self._on_generated,
         }
 
     @property
@@ -150,7 +152,7 @@ class Intake:
         """What takes the records of the same process from here on, when its compile ids count from 0 again."""
         later = Intake(self.environment)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
-        later._files, later._entries = self._files, self._entries
+        later._files, later._entries, later.generated = self._files, self._entries, self.generated
         later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
         return later
 
@@ -346,6 +348,10 @@ class Intake:
             context = SourceContext.model_validate(value)
             self.sources[context.file, context.line] = context
             self._files[context.file] = None
+
+    def _on_generated(self, record: Record) -> None:
+        value: GeneratedArtifact = orjson.loads(record.payload or "{}")
+        self.generated[value["file"]] = value["maker"]
 
     def _compile_of(self, record: Record) -> SeenCompile | None:
         compile_id = record.compile_id

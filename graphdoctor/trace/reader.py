@@ -36,6 +36,7 @@ from graphdoctor.trace.gaps import (
     script_gaps,
     switch_gaps,
 )
+from graphdoctor.trace.generated import generated_names, with_generated
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
@@ -77,7 +78,9 @@ def _read(folder: RecordingFolder, *, has_guards: bool, has_picture: bool) -> Re
     merged = _merged(contents, run, [part for part, _ in parts], events)
     if has_picture:
         merged = _with_picture(merged, parts, events, contents.damage)
-    return _with_guards(merged, parts, events) if has_guards else merged
+    if has_guards:
+        merged = _with_guards(merged, parts, events)
+    return with_generated(merged, generated_names(section.intake.generated for _, section in parts))
 
 
 def _parts(

@@ -46,6 +46,7 @@ ARTIFACTS = dict(
             "graphdoctor_graph",
             "graphdoctor_sources",
             "graphdoctor_file",
+            "graphdoctor_generated",
         ),
         typing.get_args(wire.Artifact),
         strict=True,

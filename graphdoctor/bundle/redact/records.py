@@ -48,6 +48,7 @@ class Records:
             "graphdoctor_compile_call": self._compile_call,
             "graphdoctor_sources": [self._source],
             "graphdoctor_graph": self._graph_table(),
+            "graphdoctor_generated": {"file": text(shown.file), "maker": text(shown.name)},
             "torch_version": {"pytorch_version": text(public.version), "oss": number},
             "chromium_event": _event_table(),
         }

@@ -15,6 +15,7 @@ from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.source import SourceFile, Statement, walk
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.model.stack import PROGRAM_ORIGINS
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Place:
     @property
     def is_outermost(self) -> bool:
         """Whether the finding's function is the one that torch.compile was given; False if the path isn't known."""
-        path = [entry for entry in self.finding.user_stack if entry.origin in ("user", "third_party")]
+        path = [entry for entry in self.finding.user_stack if entry.origin in PROGRAM_ORIGINS]
         return len(path) == 1
 
     @cached_property

@@ -36,7 +36,7 @@ class FileTexts:
         if file in self._seen:
             return
         self._seen.add(file)
-        if self._is_user_file(file) or (file.startswith("<") and not file.startswith(_GENERATED)):
+        if self._is_user_file(file) or (file.startswith("<") and not is_python_made(file)):
             self._pending.append(file)
 
     def take(self) -> Iterator[FileArtifact]:
@@ -56,6 +56,11 @@ class FileTexts:
             return None
         self._bytes_left -= size
         return text
+
+
+def is_python_made(file: str) -> bool:
+    """Whether a name stands for code that Python itself or FX generates."""
+    return file.startswith(_GENERATED)
 
 
 def user_file_test() -> Callable[[str], bool]:

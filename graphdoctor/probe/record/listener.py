@@ -4,7 +4,8 @@ torch prints a graph break's stack with lines missing (neighbouring entries of o
 torch module's own caller is dropped); the exception itself has the whole stack and its columns. So right after each
 break or error record goes one of ours, under the same compile id: ``graphdoctor_stack``. After each ``dynamo_start``,
 whose own stack lacks the frame that made the call, goes ``graphdoctor_caller``; after each call
-``graphdoctor_sources``, and with it a ``graphdoctor_file`` for each file that one of our records points to.
+``graphdoctor_sources``, and with it a ``graphdoctor_file`` for each file that one of our records points to, and a
+``graphdoctor_generated`` for each of these that the program generated.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ast
 import linecache
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable
 from types import FrameType
@@ -20,6 +22,7 @@ from typing import Any
 from ..torch_private import torch_api, torch_trace
 from ..wire import StackArtifact, StackEntryRecord
 from .files import FileTexts
+from .generated import GeneratedFiles
 from .sources import SourceReader
 
 _BRANCH = "Data-dependent branch"
@@ -91,6 +94,7 @@ class TraceListener(logging.Handler):
         files: Keeps the text of the files that records point to; None to keep none.
         outside: Python frames to leave out of stacks.
         on_limit: Called when a frame hits its recompile limit; None if nobody needs to know.
+        generated: Finds generated files among those that records point to; None to take ``sys.argv[0]`` for the target.
     """
 
     def __init__(
@@ -100,12 +104,14 @@ class TraceListener(logging.Handler):
         outside: Collection[FrameType] = (),
         *,
         on_limit: Callable[[], None] | None = None,
+        generated: GeneratedFiles | None = None,
     ) -> None:
         super().__init__(logging.DEBUG)
         self._on_compile = on_compile
         self._on_limit = on_limit
         self._begun: set[tuple[Any, Any]] = set()
         self._files = files
+        self._generated = generated or GeneratedFiles(sys.argv[0] if sys.argv else None)
         self._outside = outside
         # In a process that has compiled before, the trace doesn't define them again.
         self._strings = {number: text for text, number in torch_trace.interned().items()}
@@ -151,7 +157,8 @@ class TraceListener(logging.Handler):
                     self.want_source(file, stack[-1]["line"], stack[-1]["name"])
 
     def want_file(self, file: str) -> None:
-        """Record a file's text with the next ``write_sources``."""
+        """Record a file's text with the next ``write_sources``, and whether it is generated."""
+        self._generated.want(file)
         if self._files is not None:
             self._files.want(file)
 
@@ -198,5 +205,7 @@ class TraceListener(logging.Handler):
         ]
         if contexts:
             torch_api.write_artifact("graphdoctor_sources", contexts)
+        for found in self._generated.take():
+            torch_api.write_artifact("graphdoctor_generated", found)
         for text in self._files.take() if self._files is not None else ():
             torch_api.write_artifact("graphdoctor_file", text)

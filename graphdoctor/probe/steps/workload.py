@@ -20,6 +20,7 @@ from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, user_file_test
 from ..record.gaps import hook_gap, unrecorded_gap
+from ..record.generated import GeneratedFiles
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.switches import CompileSwitches
@@ -125,7 +126,8 @@ class Workload:
     def _attach_listener(self) -> TraceListener:
         # A trial's changes are in its own files; nobody reads its picture.
         files = None if self._request["trial"] else FileTexts()
-        listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
+        generated = GeneratedFiles(self._target.file)
+        listener = TraceListener(self._on_compile, files, on_limit=self._on_limit, generated=generated)
         torch_trace.listen(listener)
         # Even if no record points to it: the target file may only make a package's model.
         if self._target.file is not None:

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from graphdoctor.model.stack import Origin, relative
+from graphdoctor.model.stack import PROGRAM_ORIGINS, Origin, relative
 from graphdoctor.render.html.marks import FileMarks, LineMark, mark
 from graphdoctor.render.html.statements import SourceFile
 
@@ -49,7 +49,7 @@ _MAX_PACKAGE_LINES = 200
 """Longer files are shown in part."""
 _CONTEXT_LINES = 5
 """Lines shown before and after an annotated line outside any function."""
-_ORIGINS: tuple[Origin, ...] = ("user", "third_party", "torch", "stdlib")
+_ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
     files = [
         _annotated(file, marks, texts.get(file), parsed.get(file))
         for file, marks in marked.items()
-        if marks.origin in ("user", "third_party") or any(line.findings for line in marks.lines.values())
+        if marks.origin in PROGRAM_ORIGINS or any(line.findings for line in marks.lines.values())
     ]
     return tuple(sorted(files, key=_rank))
 

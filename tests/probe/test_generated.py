@@ -1,0 +1,186 @@
+"""Files that the program writes while it runs are found, and named by what holds their functions."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from graphdoctor.probe.record import generated
+from graphdoctor.probe.record.generated import GeneratedFiles
+
+SOURCE = "def step(self, x):\n    return x + 1\n\n\nclass Block:\n    def forward(self, x):\n        return x\n"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder outside the project, which is the working directory."""
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(project)
+    return elsewhere
+
+
+@pytest.fixture
+def holder(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module of the program's, in which something can be held."""
+    module = ModuleType("maker")
+    module.__file__ = str(Path.cwd() / "maker.py")
+    monkeypatch.setitem(sys.modules, "maker", module)
+    return module
+
+
+def loaded(path: Path) -> Any:
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def executed(name: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(SOURCE, name, "exec"), names)
+    return names
+
+
+def taken(*files: object, target: str | None = None) -> dict[str, str | None]:
+    found = GeneratedFiles(target)
+    for file in files:
+        found.want(str(file))
+    return {item["file"]: item["maker"] for item in found.take()}
+
+
+def test_a_file_is_given_once(elsewhere: Path) -> None:
+    path = elsewhere / "a.py"
+    loaded(path)
+    found = GeneratedFiles(None)
+    found.want(str(path))
+    found.want(str(path))
+    assert [item["file"] for item in found.take()] == [str(path)]
+    found.want(str(path))
+    assert found.take() == []
+
+
+def test_a_file_of_the_project_is_not_generated(elsewhere: Path) -> None:
+    own = Path.cwd() / "build" / "a.py"
+    own.parent.mkdir()
+    loaded(own)
+    beside = elsewhere / "b.py"
+    loaded(beside)
+    assert taken(own) == {}
+    assert taken(beside, target=str(elsewhere / "model.py")) == {}
+
+
+def test_a_file_that_was_there_before_is_not_generated(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = elsewhere / "a.py"
+    loaded(path)
+    os.utime(path, (1, 1))
+    assert taken(path) == {}
+    # A copy keeps the time of the text, and appeared nevertheless later than this process.
+    monkeypatch.setattr(generated, "_process_start", lambda: 0.0)
+    assert set(taken(path)) == {str(path)}
+
+
+def test_what_is_imported_from_a_lasting_folder_keeps_its_path(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = elsewhere / "downloaded.py"
+    loaded(path)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere / "tmp"))
+    assert set(taken(path)) == {str(path)}
+    monkeypatch.syspath_prepend(str(elsewhere))
+    assert taken(path) == {}
+
+
+def test_a_file_in_the_temporary_folder_is_generated_even_if_it_is_gone_or_imported_by_name(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = elsewhere / "a.py"
+    loaded(path)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere))
+    monkeypatch.syspath_prepend(str(elsewhere))
+    assert set(taken(path)) == {str(path)}
+    path.unlink()
+    assert set(taken(path)) == {str(path)}
+
+
+def test_a_path_that_is_nowhere_is_left_alone() -> None:
+    assert taken("/build/of/another/machine/model.py", "relative.py") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_generated"),
+    [
+        ("<generated-1f>", True),
+        ("<attrs generated init m.Cfg>", True),
+        ("<string>", False),
+        ("<frozen os>", False),
+        ("<eval_with_key>.1", False),
+        ("<stdin>", False),
+        ("<torch_package_0>.model.py", False),
+    ],
+)
+def test_code_without_a_file_is_generated_unless_python_made_it(name: str, *, is_generated: bool) -> None:
+    assert set(taken(name)) == ({name} if is_generated else set())
+
+
+def test_a_cell_of_a_notebook_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(linecache.cache, "<cell-1>", (1, None, ["x = 1\n"], "<cell-1>"))
+    assert set(taken("<cell-1>")) == {"<cell-1>"}
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    assert taken("<cell-1>") == {}
+
+
+def test_torchs_and_pythons_own_files_are_theirs() -> None:
+    assert taken(torch.__file__, linecache.__file__) == {}
+
+
+def test_it_is_named_by_the_class_that_has_its_function(elsewhere: Path, holder: Any) -> None:
+    module = loaded(elsewhere / "a.py")
+    holder.also = module
+    conv = type("Conv", (), {"__module__": "net", "_hidden": module.step, "propagate": staticmethod(module.step)})
+    assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): "net.Conv"}
+    assert conv.__name__ == "Conv"
+
+
+def test_two_of_one_class_are_named_by_its_attributes_too(elsewhere: Path) -> None:
+    held = {"__module__": "net", "edges": loaded(elsewhere / "b.py").step, "nodes": loaded(elsewhere / "a.py").step}
+    conv = type("Two", (), held)
+    assert list(taken(elsewhere / "a.py", elsewhere / "b.py").values()) == ["net.Two.nodes", "net.Two.edges"]
+    assert conv.__name__ == "Two"
+
+
+def test_it_is_named_by_the_module_that_holds_it(elsewhere: Path, holder: Any) -> None:
+    paths = [elsewhere / f"{name}.py" for name in "abcd"]
+    modules = [loaded(path) for path in paths]
+    holder.whole, holder.function, holder.kind = modules[0], modules[1].step, modules[2].Block
+    holder.listed = [modules[3].step]
+    vars(holder)["__compiled_fn_1"] = modules[3].step
+    assert list(taken(*paths).values()) == ["maker.whole", "maker.function", "maker.kind", "maker.listed"]
+
+
+def test_executed_code_is_named_by_what_holds_its_names(holder: Any) -> None:
+    holder.names = executed("<made-7>")
+    assert taken("<made-7>") == {"<made-7>": "maker.names"}
+
+
+def test_it_is_named_by_the_class_of_the_object_that_has_it(elsewhere: Path) -> None:
+    net = type("Net", (torch.nn.Module,), {"__module__": "net"})()
+    net.step = loaded(elsewhere / "a.py").step
+    assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): "net.Net"}
+
+
+def test_without_a_holder_it_has_no_name(elsewhere: Path) -> None:
+    loaded(elsewhere / "a.py")
+    assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): None}
