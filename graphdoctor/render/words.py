@@ -126,6 +126,23 @@ def _plain_verdict(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | 
     return None
 
 
+def nothing_to_do(summary: Summary) -> str:
+    """What is good about a run without findings, and what it cost."""
+    if summary.hidden_findings:
+        return "Nothing: no findings are shown."
+    parts = []
+    detail = summary.coverage_detail
+    if detail is not None and detail.graph_ops and not detail.eager_ops:
+        graphs = f" in {counted(summary.graphs_per_call, 'graph')}" if summary.graphs_per_call else ""
+        parts.append(f"all {counted(detail.graph_ops, 'tensor operation')} of a call run compiled{graphs}")
+    if summary.compiles and not summary.recompiles:
+        parts.append("nothing recompiled")
+    good = f": {', and '.join(parts)}" if parts else ""
+    seconds = summary.compile_time_s
+    cost = f" Compiling took {seconds:.2f} s." if seconds else ""
+    return f"Nothing{good}.{cost}"
+
+
 def unsettled_text(steadiness: Steadiness) -> str | None:
     """That the program never settles, or what took it over the recompile limit; None if neither is so."""
     name = f"`{steadiness.function}`" if steadiness.function else "a function"

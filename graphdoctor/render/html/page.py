@@ -16,7 +16,7 @@ from graphdoctor.render.html.document import write_document
 from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
-from graphdoctor.render.html.times import phase_rows
+from graphdoctor.render.html.times import compile_shares, phase_rows
 from graphdoctor.render.html.verdict import tiles
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class _Page:
             "calls": self._calls(),
             "frames": self._frames(),
             "phase_rows": phase_rows(self._picture.phases),
+            "compile_shares": compile_shares(self._picture.phases),
+            "nothing_to_do": words.nothing_to_do(diagnosis.summary),
             "gaps": words.other_gaps(diagnosis),
             "hue": self.hue,
             "anchor": self.anchor,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.model.picture import Phase
-from graphdoctor.render.html.times import phase_rows
+from graphdoctor.render.html.times import compile_shares, phase_rows
 
 
 def phase(name: str, start_us: float, duration_us: float | None, depth: int = 0, thread: int = 0) -> Phase:
@@ -65,3 +65,24 @@ def test_own_times_of_a_thread_add_up_to_its_outermost_phases(seed: int) -> None
     phases.sort(key=lambda found: found.start_us)
     outermost = sum(found.duration_us or 0 for found in phases if found.depth == 0)
     assert sum(row.own_us for row in phase_rows(phases)) == outermost
+
+
+def test_the_parts_of_torch_share_the_compile_time() -> None:
+    phases = (
+        phase("dynamo", 0, 100),
+        phase("bytecode_tracing", 5, 10, 1),
+        phase("backend_compile", 20, 70, 1),
+        phase("create_aot_dispatcher_function", 25, 60, 2),
+        phase("inductor_compile", 30, 50, 3),
+        phase("Scheduler.codegen", 35, 10, 4),
+        phase("compile_file", 40, 38, thread=1),
+        phase("async_compile.wait", 50, 25, 4),
+    )
+    found = {share.kind: share.us for share in compile_shares(phases)}
+    assert found == {"tracing": 30, "backend": 10, "aot": 10, "inductor": 25, "compiler": 25}
+    assert sum(share.share for share in compile_shares(phases)) == 1
+
+
+def test_without_phases_there_are_no_shares() -> None:
+    assert compile_shares(()) == []
+    assert compile_shares((phase("dynamo", 0, None),)) == []

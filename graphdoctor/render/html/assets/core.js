@@ -148,9 +148,38 @@ const gd = (() => {
       });
     });
   };
+  // On a narrow screen each row is a block, and each value needs its heading beside it.
+  for (const table of document.querySelectorAll("table.numbers")) {
+    const headings = [...(table.tHead?.rows[0].cells ?? [])].map((cell) => cell.textContent);
+    for (const row of table.tBodies[0]?.rows ?? []) {
+      [...row.cells].forEach((cell, column) => headings[column] && (cell.dataset.label = headings[column]));
+    }
+  }
   for (const table of document.querySelectorAll("table.sortable")) {
     sortable(table);
     page(table);
+  }
+
+  /** Select the text of an element, for a page that may not write to the clipboard. */
+  const select = (element) => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+  };
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.addEventListener("click", async () => {
+      const source = document.getElementById(button.dataset.copies);
+      try {
+        await navigator.clipboard.writeText(source.textContent.replace(/\n$/, "") + "\n");
+        button.textContent = "Copied";
+      } catch {
+        for (let outer = source.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
+        select(source);
+        button.textContent = "Selected";
+      }
+      setTimeout(() => (button.textContent = "Copy"), 2000);
+    });
   }
 
   // A graph under the pointer or in focus highlights its lines in every file.
@@ -187,9 +216,30 @@ const gd = (() => {
       }
     }
     for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
-    target.scrollIntoView({ block: target.matches("tr, li, article") ? "center" : "start" });
+    const block = target.matches("tr, li, article") ? "center" : "start";
+    target.scrollIntoView({ block });
+    stay(target, block);
+  };
+  /** Keep a target where it is while drawings above it load, until the reader moves on. */
+  const stay = (target, block) => {
+    if (!("ResizeObserver" in window)) return;
+    const moves = ["wheel", "touchstart", "keydown", "pointerdown"];
+    const observer = new ResizeObserver(() => target.scrollIntoView({ block, behavior: "instant" }));
+    const end = () => {
+      observer.disconnect();
+      for (const move of moves) removeEventListener(move, end);
+    };
+    // Not before the scrolling that just began is over, which lasts less than a second.
+    setTimeout(() => observer.observe(document.body), 50);
+    setTimeout(end, 3000);
+    for (const move of moves) addEventListener(move, end, { passive: true });
   };
   addEventListener("hashchange", reveal);
+  // A link to where the page is already changes no address.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href^='#']");
+    if (link && link.hash === location.hash) reveal();
+  });
 
   // The section in view is the current one.
   const links = new Map([...document.querySelectorAll(".sections a")].map((link) => [link.hash.slice(1), link]));

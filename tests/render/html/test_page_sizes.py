@@ -1,0 +1,68 @@
+"""The report in windows of several widths, and while its drawings load."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.render.html.made import hostile, lowered, with_edits, written
+
+pytestmark = pytest.mark.slow
+
+WIDER = """() => [...document.querySelectorAll("body *:not(svg *)")]
+    .filter((one) => one.getBoundingClientRect().width > innerWidth + 1)
+    .map((one) => `${one.tagName}.${one.className}: ${Math.round(one.getBoundingClientRect().width)}`)"""
+
+
+def everything_open(page: Page) -> None:
+    """Open all that is folded, and load all drawings."""
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    for top in range(0, page.evaluate("document.body.scrollHeight"), 700):
+        page.evaluate(f"scrollTo({{top: {top}, behavior: 'instant'}})")
+        page.wait_for_timeout(30)
+    page.wait_for_timeout(300)
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+@pytest.mark.parametrize("which", ["run", "edits", "kernels", "hostile"])
+def test_nothing_is_wider_than_the_window(which, width, visit, reported, tmp_path):
+    made = {"edits": with_edits, "kernels": lowered, "hostile": hostile}
+    page = visit(reported.page if which == "run" else written(tmp_path, *made[which]()))
+    page.set_viewport_size({"width": width, "height": 900})
+    everything_open(page)
+    # The buttons of a graph's stages and views; a click can change which there are.
+    for number in range(page.locator("#graph-view .head button").count()):
+        page.evaluate(f"document.querySelectorAll('#graph-view .head button')[{number}]?.click()")
+        assert page.evaluate(WIDER) == []
+    assert page.evaluate(WIDER) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("section", ["calls", "guards", "graphs", "time"])
+def test_a_tab_lands_on_its_section_though_drawings_load_meanwhile(section, visit, reported):
+    page = visit(reported.page)
+    page.set_viewport_size({"width": 1000, "height": 700})
+    page.locator(f".sections a[href='#{section}']").click()
+    page.wait_for_timeout(2500)
+    top = page.evaluate(f"document.getElementById('{section}').getBoundingClientRect().top")
+    is_at_end = page.evaluate("scrollY + innerHeight >= document.body.scrollHeight - 2")
+    assert is_at_end or 0 <= top < 120
+
+
+def test_a_suggestion_is_copied_as_it_is_to_be_pasted(visit, tmp_path):
+    page = visit(written(tmp_path, *with_edits()))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.locator("#actions ~ ol .copy").first
+    button.click()
+    expect(button).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    source = page.locator(f"#{button.get_attribute('data-copies')}").text_content()
+    assert copied.strip() == source.strip()
+    assert "+++ b/model.py" in copied
+
+
+def test_compile_time_is_shared_among_the_parts_of_torch(visit, reported):
+    page = visit(reported.page)
+    widths = page.locator("#time .share span").evaluate_all("all => all.map((one) => parseFloat(one.style.width))")
+    assert sum(widths) == pytest.approx(100, abs=0.1)
+    assert page.locator("#time .keys .swatch").count() == len(widths)
