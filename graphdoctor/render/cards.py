@@ -33,7 +33,7 @@ from graphdoctor.render.words import (
     snippet_place,
     title_parts,
 )
-from graphdoctor.render.wrapping import CUT, code_lines, command_lines, cut, prose_breaks
+from graphdoctor.render.wrapping import CUT, code_lines, command_lines, cut, longest_name, prose_breaks
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -46,6 +46,8 @@ _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
 _MAX_DIFF_LINES = 16
 _MAX_TRIED = 4
+_WIDEST_NAME = 32
+"""A longer name may be cut rather than take the room of other columns."""
 _LEAST_WIDTH = 8
 """Cells that a column of text is given at least."""
 
@@ -99,9 +101,10 @@ class Prose:
                 yield part
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """From a few cells to the longest line."""
+        """From the longest name to the longest line."""
         widest = max((cell_len(line) for line in self.text.plain.split("\n")), default=0)
-        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+        name = min(longest_name(self.text.plain), _WIDEST_NAME)
+        return Measurement(min(name, options.max_width), min(widest, options.max_width))
 
 
 class Code:

@@ -199,17 +199,17 @@ def _folded(folded: Sequence[Sequence[Finding]]) -> Iterator[Text]:
 def _graph_table(graphs: Sequence[GraphReport]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Graphs", title_justify="left", title_style="bold")
     table.add_column("graph", no_wrap=True)
-    table.add_column("function", overflow="fold")
+    table.add_column("function")
     table.add_column("ops", justify="right", no_wrap=True)
-    table.add_column("inputs", overflow="fold", ratio=2)
-    table.add_column("ended by", overflow="fold")
+    table.add_column("inputs", ratio=2)
+    table.add_column("ended by")
     for graph in graphs:
         table.add_row(
             clean(graph.compile_id),
-            clean(graph.function),
+            Prose(clean(graph.function)),
             Text("?" if graph.op_count is None else str(graph.op_count)),
-            clean(inputs_text(graph)),
-            clean(base_name(graph.ended_by), "" if graph.ended_by == "return" else "yellow"),
+            Prose(clean(inputs_text(graph))),
+            Prose(clean(base_name(graph.ended_by), "" if graph.ended_by == "return" else "yellow")),
         )
     return table
 

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.stack import PROGRAM_ORIGINS
 from graphdoctor.model.wording import counted
 from graphdoctor.render.cards import (
+    Code,
+    Prose,
     clean,
     closing,
     finding_card,
@@ -105,16 +108,18 @@ def _table(reports: tuple[RecompileReport, ...], *, is_verbose: bool) -> Table:
     if has_calls:
         table.add_column("call", justify="right", no_wrap=True)
     table.add_column("compiles", no_wrap=True)
-    table.add_column("function", overflow="fold")
-    table.add_column("what changed", overflow="fold", ratio=2)
+    table.add_column("function")
+    table.add_column("what changed", ratio=2)
     if has_sites:
-        table.add_column("called from", overflow="fold")
+        table.add_column("called from")
     table.add_column("cost", justify="right", no_wrap=True)
     for report in reports if is_verbose else reports[:_MAX_ROWS]:
-        cells = [Text("" if report.call_index is None else str(report.call_index))] if has_calls else []
-        cells += [_ids(report), _function(report), _changes(report, is_verbose=is_verbose)]
+        cells: list[RenderableType] = (
+            [Text("" if report.call_index is None else str(report.call_index))] if has_calls else []
+        )
+        cells += [_ids(report), Prose(_function(report)), Prose(_changes(report, is_verbose=is_verbose))]
         if has_sites:
-            cells.append(_site(report))
+            cells.append(Prose(_site(report)))
         cells.append(_cost(report))
         table.add_row(*cells)
     return table
@@ -203,11 +208,11 @@ def _what_if(answer: WhatIf, *, is_narrow: bool) -> Iterator[RenderableType]:
         )
 
 
-def _snippet(code: str) -> Text:
+def _snippet(code: str) -> RenderableType:
     lines = code.splitlines()
-    text = clean("\n".join(lines[:_MAX_LINES]), "cyan")
+    shown = Code("\n".join(lines[:_MAX_LINES]))
     more = len(lines) - _MAX_LINES
-    return text.append(f"\n… {counted(more, 'more line')} like these", "dim") if more > 0 else text
+    return Group(shown, Text(f"… {counted(more, 'more line')} like these", "dim")) if more > 0 else shown
 
 
 def _trial_row(result: TrialResult, *, is_narrow: bool) -> Iterator[Text]:

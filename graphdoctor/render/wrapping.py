@@ -54,6 +54,11 @@ def prose_breaks(text: str, width: int) -> list[int]:
     return found
 
 
+def longest_name(text: str) -> int:
+    """The cells of the longest part of a text that isn't broken."""
+    return max((cell_len(part) for part in _PARTS.findall(text)), default=0)
+
+
 def cut(line: str, width: int) -> str:
     """A line that fits, ended by a sign if something is missing."""
     return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)) + CUT[:width]
