@@ -1,6 +1,5 @@
 """A train step that updates an exponential moving average of the weights and watches the loss."""
 import copy
-import time
 
 import torch
 import torch.nn as nn
@@ -36,7 +35,6 @@ class Trainer:
         self.running = torch.zeros(())
 
     def step(self, x, y):
-        start = time.time()
         logits = self.model(x)
         loss = F.cross_entropy(logits, y)
         if torch.isnan(loss):
@@ -49,8 +47,7 @@ class Trainer:
         self.ema.update(self.model)
         value = loss.item()
         self.running = 0.9 * self.running + 0.1 * value
-        took = time.time() - start
-        print(f"loss {value:.3f} took {took:.0f}s")
+        print(f"loss {value:.3f}, running {self.running:.3f}")
         return loss.detach(), self.ema.drift(self.model)
 
 
