@@ -37,10 +37,10 @@ from graphdoctor.fixes.recipes.tuple_where import TupleWhere
 
 _OF_ONE_PLACE: tuple[Recipe, ...] = (
     GuardOutput(),
-    DropEmptyCheck(),
-    InPlaceWhere(),
     BranchWhere(),
     TupleWhere(),
+    DropEmptyCheck(),
+    InPlaceWhere(),
     ChooseAtReturn(),
     GuardReport(),
     CheckInsteadOfRaise(),
