@@ -273,3 +273,14 @@ def test_what_is_logged_and_warned_is_kept_and_torch_s_own_messages_are_not() ->
     lines = found["logs"].splitlines()
     assert lines[0] == "WARNING net: shape (2, 3)"
     assert lines[-2:] == ["UserWarning: slow", "really"]
+
+
+def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(warnings, "showwarning", lambda *rest: shown.append(rest))
+    with kept_texts() as texts:
+        warnings.warn("slow", stacklevel=1)
+        warnings.warn_explicit("slow", UserWarning, "other.py", 12)
+    assert texts()["logs"].splitlines() == ["UserWarning: slow"] * 2
+    first, second = ([str(part) for part in rest] for rest in shown)
+    assert first == second

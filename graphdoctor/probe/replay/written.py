@@ -13,7 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
@@ -21,6 +21,9 @@ from ..record.streams import flush
 
 _MAX_BYTES = 2**22
 """Bytes of each stream that are compared."""
+
+_ANYWHERE = "the program"
+"""The file of every warning that is shown."""
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 
@@ -88,13 +91,21 @@ def _logged(lines: list[str]) -> Iterator[None]:
             lines.extend(f"{record.levelname} {record.name}: {_message(record)}".splitlines())
         return record
 
-    def warn(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> None:  # noqa: ANN401
+    def warn(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,  # noqa: ARG001
+        file: TextIO | None = None,
+        line: str | None = None,  # noqa: ARG001
+    ) -> None:
         if not filename.startswith(_TORCH):
             lines.extend(f"{category.__name__}: {message}".splitlines())
-            show(message, category, filename, *rest)
+            # Without its place: an edit moves lines, also those that it doesn't change.
+            show(message, category, _ANYWHERE, 0, file, "")
 
     logging.setLogRecordFactory(make)
-    warnings.showwarning = warn  # type: ignore[assignment]
+    warnings.showwarning = warn
     try:
         yield
     finally:
