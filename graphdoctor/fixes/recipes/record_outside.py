@@ -275,7 +275,7 @@ class _Split:
     def edited(self) -> bytes:
         """The file with the function in two."""
         names = Names(self.source, self.function)
-        name = self.source.free_name("_compute")
+        name = self.source.free_name("_compiled_part")
         inner: list[cst.BaseStatement] = []
         head: list[cst.BaseStatement] = []
         tail: list[cst.BaseStatement] = []

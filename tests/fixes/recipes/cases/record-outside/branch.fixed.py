@@ -13,12 +13,12 @@ class Net(nn.Module):
 
     @torch.compiler.disable(recursive=False)
     def forward(self, x):
-        result, condition, max_value = self._compute(x)
+        result, condition, max_value = self._compiled_part(x)
         if condition:
             warnings.warn(f"large: {max_value:.1f}", stacklevel=2)
         return result
 
-    def _compute(self, x):
+    def _compiled_part(self, x):
         h = self.linear(x)
         condition = h.max() > -100.0
         max_value = h.max().detach()

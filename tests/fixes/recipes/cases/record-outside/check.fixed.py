@@ -12,7 +12,7 @@ class Net(nn.Module):
 
     @torch.compiler.disable(recursive=False)
     def forward(self, x):
-        loss, isnan_value = self._compute(x)
+        loss, isnan_value = self._compiled_part(x)
         if isnan_value:
             raise RuntimeError(f"loss is {loss} after {len(self.losses)} steps")
         self.losses.append(loss.item())
@@ -20,7 +20,7 @@ class Net(nn.Module):
             print(f"loss {loss.item():.3f}, lately {self.losses[-10:]}")
         return loss
 
-    def _compute(self, x):
+    def _compiled_part(self, x):
         loss = self.linear(x).pow(2).mean()
         isnan_value = torch.isnan(loss)
         return loss, isnan_value

@@ -14,7 +14,7 @@ class Net(nn.Module):
     @torch.compiler.disable(recursive=False)
     def forward(self, x, target):
         """Computes and keeps."""
-        result, mean_value, error, peak = self._compute(x, target)
+        result, mean_value, error, peak = self._compiled_part(x, target)
         # How large it is inside.
         self.history.append(mean_value.item())
         self.history.append(float(error))  # as a number
@@ -22,7 +22,7 @@ class Net(nn.Module):
             self.largest = peak.item()
         return result
 
-    def _compute(self, x, target):
+    def _compiled_part(self, x, target):
         h = self.linear(x)
         mean_value = h.abs().mean().detach()
 

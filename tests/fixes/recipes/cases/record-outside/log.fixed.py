@@ -16,12 +16,12 @@ class Net(nn.Module):
     @torch.compiler.disable(recursive=False)
     def forward(self, x, *masks, scale: float = 2.0, **others):
         log.info("a batch of %d", len(x))
-        result, mean_value, x_before, norm_value = self._compute(x, *masks, scale=scale, **others)
+        result, mean_value, x_before, norm_value = self._compiled_part(x, *masks, scale=scale, **others)
         log.info(f"mean {mean_value:.3f} of {x_before}", extra={"rows": x_before.shape[0]})
         log.info("norm %.3f", float(norm_value))
         return result
 
-    def _compute(self, x, *masks, scale, **others):
+    def _compiled_part(self, x, *masks, scale, **others):
         x = self.linear(x) * scale
         mean_value = x.mean().detach()
         x_before = x
