@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +76,4 @@ def test_a_gpt2_with_gradients_gets_the_same_verdict_each_time(tmp_path: Path) -
         folder.mkdir()
         judgment, trials = judged(folder)
         found.append((judgment.verdict, judgment.reason, trials.reference.unstable, trials.notes))
-        if os.environ.get("SHOW"):
-            print(found[-1], trials.replays.count, flush=True)  # noqa: T201
     assert found == [("verified", None, frozenset(), [])] * REPETITIONS

@@ -284,3 +284,17 @@ def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch: pytes
     assert texts()["logs"].splitlines() == ["UserWarning: slow"] * 2
     first, second = ([str(part) for part in rest] for rest in shown)
     assert first == second
+
+
+def test_gradients_are_weighted_alike_in_every_dtype() -> None:
+    def weighted(dtype: Any) -> Any:
+        module = torch.nn.Linear(3, 2, bias=False).to(dtype)
+        torch.nn.init.ones_(module.weight)
+        return gradients_of(module(torch.ones(4, 3, dtype=dtype)), {"": module}, {})["weight"]
+
+    single = weighted(torch.float32)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(weighted(torch.float64).float(), single)
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -246,6 +246,7 @@ def gradients_of(
         return {}
     generator = torch.Generator().manual_seed(_GRADIENT_SEED)
     # In a dtype whose values are the same in every other, so that a float64 run has the same weights.
-    weights = [torch.randn(leaf.shape, generator=generator, dtype=torch.float32).bfloat16().to(leaf) for leaf in outputs]
+    drawn = [torch.randn(leaf.shape, generator=generator, dtype=torch.float32) for leaf in outputs]
+    weights = [weight.bfloat16().to(leaf) for weight, leaf in zip(drawn, outputs, strict=True)]
     found = torch.autograd.grad(outputs, list(wanted.values()), weights, allow_unused=True)
     return dict(zip(wanted, found, strict=True))
