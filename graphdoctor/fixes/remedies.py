@@ -237,10 +237,8 @@ def _dynamic() -> Candidate:
 
 
 def _warm_up() -> Candidate:
-    snippet = "for args in every_kind_of_call:\n    compiled(*args)"
-    return Candidate(
-        (_remedy("warm-up", "Make each kind of call once before it counts", snippet, "call"),), RunChange(warm_up=True)
-    )
+    remedy = _remedy("warm-up", "Make each kind of call once before it counts", None, "call")
+    return Candidate((remedy,), RunChange(warm_up=True))
 
 
 def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
@@ -265,7 +263,7 @@ def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
 def _remedy(
     name: str,
     title: str,
-    snippet: str,
+    snippet: str | None,
     kind: Literal["config", "call"],
     change: GuardChange | None = None,
     *,

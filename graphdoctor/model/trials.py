@@ -81,8 +81,8 @@ class Remedy(Fact):
     """Stable name, such as ``mark_dynamic x 0``."""
     title: str
     """One imperative sentence."""
-    snippet: str
-    """Code or configuration to write."""
+    snippet: str | None
+    """Code or configuration to write; None if ``title`` has to do."""
     kind: Literal["config", "call"]
     """What it changes: a torch setting, or how the target is compiled and called."""
     addresses: tuple[str, ...]

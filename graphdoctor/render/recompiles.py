@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.model.diagnosis import Diagnosis, RecompileReport
     from graphdoctor.model.recompiles import GuardChange
-    from graphdoctor.model.trials import TrialResult, WhatIf
+    from graphdoctor.model.trials import Remedy, TrialResult, WhatIf
 
 _MAX_ROWS = 60
 _MAX_CHANGES = 4
@@ -204,12 +204,14 @@ def _what_if(answer: WhatIf, *, is_narrow: bool) -> Iterator[RenderableType]:
     best = answer.results[0]
     if best.remedies and best.compiles is not None:
         yield labeled_rows(
-            ("try" if number == 0 else "with", _snippet(remedy.snippet)) for number, remedy in enumerate(best.remedies)
+            ("try" if number == 0 else "with", _snippet(remedy)) for number, remedy in enumerate(best.remedies)
         )
 
 
-def _snippet(code: str) -> RenderableType:
-    lines = code.splitlines()
+def _snippet(remedy: Remedy) -> RenderableType:
+    if remedy.snippet is None:
+        return Prose(clean(remedy.title))
+    lines = remedy.snippet.splitlines()
     shown = Code("\n".join(lines[:_MAX_LINES]))
     more = len(lines) - _MAX_LINES
     return Group(shown, Text(f"… {counted(more, 'more line')} like these", "dim")) if more > 0 else shown
