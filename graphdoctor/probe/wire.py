@@ -564,6 +564,18 @@ class CompileCallArtifact(TypedDict):
     arguments: dict[str, str]
 
 
+class RootArtifact(TypedDict):
+    """``graphdoctor_root``, after the ``dynamo_start`` of torch's own wrapper around a module of the program."""
+
+    expression: str
+    """What the program calls the module."""
+    class_name: str
+    arguments: list[str]
+    """What the module's ``forward`` calls the positional arguments."""
+    place: StackEntryRecord
+    """The program's line that compiles or makes the module."""
+
+
 CallerArtifact = list[StackEntryRecord]
 """``graphdoctor_caller``, after ``dynamo_start``: the stack that led to a frame; torch's own lacks the caller."""
 
@@ -721,6 +733,7 @@ class GeneratedArtifact(TypedDict):
 ArtifactName = Literal[
     "graphdoctor_call",
     "graphdoctor_compile_call",
+    "graphdoctor_root",
     "graphdoctor_caller",
     "graphdoctor_recompile",
     "graphdoctor_stack",
@@ -733,6 +746,7 @@ ArtifactName = Literal[
 Artifact = (
     CallArtifact
     | CompileCallArtifact
+    | RootArtifact
     | CallerArtifact
     | RecompileArtifact
     | StackArtifact

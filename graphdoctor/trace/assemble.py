@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from graphdoctor.model.recompiles import RecompileCause
+from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
     BreakRecord,
@@ -34,7 +34,8 @@ from graphdoctor.probe.wire import GraphArtifact
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
-from graphdoctor.trace.origin import RESUME_NAME, without_probe
+from graphdoctor.trace.origin import RESUME_NAME, innermost, without_probe
+from graphdoctor.trace.roots import Root
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
@@ -98,6 +99,10 @@ class Assembler:
         named = self._intake.code_names.get(compile_.frame_id) if compile_ else None
         function = named[0] if named else None
         stack, is_exact = self._stack(found, function)
+        root = None if compile_ is None else self._intake.roots.get(compile_.frame_id)
+        if root is not None and innermost(stack) is None:
+            # No line of the program is on it: the module that torch wraps breaks in torch's own code.
+            stack = (root.place, *stack)
         return BreakRecord(
             compile_id=found.compile_id,
             attempt=found.attempt,
@@ -192,6 +197,8 @@ class Assembler:
             cause = cause_of_record(compile_.recompile, self._intake.place, reasons=compile_.reasons)
             # A frame over its limit has no dynamo_start record, so nothing else says who called it.
             cause = cause.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
+        if (root := self._intake.roots.get(compile_.frame_id)) is not None:
+            cause = cause.model_copy(update={"changes": tuple(_of_root(change, root) for change in cause.changes)})
         return with_carried(cause, self._carried(compile_))
 
     def _carried(self, compile_: SeenCompile) -> Callable[[str], str]:
@@ -234,6 +241,9 @@ class Assembler:
             if compile_.frame_id in frames or named is None:
                 continue
             code_name, file, line = named
+            if (root := self._intake.roots.get(compile_.frame_id)) is not None:
+                frames[compile_.frame_id] = _root_frame(compile_.frame_id, root, code_name)
+                continue
             resume = RESUME_NAME.match(code_name)
             context = self._intake.sources.get((file, line))
             origin, package = self._intake.origins.of(file)
@@ -303,7 +313,7 @@ class Assembler:
             compile_calls=tuple(self._intake.compile_calls),
             frames=tuple(self._frames(compiles, run.target)),
             compiles=tuple(compiles),
-            graphs=tuple(_graph(index, value) for index, value in enumerate(self._intake.graphs)),
+            graphs=tuple(self._graph(index, value) for index, value in enumerate(self._intake.graphs)),
             breaks=tuple(breaks),
             sources=tuple(self._intake.sources.values()),
             coverage=run.coverage,
@@ -336,9 +346,45 @@ class Assembler:
         again = [compile_ for compile_ in extra if compile_.is_recompile or compile_.outcome == "limit"]
         return settling.model_copy(update={"recompiles": tuple(again), "frames": tuple(self._frames(again, target))})
 
+    def _graph(self, index: int, seen: SeenGraph) -> Graph:
+        graph = _graph(index, seen)
+        compile_ = self._intake.compiles.get(graph.compile_id)
+        root = None if compile_ is None else self._intake.roots.get(compile_.frame_id)
+        if root is None or graph.inputs is None:
+            return graph
+        inputs = (
+            item if item.source is None else item.model_copy(update={"source": root.named_source(item.source)})
+            for item in graph.inputs
+        )
+        return graph.model_copy(update={"inputs": tuple(inputs)})
+
     def _extra_limits(self) -> int:
         extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]
         return len({compile_.frame_id for compile_ in extra if self._outcome(compile_) == "limit"})
+
+
+def _of_root(change: GuardChange, root: Root) -> GuardChange:
+    """A change of a value of torch's wrapper, in the program's own names and at a line of its own."""
+    place = change.guard_location
+    is_inside = place is None or place.origin == "torch"
+    return change.model_copy(
+        update={"expression": root.named(change.expression), "guard_location": root.place if is_inside else place}
+    )
+
+
+def _root_frame(frame_id: int, root: Root, code_name: str) -> Frame:
+    place = root.place
+    return Frame(
+        frame_id=frame_id,
+        function="forward",
+        qualname=f"{root.class_name}.forward",
+        file=place.file,
+        line=place.line,
+        text=place.text,
+        origin=place.origin,
+        package=place.package,
+        code_name=code_name,
+    )
 
 
 def _is_declined(compile_: SeenCompile) -> bool:

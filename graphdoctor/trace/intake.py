@@ -19,10 +19,18 @@ import orjson
 from graphdoctor.model.base import Fact
 from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.probe.wire import GeneratedArtifact, GraphArtifact, RecompileArtifact, StackArtifact, StackEntryRecord
+from graphdoctor.probe.wire import (
+    GeneratedArtifact,
+    GraphArtifact,
+    RecompileArtifact,
+    RootArtifact,
+    StackArtifact,
+    StackEntryRecord,
+)
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
+from graphdoctor.trace.roots import Root
 
 Handler = Callable[[Record], None]
 _Fact = TypeVar("_Fact", bound=Fact)
@@ -120,6 +128,7 @@ class Intake:
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.compile_calls: list[CompileCall] = []
         self.generated: dict[str, str | None] = {}
+        self.roots: dict[int, Root] = {}
         self._handlers: Mapping[str, Handler] = {
             "str": self._on_str,
             "torch_version": self._on_torch_version,
@@ -131,6 +140,7 @@ class Intake:
             "compilation_metrics": self._on_metrics,
             "graphdoctor_call": self._on_call,
             "graphdoctor_compile_call": self._on_compile_call,
+            "graphdoctor_root": self._on_root,
             "graphdoctor_graph": self._on_graph,
             "graphdoctor_caller": self._on_caller,
             "graphdoctor_recompile": self._on_recompile,
@@ -294,6 +304,15 @@ class Intake:
 
     def _on_compile_call(self, record: Record) -> None:
         self.compile_calls.append(CompileCall.model_validate(orjson.loads(record.payload or "{}")))
+
+    def _on_root(self, record: Record) -> None:
+        compile_ = self._compile_of(record)
+        if compile_ is not None:
+            value: RootArtifact = orjson.loads(record.payload or "{}")
+            place = self._recorded_entry(value["place"])
+            self.roots[compile_.frame_id] = Root(
+                value["expression"], value["class_name"], tuple(value["arguments"]), place
+            )
 
     def _on_graph(self, record: Record) -> None:
         if self._is_extra:

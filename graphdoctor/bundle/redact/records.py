@@ -46,6 +46,7 @@ class Records:
             },
             "graphdoctor_call": _call_table(shown),
             "graphdoctor_compile_call": self._compile_call,
+            "graphdoctor_root": self._root,
             "graphdoctor_sources": [self._source],
             "graphdoctor_graph": self._graph_table(),
             "graphdoctor_generated": {"file": text(shown.file), "maker": text(shown.name)},
@@ -162,6 +163,14 @@ class Records:
             "function": self._shown.function(str(value.get("function")), file),
             "compiled": self._shown.name(str(value.get("compiled"))),
             "arguments": {},
+        }
+
+    def _root(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "expression": "model",
+            "class_name": self._shown.name(str(value.get("class_name"))),
+            "arguments": [self._shown.name(str(name)) for name in value.get("arguments") or ()],
+            "place": self._entry(value.get("place") or {}),
         }
 
     def _source(self, value: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,19 @@ import torch
 from ..torch_private import torch_api
 from ..wire import CompileCallArtifact
 from .describe import value_text
+from .roots import Root, compiled_expression
+
+
+def compiled_root(frame: FrameType, call: CompileCallArtifact) -> Root:
+    """The object that a call of ``torch.compile`` is about.
+
+    Args:
+        frame: Its Python frame.
+        call: What ``compile_call`` made of it.
+    """
+    model = frame.f_locals["model"]
+    expression = compiled_expression(call["file"], call["line"])
+    return Root(getattr(model, "__self__", model), expression, call["file"], call["line"], call["function"])
 
 
 def compile_call(frame: FrameType) -> CompileCallArtifact:

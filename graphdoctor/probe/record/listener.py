@@ -20,9 +20,10 @@ from types import FrameType
 from typing import Any
 
 from ..torch_private import torch_api, torch_trace
-from ..wire import StackArtifact, StackEntryRecord
+from ..wire import RootArtifact, StackArtifact, StackEntryRecord
 from .files import FileTexts
 from .generated import GeneratedFiles
+from .roots import Roots, argument_names, is_wrapper
 from .sources import SourceReader
 
 _BRANCH = "Data-dependent branch"
@@ -119,6 +120,7 @@ class TraceListener(logging.Handler):
         self._sources = SourceReader()
         self.failures: dict[str, int] = {}
         self.finished_compiles = 0
+        self.roots = Roots()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Look at one structured record; an error here must never reach the program that is being compiled."""
@@ -155,6 +157,25 @@ class TraceListener(logging.Handler):
                 file = self._strings.get(stack[-1]["filename"])
                 if file is not None:
                     self.want_source(file, stack[-1]["line"], stack[-1]["name"])
+                    if is_wrapper(file, stack[-1]["name"]):
+                        self._write_root()
+
+    def _write_root(self) -> None:
+        """Say whose frame torch's wrapper stands for."""
+        values = torch_api.compiled_values()
+        root = self.roots.of(values)
+        if root is None:
+            return
+        called = values["fn"]
+        summary = traceback.FrameSummary(root.file, root.line, root.function, lookup_line=False)
+        artifact = RootArtifact(
+            expression=root.expression,
+            class_name=type(getattr(called, "__self__", called)).__qualname__,
+            arguments=argument_names(called, len(values.get("args", ()))),
+            place=stack_entries([summary])[0],
+        )
+        torch_api.write_artifact("graphdoctor_root", artifact)
+        self.want_source(root.file, root.line, root.function)
 
     def want_file(self, file: str) -> None:
         """Record a file's text with the next ``write_sources``, and whether it is generated."""

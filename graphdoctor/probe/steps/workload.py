@@ -23,6 +23,7 @@ from ..record.gaps import hook_gap, unrecorded_gap
 from ..record.generated import GeneratedFiles
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
+from ..record.roots import target_root
 from ..record.switches import CompileSwitches
 from ..replay.trial import Trial, parameter_names
 from ..target.errors import RequestError, TargetError
@@ -132,6 +133,9 @@ class Workload:
         # Even if no record points to it: the target file may only make a package's model.
         if self._target.file is not None:
             listener.want_file(self._target.file)
+        root = target_root(self._target.function, self._target.name, self._target.kind, self._target.file)
+        if root is not None:
+            listener.roots.add(root)
         return listener
 
     def _on_compile(self, compile_id: str | None) -> None:

@@ -171,6 +171,20 @@ def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameT
         frame = frame.f_back
 
 
+def compiled_values() -> Mapping[str, Any]:
+    """The values of the frame that is being compiled, seen from inside its compile; empty if they can't be seen.
+
+    ``_compile`` gets them as its argument ``locals`` (``torch/_dynamo/convert_frame.py``, 2.11 to 2.15).
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
+            found = frame.f_locals.get("locals")
+            return found if isinstance(found, Mapping) else {}
+        frame = frame.f_back
+    return {}
+
+
 def stack_of(frames: Iterable[FrameType]) -> list[traceback.FrameSummary]:
     """Frames, innermost first, as the lines of a stack, outermost first."""
     summaries = [

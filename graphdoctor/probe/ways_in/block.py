@@ -18,7 +18,7 @@ import torch
 
 from ..events import EventFile
 from ..record.backend import describe_graph, files_of_graph
-from ..record.compile_calls import compile_call
+from ..record.compile_calls import compile_call, compiled_root
 from ..record.files import FileTexts, user_file_test
 from ..record.gaps import hook_gap, unrecorded_gap
 from ..record.guards import RecompileRecorder
@@ -120,6 +120,7 @@ class _BlockRecorder:
 
     def _write_compile_call(self, frame: FrameType) -> None:
         call = compile_call(frame)
+        self._listener.roots.add(compiled_root(frame, call))
         self._keeper.restore()
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._listener.want_file(call["file"])

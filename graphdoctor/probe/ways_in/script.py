@@ -189,9 +189,11 @@ class _Recorder:
                 self._write_compile_call(call)
 
     def _on_compile_call(self, frame: FrameType) -> None:
-        from ..record.compile_calls import compile_call
+        from ..record.compile_calls import compile_call, compiled_root
 
         call = compile_call(frame)
+        if self._listener is not None:
+            self._listener.roots.add(compiled_root(frame, call))
         if self.is_main or self._has_compiled:
             self._write_compile_call(call)
         else:

@@ -20,6 +20,7 @@ from graphdoctor.trace.guards.tree import GuardTree, TreeGuard
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.roots import Root
 
 _VALUE = re.compile(r"[LG]\['\w+'\](?:\._modules\['[^']+'\])*")
 _MODULE_FOLDERS = re.compile(r"\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b")
@@ -59,6 +60,7 @@ def guards_of(
     files: Iterable[str],
     origins: Origins,
     cost: GuardCostEvent | None,
+    roots: Mapping[int, Root] | None = None,
 ) -> Guards:
     """Put a recording's guards into words.
 
@@ -68,6 +70,7 @@ def guards_of(
         files: Every file in the log.
         origins: Classifies files by owner.
         cost: What the probe measured, or None.
+        roots: What torch's wrappers stand for, by frame.
     """
     places = _Places(files, origins)
     measured = {} if cost is None else {entry["compile_id"]: entry for entry in cost["entries"]}
@@ -83,7 +86,7 @@ def guards_of(
         if entry is None and is_complete:
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = {"compile_id": compile_id, "runs": 0}
-        words = _Words(tree, places, frames.get(compile_.frame_id))
+        words = _Words(tree, places, frames.get(compile_.frame_id), (roots or {}).get(compile_.frame_id))
         sets.append(_guard_set(compile_id, tree, words, entry, call_us))
     checks_us = _total(sets) if call_us and is_complete else None
     searches_us = None if cost is None else cost.get("searches_us")
@@ -120,6 +123,7 @@ def guards_of_parts(
             files=intake.files(),
             origins=intake.origins,
             cost=cost if index == measured else None,
+            roots=intake.roots,
         )
         for index, (part, trees, intake) in enumerate(parts)
     ]
@@ -184,8 +188,9 @@ def _guard_set(
 class _Words:
     """Puts the guards of one tree into the user's words."""
 
-    def __init__(self, tree: GuardTree, places: _Places, frame: Frame | None) -> None:
+    def __init__(self, tree: GuardTree, places: _Places, frame: Frame | None, root: Root | None) -> None:
         self._places = places
+        self._root = root
         self._resumes_at = None if frame is None else frame.resumes_at
         # If the root's class is torch's own, torch compiles a wrapper that gets the root as an argument
         # (``torch/_dynamo/external_utils.py``).
@@ -220,6 +225,8 @@ class _Words:
         return SubtreeCost.model_validate({"path": path, "guard_count": count, "check_us": part["check_us"]})
 
     def _value(self, source: str) -> str:
+        if self._root is not None:
+            return self._root.named(value_words(source, self._resumes_at))
         own = source.replace("L['fn']", "L['self']") if self._is_wrapped else source
         return value_words(own, self._resumes_at)
 

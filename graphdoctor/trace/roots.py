@@ -1,0 +1,53 @@
+"""torch's wrapper around a module of its own class, as the program has it.
+
+Comes in: a frame of the wrapper, whose values are ``fn``, ``args`` and ``kwargs``. Goes out: the program's own names:
+``fn[1].training`` is ``model[1].training``, ``args[0]`` is ``x``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from graphdoctor.model.stack import StackEntry
+
+_CALLED = re.compile(r"(?<![\w.])fn(?=[.\[]|$)")
+_POSITION = re.compile(r"(?<![\w.])args\[(\d+)\]")
+_KEYWORD = re.compile(r"(?<![\w.])kwargs\['(\w+)'\]")
+_ARGUMENT_SOURCE = re.compile(r"L\['args'\]\[(\d+)\]")
+_NAME = re.compile(r"(\w+)((?:\[\d+\])?)")
+
+
+@dataclass(frozen=True)
+class Root:
+    """What the wrapper's frame stands for.
+
+    Args:
+        expression: What the program calls the module.
+        class_name: Its class.
+        arguments: What its ``forward`` calls the positional arguments.
+        place: The program's line that compiles or makes it.
+    """
+
+    expression: str
+    class_name: str
+    arguments: tuple[str, ...]
+    place: StackEntry
+
+    def named(self, text: str) -> str:
+        """An expression about the wrapper's values in the program's own names."""
+        text = _CALLED.sub(lambda _found: self.expression, text)
+        return _KEYWORD.sub(r"\1", _POSITION.sub(self._argument, text))
+
+    def named_source(self, source: str) -> str:
+        """Torch's source of an argument as ``forward`` itself would have it."""
+        return _ARGUMENT_SOURCE.sub(self._source, source)
+
+    def _argument(self, found: re.Match[str]) -> str:
+        index = int(found[1])
+        return self.arguments[index] if index < len(self.arguments) else found[0]
+
+    def _source(self, found: re.Match[str]) -> str:
+        index = int(found[1])
+        name = _NAME.fullmatch(self.arguments[index]) if index < len(self.arguments) else None
+        return found[0] if name is None else f"L['{name[1]}']{name[2]}"
