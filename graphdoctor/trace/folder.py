@@ -23,7 +23,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe import wire
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.processes import find_logs, is_own_file
+from graphdoctor.trace.processes import find_logs, has_linked_logs, is_own_file
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,10 @@ def open_folder(path: Path) -> RecordingFolder:
             hint=f"The trace log inside can be read by itself: graphdoctor report {path / wire.TRACE_FOLDER}",
         )
     logs = find_logs(path)
+    if not logs and has_linked_logs(path):
+        raise GraphDoctorError(
+            f"The trace log of {path} can't be read: it's a symbolic link, and links aren't followed."
+        )
     if not meta and not logs:
         raise GraphDoctorError(
             f"{path} contains neither a recording nor a torch trace log.",

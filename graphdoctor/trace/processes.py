@@ -46,6 +46,14 @@ def _logs_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob(_LOG_PATTERN) if is_own_file(path))
 
 
+def has_linked_logs(folder: Path) -> bool:
+    """Whether what would be trace logs are links, or are in a folder that is one."""
+    trace = folder / TRACE_FOLDER
+    return trace.is_symlink() or any(
+        path.is_symlink() for place in (trace, folder) for path in place.glob(_LOG_PATTERN)
+    )
+
+
 def is_own_file(path: Path) -> bool:
     """Whether a file is really in its folder: a recording can come with links to anything, and with pipes."""
     return path.is_file() and not path.is_symlink()
