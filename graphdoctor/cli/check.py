@@ -68,7 +68,11 @@ def check(
     ] = False,
     is_files: Annotated[
         bool,
-        typer.Option("--files", help="The arguments are changed files: run the configured targets that they reach."),
+        typer.Option(
+            "--files",
+            help="The arguments are changed files: run the configured targets that they reach, those of each project "
+            "with its own pyproject.toml and baseline.",
+        ),
     ] = False,
     format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="What to write to standard output: {formats}.")
@@ -90,9 +94,9 @@ def check(
     from graphdoctor.cli.gating import run_all
     from graphdoctor.cli.output import Output
     from graphdoctor.cli.outputs import check_outputs, parse_outputs, write_outputs
-    from graphdoctor.cli.running import this_project
+    from graphdoctor.cli.running import project_in, this_project
     from graphdoctor.render.formats import RenderOptions
-    from graphdoctor.runs.check import Demands, choose_targets, judge, policies, reached_targets
+    from graphdoctor.runs.check import Demands, choose_targets, judge, merged_report, policies, reached_projects
 
     if not output:
         given.refuse(("force",), without="--output")
@@ -102,8 +106,14 @@ def check(
     shown_as = Output(CHECK.named(format), None, RenderOptions(Path.cwd(), is_verbose=verbose), color)
     if not shown_as.is_text:
         given.refuse(("verbose",), without="--format text")
-    chosen = reached_targets(project, targets or ()) if is_files else choose_targets(project, targets or ())
-    place, known = _baseline(project, baseline, is_without=is_without_baseline)
+    if is_files:
+        chosen = reached_projects(project, targets or (), lambda folder: project_in(folder, run.recordings))
+    else:
+        chosen = [(project, choose_targets(project, targets or ()))]
+    if baseline is not None and len(chosen) > 1:
+        folders = ", ".join(str(one.root) for one, _ in chosen)
+        raise GraphDoctorError("--baseline is of one project.", hint=f"These files reach several: {folders}.")
+    baselines = [_baseline(one, baseline, is_without=is_without_baseline) for one, _ in chosen]
     demands = Demands(
         select=shown.select,
         ignore=shown.ignore,
@@ -116,9 +126,16 @@ def check(
         },
         fail_on=fail_on.value if fail_on else None,
     )
-    judged_by = policies(chosen.targets, project, demands=demands, baseline=known)
-    ran = run_all(chosen, project, run)
-    report = judge(ran, chosen, project, judged_by, place if known is not None else None)
+    # All of them before anything runs, so that a wrong code costs nothing.
+    judged_by = [
+        policies(reached.targets, one, demands=demands, baseline=known)
+        for (one, reached), (_, known) in zip(chosen, baselines, strict=True)
+    ]
+    reports = [
+        judge(run_all(reached, one, run), reached, one, policy, place if known is not None else None)
+        for (one, reached), (place, known), policy in zip(chosen, baselines, judged_by, strict=True)
+    ]
+    report = merged_report(reports, Path.cwd())
     write_outputs(report, outputs)
     shown_as.write(report)
     if report.exit_code:

@@ -41,10 +41,23 @@ def project_settings(recordings: Path | None = None) -> Settings:
 
 def this_project(recordings: Path | None = None) -> Project:
     """As ``project_settings``, with the targets of the gate."""
+    _warn_of_variables()
+    return project_in(Path.cwd(), recordings)
+
+
+def project_in(folder: Path, recordings: Path | None = None) -> Project:
+    """The project that a folder belongs to.
+
+    Args:
+        folder: The folder.
+        recordings: The folder for recordings that was asked for; None for the setting.
+
+    Raises:
+        GraphDoctorError: Its pyproject.toml or a variable can't be read.
+    """
     from graphdoctor import config
 
-    _warn_of_variables()
-    project = config.load_project(Path.cwd())
+    project = config.load_project(folder)
     return replace(project, settings=_recording_to(recordings, project.settings))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.config.settings import Settings, find_pyproject, read_table, settings_of
+from graphdoctor.config.settings import PYPROJECT, Settings, find_pyproject, read_table, settings_of
 from graphdoctor.config.targets import GateTarget, read_targets
 
 BASELINE = "graphdoctor-baseline.json"
@@ -64,3 +65,25 @@ def project_folder(start: Path) -> Path | None:
         above = path.parent.parent
         path = find_pyproject(above) if above != path.parent else None
     return None
+
+
+def repository_of(start: Path) -> Path | None:
+    """The root of the git repository that a directory is in; None outside any."""
+    return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
+
+
+def projects_below(folder: Path) -> Iterator[Path]:
+    """Folders, from this one down, whose pyproject.toml configures graphdoctor; without environments and hidden ones.
+
+    Raises:
+        GraphDoctorError: A pyproject.toml can't be read.
+    """
+    for place, names, files in os.walk(folder):
+        names[:] = sorted(name for name in names if _is_searched(Path(place, name)))
+        if PYPROJECT in files and read_table(Path(place, PYPROJECT)):
+            yield Path(place)
+
+
+def _is_searched(folder: Path) -> bool:
+    is_package_folder = folder.name in ("node_modules", "site-packages", "__pycache__")
+    return not is_package_folder and not folder.name.startswith(".") and not (folder / "pyvenv.cfg").exists()

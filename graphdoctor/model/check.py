@@ -204,6 +204,9 @@ class CheckReport(Fact):
     """The baseline file that was compared; None if there is none."""
     root: str | None = None
     """Absolute path of the project folder; the paths of findings, entries and ignores are relative to it."""
+    repository: str | None = None
+    """Absolute path of the git repository that ``root`` is in; None outside any. SARIF and GitHub's annotations have
+    paths relative to it."""
     notes: tuple[str, ...] = ()
     """What limits the result, in sentences."""
 

@@ -276,13 +276,13 @@ def _check(report: CheckReport, console: Console, options: RenderOptions) -> Non
 def _sarif(report: CheckReport, options: RenderOptions) -> str:
     from graphdoctor.render.sarif import render_sarif
 
-    return render_sarif(report, root=_check_root(report, options))
+    return render_sarif(_in_repository(report), root=_repository_root(report, options))
 
 
 def _github(report: CheckReport, options: RenderOptions) -> str:
     from graphdoctor.render.github import render_github
 
-    return render_github(report, root=_check_root(report, options))
+    return render_github(_in_repository(report), root=_repository_root(report, options))
 
 
 def _junit(report: CheckReport, _: RenderOptions) -> str:
@@ -297,8 +297,15 @@ def _check_markdown(report: CheckReport, _: RenderOptions) -> str:
     return render_check_markdown(report)
 
 
-def _check_root(report: CheckReport, options: RenderOptions) -> Path:
-    return Path(report.root) if report.root else options.root
+def _in_repository(report: CheckReport) -> CheckReport:
+    from graphdoctor.model.rebasing import rebased
+
+    return rebased(report, Path(report.repository)) if report.repository else report
+
+
+def _repository_root(report: CheckReport, options: RenderOptions) -> Path:
+    root = report.repository or report.root
+    return Path(root) if root else options.root
 
 
 CHECK: Document[CheckReport] = Document(

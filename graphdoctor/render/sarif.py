@@ -50,7 +50,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
         "tool": {"driver": _driver(report.graphdoctor_version, codes)},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {
-            "SRCROOT": {"description": {"text": "The folder that graphdoctor ran in."}},
+            "SRCROOT": {"description": {"text": "The git repository's root, or the project's folder outside any."}},
             "PACKAGES": {"description": {"text": "The folder that a package is installed in."}},
         },
         "invocations": [_invocation(report, root)],

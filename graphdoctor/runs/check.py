@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.capture.request import Measured, Request
-from graphdoctor.config import GateTarget, Project, Settings
+from graphdoctor.config import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.gate.baseline import Baseline, read_baseline
 from graphdoctor.gate.check import Policy, check_target, crashed
 from graphdoctor.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
 from graphdoctor.model.check import BudgetName, CheckReport, FailOn, TargetCheck, UnusedIgnore
 from graphdoctor.model.hints import CONFIGURATION, worded_exit
+from graphdoctor.model.rebasing import rebased
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.runs.diagnose import code_prefixes, diagnose_recording, selection_of
 from graphdoctor.runs.record import Setup, record_target
@@ -115,6 +116,69 @@ def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
     named = {target.name: (target.target,) for target in chosen.targets}
     selected = select_targets(named, [Path.cwd() / file for file in files], project.root)
     return Chosen(tuple(target for target in chosen.targets if target.name in selected.to_run), selected.skipped)
+
+
+def reached_projects(
+    own: Project, files: Sequence[str], load: Callable[[Path], Project]
+) -> list[tuple[Project, Chosen]]:
+    """The projects whose targets given files can reach: the working directory's, those below it, and each file's own.
+
+    Args:
+        own: The project of the working directory.
+        files: Paths from the working directory, such as those that are staged.
+        load: Loads the project of a folder.
+
+    Returns:
+        Each project that has targets, with those that the files reach.
+
+    Raises:
+        GraphDoctorError: No target is configured in any of them.
+    """
+    owners = {file: project_folder((Path.cwd() / file).parent) for file in files}
+    folders = dict.fromkeys((own.root, *projects_below(Path.cwd()), *filter(None, owners.values())))
+    projects = [own if folder == own.root else load(folder) for folder in folders]
+    found = []
+    for project in projects:
+        if project.targets:
+            # Another project's data is its own business; its modules may be imported.
+            mine = [file for file, owner in owners.items() if owner in (None, project.root) or file.endswith(".py")]
+            found.append((project, reached_targets(project, mine)))
+    if not found:
+        raise _no_targets(own)
+    return found
+
+
+def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
+    """One report of several projects.
+
+    Args:
+        reports: Of each project.
+        root: The folder above them, which the paths are then relative to and the targets named by.
+    """
+    if len(reports) == 1:
+        return reports[0]
+    moved = [(_prefix(report, root), rebased(report, root)) for report in reports]
+    baselines = [report.baseline for report in reports if report.baseline is not None]
+    is_changed = any(target.failing or target.fixed for report in reports for target in report.targets)
+    note = "Each project has a baseline of its own: run graphdoctor baseline in its folder."
+    return CheckReport(
+        graphdoctor_version=__version__,
+        targets=tuple(
+            target.model_copy(update={"name": prefix + target.name}) for prefix, one in moved for target in one.targets
+        ),
+        skipped=tuple(prefix + name for prefix, one in moved for name in one.skipped),
+        unused_ignores=tuple(unused for _, one in moved for unused in one.unused_ignores),
+        baseline=", ".join(baselines) or None,
+        root=str(root),
+        repository=reports[0].repository,
+        notes=(note,) if is_changed else (),
+    )
+
+
+def _prefix(report: CheckReport, root: Path) -> str:
+    """What tells a project's targets from another's: its folder."""
+    folder = Path(report.root or root)
+    return f"{folder.relative_to(root)}: " if folder != root and folder.is_relative_to(root) else ""
 
 
 def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
@@ -325,6 +389,7 @@ def judge(
         unused_ignores=_unused(ran, checks, project),
         baseline=None if baseline is None else str(baseline),
         root=str(project.root),
+        repository=None if (repository := repository_of(project.root)) is None else str(repository),
         notes=tuple(notes),
     )
 
