@@ -25,7 +25,7 @@ class StatisticsOutside(Recipe):
     """
 
     name: ClassVar = "statistics-outside"
-    codes: ClassVar = frozenset({"GD101", "GD102", "GD103", "GD104", "GD105", "GD109"})
+    codes: ClassVar = frozenset({"GD102", "GD103", "GD104", "GD105", "GD109"})
 
     def edit(self, place: Place) -> Edit:
         """``forward`` outside the compiled part, and the method that is in it.
