@@ -311,8 +311,11 @@ class _Rounds:
         judged = self._trials.judge(finding, proposal, state, observed)
         if judged.if_faster is None or not self._options.is_timed:
             return judged
-        times = self._trials.time(state.program, with_proposals(state.program, (proposal,)))
-        gain = faster(times)
+        after = with_proposals(state.program, (proposal,))
+        if faster(self._trials.time(state.program, after)) is None:
+            return judged
+        # As for a longer call, two pairs of processes must agree.
+        gain = faster(self._trials.time(state.program, after, is_again=True))
         if gain is None:
             return judged
         if not self._is_outweighed([proposal]):

@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.fixes import timing
 from graphdoctor.fixes.program import Program
-from graphdoctor.fixes.timing import time_pair
+from graphdoctor.fixes.timing import faster, slower, time_pair
 from graphdoctor.model.fixes import PairedTime
 
 BEFORE, AFTER = Program(), Program({Path("model.py"): b"edited"})
@@ -169,3 +169,25 @@ def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_time_too_short_to_be_measured_is_no_ratio() -> None:
     assert timed(Probes([0.0] * 21, [0.0] * 21)) == "the call is too short to time"
+
+
+def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
+    middle = (low + high) / 2
+    return PairedTime(
+        backend=backend, before_us=10, after_us=10 * middle, ratio=middle, ratio_low=low, ratio_high=high, turns=21
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "is_slower", "is_faster"),
+    [
+        ([pair(1.1, 1.2)], True, False), ([pair(0.9, 1.2)], False, False), ([pair(0.8, 0.9)], False, True),
+        ([pair(1.01, 1.02)], False, False), ([pair(0.98, 0.99)], False, False), ([], False, False),
+        ([pair(1.1, 1.2, "eager"), pair(0.8, 0.9)], False, True), ([pair(1.1, 1.2, "eager")], True, False),
+        ([pair(1.1, 1.2, "mine"), pair(0.8, 0.9)], True, False),
+    ],
+)  # fmt: skip
+def test_a_call_is_longer_or_shorter_only_if_its_quartiles_say_so(
+    times: list[PairedTime], is_slower: bool, is_faster: bool
+) -> None:
+    assert (slower(times) is not None, faster(times) is not None) == (is_slower, is_faster)
