@@ -1,16 +1,27 @@
-"""A first ``[tool.graphdoctor]`` section: what is found in a project's source -> text to add to its pyproject.toml."""
+"""A first ``[tool.graphdoctor]`` section: what is found in a project's source -> text to add to its pyproject.toml.
+
+With the runs of its targets, it has budgets too.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from graphdoctor.capture.discover import Discovered, discover
+from graphdoctor.config import GateTarget
 from graphdoctor.config.settings import PYPROJECT, TABLE, find_pyproject
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.gate.check import empty_text, trouble_of
+from graphdoctor.model.spec import RunSpec
+
+if TYPE_CHECKING:
+    from graphdoctor.runs.check import Ran
 
 _LIMIT = 10
 _HEAD = """\
@@ -27,7 +38,7 @@ fail-on = "warning"
 
 # What `graphdoctor check` runs. Each target takes what `graphdoctor explain` has options for (inputs, calls, backend,
 # mode, dynamic, fullgraph, options, config, backward, train, no-grad, seed, device, python, timeout), and budgets:
-# max-breaks, max-recompiles, max-graphs, min-coverage.
+# max-breaks, max-recompiles, max-graphs, min-coverage. `graphdoctor init --measure` writes those that hold now.
 """
 _EXAMPLE = """\
 # [[tool.graphdoctor.targets]]
@@ -47,12 +58,14 @@ class Starter:
         before: Its text as it is.
         section: The text to add.
         found: What was found in the source.
+        targets: Those of it that can be run as they are.
     """
 
     path: Path
     before: str
     section: str
     found: Discovered
+    targets: tuple[GateTarget, ...]
 
 
 def starter_section(folder: Path) -> Starter:
@@ -67,7 +80,45 @@ def starter_section(folder: Path) -> Starter:
     path = find_pyproject(folder) or folder / PYPROJECT
     before = _checked(path)
     found = discover(path.parent, limit=_LIMIT)
-    return Starter(path, before, "".join(_section(found)), found)
+    targets = tuple(_targets(found))
+    return Starter(path, before, "".join(_section(found, targets, {})), found, targets)
+
+
+def with_budgets(starter: Starter, ran: Sequence[Ran]) -> Starter:
+    """The section with budgets that are kept now.
+
+    Args:
+        starter: The section without.
+        ran: What came of each of its targets.
+    """
+    budgets = {found.target.name: "".join(_budgets(found)) for found in ran}
+    return replace(starter, section="".join(_section(starter.found, starter.targets, budgets)))
+
+
+def _budgets(ran: Ran) -> Iterator[str]:
+    trouble = ran.error
+    if ran.diagnosis is not None:
+        trouble = trouble_of(ran.diagnosis) or empty_text(ran.diagnosis, None)
+    if ran.diagnosis is None or trouble:
+        yield f"# Not measured: {_comment(trouble or 'it could not be run.')}\n"
+        return
+    summary = ran.diagnosis.summary
+    torch = _comment(ran.diagnosis.environment.torch or "")
+    yield f"# Measured with torch {torch}: tighten them when something is fixed.\n"
+    yield f"max-breaks = {summary.break_sites}\n"
+    yield f"max-recompiles = {summary.recompiles}\n"
+    yield f"max-graphs = {summary.graphs}\n"
+    if summary.coverage is not None:
+        # Rounded down, so that it holds.
+        yield f"min-coverage = {math.floor(summary.coverage * 100) / 100:g}\n"
+
+
+def _targets(found: Discovered) -> Iterator[GateTarget]:
+    names: set[str] = set()
+    for candidate in found.ready:
+        name = _name(candidate.target, names)
+        names.add(name)
+        yield GateTarget(RunSpec(target=candidate.target), name=name)
 
 
 def add_section(starter: Starter) -> None:
@@ -109,14 +160,12 @@ def _checked(path: Path) -> str:
     return text
 
 
-def _section(found: Discovered) -> Iterator[str]:
+def _section(found: Discovered, targets: Sequence[GateTarget], budgets: Mapping[str, str]) -> Iterator[str]:
     yield _HEAD
-    names: set[str] = set()
-    for candidate in found.ready:
-        name = _name(candidate.target, names)
-        names.add(name)
+    for candidate, target in zip(found.ready, targets, strict=True):
         yield f"\n[[tool.graphdoctor.targets]]  # {candidate.why}\n"
-        yield f"name = {_toml(name)}\ntarget = {_toml(candidate.target)}\n"
+        yield f"name = {_toml(target.name)}\ntarget = {_toml(candidate.target)}\n"
+        yield budgets.get(target.name, "")
     for candidate in found.compiled:
         yield f"\n# {_comment(candidate.target)} {candidate.why}. To check it, say what to call it with:\n"
         yield "# [[tool.graphdoctor.targets]]\n"

@@ -8,7 +8,11 @@ import pytest
 
 from graphdoctor.capture.discover import discover
 from graphdoctor.config import load_project
-from tests.conftest import CLEAN_TARGET, REPOSITORY
+from graphdoctor.model.recording import Coverage
+from graphdoctor.runs.check import Ran
+from graphdoctor.runs.starter import add_section, starter_section, with_budgets
+from tests.conftest import CLEAN_TARGET, REPOSITORY, run_command
+from tests.gate.diagnoses import with_prints
 
 NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 INPUTS = "def example_inputs():\n    return (torch.ones(2),)\n"
@@ -111,3 +115,34 @@ def test_names_are_told_apart_by_their_folders(tmp_path, run_here):
         (tmp_path / folder / "net.py").write_text(CLEAN_TARGET)
     section = tomllib.loads(run_here("init", "--stdout").stdout)["tool"]["graphdoctor"]
     assert [target["name"] for target in section["targets"]] == ["net", "b-net"]
+
+
+def test_measured_budgets_hold_and_what_was_not_measured_is_said(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text(CLEAN_TARGET)
+    starter = starter_section(tmp_path)
+    coverage = Coverage(graph_ops=2, eager_ops=1, extra_calls=1, extra_compiles=0)
+    measured = with_prints((5, "a"), coverage=coverage)
+    ran = [
+        Ran(starter.targets[0], measured),
+        Ran(starter.targets[1], error="There is no\nfile."),
+        Ran(starter.targets[2], with_prints(graphs=(), coverage=None)),
+    ]
+    with_them = with_budgets(starter, ran)
+    assert "# Measured with torch 2.13.0: tighten" in with_them.section
+    assert "# Not measured: There is no" in with_them.section
+    assert "# Not measured: Nothing was compiled" in with_them.section
+    add_section(with_them)
+    first, *others = load_project(tmp_path).targets
+    assert (first.max_breaks, first.max_recompiles, first.max_graphs, first.min_coverage) == (1, 0, 1, 0.66)
+    assert [(target.max_breaks, target.min_coverage) for target in others] == [(None, None), (None, None)]
+
+
+@pytest.mark.slow
+def test_init_measures_when_asked_and_the_gate_then_holds(tmp_path):
+    (tmp_path / "net.py").write_text(CLEAN_TARGET)
+    written = run_command("init", "--measure", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    (target,) = load_project(tmp_path).targets
+    assert (target.max_breaks, target.max_graphs, target.min_coverage) == (0, 1, 1)
+    assert run_command("check", "-q", cwd=tmp_path).returncode == 0
