@@ -15,7 +15,16 @@ import torch
 from graphdoctor.fixes.recipes import RECIPES
 from tests.fixes.recipes.places import cases, place_of
 
-_NAMES = ("branch-where", "no-grad-for-inference-mode", "remove-disable", "remove-graph-break")
+_NAMES = (
+    "branch-where",
+    "condition-without-read",
+    "drop-empty-check",
+    "no-grad-for-inference-mode",
+    "remove-disable",
+    "remove-graph-break",
+    "report-apart",
+    "tuple-where",
+)
 PAIRS = [
     pytest.param(recipe, path, id=f"{recipe.name}-{path.stem}")
     for recipe in RECIPES
