@@ -11,6 +11,7 @@ from graphdoctor.diagnosis.costs import with_costs
 from graphdoctor.diagnosis.findings import by_cost, by_effect, finding_of
 from graphdoctor.diagnosis.fingerprints import with_distinct_fingerprints
 from graphdoctor.diagnosis.matching import matches
+from graphdoctor.diagnosis.replays import with_replays
 from graphdoctor.diagnosis.reports import frame_reports, graph_reports, recompile_reports
 from graphdoctor.diagnosis.rule import RecordingView, RuleBook
 from graphdoctor.diagnosis.selection import Selection
@@ -38,7 +39,8 @@ def diagnose(
         The JSON document's model, findings worst first.
     """
     view = view_of(recording)
-    findings = with_verdicts(_findings(view, rules, root), recording.treatment)
+    findings = with_replays(_findings(view, rules, root), recording.what_if)
+    findings = with_verdicts(findings, recording.treatment)
     graphs = tuple(graph_reports(view, findings, root))
     recompiles = tuple(recompile_reports(view, findings, root))
     findings = sorted(with_costs(findings, recording, graphs, recompiles), key=by_cost)

@@ -39,7 +39,11 @@ _ADVICE: tuple[tuple[Verdict, tuple[str, ...], str], ...] = (
         "Some code reads a size that never becomes dynamic as a number; `graphdoctor recompiles` with two such inputs "
         "shows the line.",
     ),
-    ("recompiles", ("number",), "Pass changing numbers as tensors: torch.tensor(n)."),
+    (
+        "recompiles",
+        ("number",),
+        "Pass a number that only tensor arithmetic uses as a tensor, torch.tensor(n); elsewhere that breaks the graph.",
+    ),
     (
         "recompiles",
         ("module_number",),

@@ -71,7 +71,7 @@ class Recompile(RecompileRule):
         """The general advice."""
         return (
             Fix(
-                title="Keep the value the same from call to call, or pass it as a tensor",
+                title="Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it",
                 kind="call",
                 source=GUIDE,
             ),

@@ -74,14 +74,12 @@ class NumberArgument(RecompileRule):
             )
         name = passed(group, change)
         if name is None or not _is_computed_with(change):
-            return (
-                Fix(
-                    title="Keep the value in a tensor, or keep it the same from call to call", kind="code", source=GUIDE
-                ),
-            )
+            title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
+            return (Fix(title=title, kind="code", source=GUIDE),)
         return (
             Fix(
-                title=f"Pass `{name}` as a tensor",
+                title=f"Pass `{name}` as a tensor if only tensor arithmetic uses it: where a branch, a size or a loop "
+                "needs its value, a tensor breaks the graph",
                 kind="call",
                 snippet=f"{name} = torch.tensor({name})",
                 place=at_call(group, "each_call", name),

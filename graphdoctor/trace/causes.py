@@ -14,7 +14,7 @@ from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import FailedGuardRecord, RecompileArtifact, ValueRecord
 from graphdoctor.trace.breaks import PrintedEntry
-from graphdoctor.trace.guards.changes import changes_of, dispatch_change, expression, value_kind
+from graphdoctor.trace.guards.changes import changes_of, dispatch_change, expression, is_relation, value_kind
 from graphdoctor.trace.guards.dtypes import short_dtype
 from graphdoctor.trace.guards.forms import Compared, GlobalState, ObjectIs, TensorMatch, read_form
 from graphdoctor.trace.guards.meaning import meaning_of
@@ -32,6 +32,7 @@ _ARGUMENT = re.compile(r"[LG]\['.*\]")
 """An argument, a global, or an item of one; a member of something else, such as an enum, can't alias an argument."""
 
 _CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MAX_TEXT = 400
 _NO_VALUE: ValueRecord = {}
 
@@ -378,6 +379,17 @@ def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
     then = item.get("then") or {}
     sizes = item.get("sizes") or {}
     form = read_form(code)
+    if (
+        isinstance(form, Compared)
+        and form.operator == "=="
+        and form.left in sizes
+        and _NUMBER.fullmatch(form.right)
+        and not is_relation(code)
+    ):
+        # A dynamic number that the code needed the value of: only this one fits.
+        new = _text(sizes[form.left])
+        kind = value_kind(form.left, form.right, new)
+        return GuardChange(kind=kind, source=form.left, expression=expression(form.left), old=form.right, new=new)
     if isinstance(form, Compared) and form.operator == "is" and (not sizes or _ARGUMENT.fullmatch(form.right)):
         return next(changes_of(guard))
     return GuardChange(

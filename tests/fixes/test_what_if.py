@@ -134,6 +134,45 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
     assert run_cli("recompiles").stdout.count("Fixing `self.step` alone") == 1, "the recording keeps the answer"
 
 
+NEEDED = """\
+import torch
+
+
+def forward(x, t):
+    y = x * t
+    if t > 2:
+        y = y + 1
+    z = torch.zeros(t, 4)
+    if t % 2 == 0:
+        z = z + 2
+    return y.sum() + z.sum()
+
+
+def example_inputs():
+    return [(torch.ones(4), t) for t in (2, 3, 4, 5)]
+"""
+
+
+@pytest.mark.slow
+def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "needed.py").write_text(NEEDED)
+    done = run_cli("recompiles", "needed.py:forward", "--what-if", "--format", "json", "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    compiles = {
+        " ".join(remedy["name"] for remedy in result["remedies"]): result["compiles"]
+        for result in document["what_if"]["results"]
+    }
+    assert compiles["tensor t"] > compiles[""]
+    (finding,) = [found for found in document["findings"] if found["code"] == "GD203"]
+    assert [(fix["verdict"], fix["reason"]) for fix in finding["fixes"]] == [
+        ("makes it worse", f"replayed: {compiles['']} compiles → {compiles['tensor t']}")
+    ]
+    report = run_cli("report", "--format", "json")
+    (again,) = [found for found in json.loads(report.stdout)["findings"] if found["code"] == "GD203"]
+    assert again["fixes"] == finding["fixes"], "the recording keeps what was tried"
+
+
 CHANGES = Path(__file__).resolve().parent.parent / "truth" / "changes"
 
 MARKED = """

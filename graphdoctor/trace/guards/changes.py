@@ -101,7 +101,7 @@ def _change(form: Form, text: str) -> GuardChange:
         case forms.Compared():
             return _compared(form, text)
         case forms.TensorMatch() | forms.Other():
-            kind: ChangeKind = "relation" if _is_relation(text) else "unknown"
+            kind: ChangeKind = "relation" if is_relation(text) else "unknown"
             return GuardChange(kind=kind, expression=text)
 
 
@@ -156,7 +156,7 @@ def _same_tensor(sources: tuple[str, ...]) -> GuardChange:
 
 def _compared(form: forms.Compared, text: str) -> GuardChange:
     left, operator, right = form.left, form.operator, form.right
-    if _is_relation(text) or operator not in ("==", "is", "is not", "!="):
+    if is_relation(text) or operator not in ("==", "is", "is not", "!="):
         return GuardChange(kind="relation", expression=text)
     if operator == "is" and right != "None":
         return GuardChange(kind="aliasing", expression=f"{left} and {right}", old="the same object", new="two objects")
@@ -165,7 +165,7 @@ def _compared(form: forms.Compared, text: str) -> GuardChange:
     return GuardChange(kind=value_kind(left, right, None), expression=left, old=right)
 
 
-def _is_relation(text: str) -> bool:
+def is_relation(text: str) -> bool:
     """Whether a text is a condition on sizes, which can involve several values."""
     return _ON_SIZES.search(text) is not None or text.startswith(_RELATIONS)
 

@@ -187,6 +187,16 @@ def test_two_arguments_that_are_one_object_no_more() -> None:
     assert [said(change)[:2] for change in cause.changes] == [("aliasing", "x and y")]
 
 
+def test_the_value_that_a_dynamic_number_had_to_have_is_its_old_one() -> None:
+    item = relation("L['t'] == 3", "L['t']")
+    item["sizes"]["L['t']"] = {"text": "4"}
+    cause = cause_of_record({"nearest": "0/0", "failed": [item]}, lambda *_place: None)
+    assert [said(change) for change in cause.changes] == [("number", "t", "3", "4")]
+    size = relation("L['x'].size()[0] == 3", "L['x'].size()[0]")
+    (change,) = cause_of_record({"nearest": "0/0", "failed": [size]}, lambda *_place: None).changes
+    assert change.kind == "relation"
+
+
 def test_an_enums_member_is_no_second_argument() -> None:
     item = relation("L['mode'] is L['Mode'].SIN", "L['mode']")
     identity = {

@@ -1,0 +1,86 @@
+"""What a replay says of a suggestion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.diagnosis.replays import with_replays
+from graphdoctor.model.diagnosis import Finding, Fix
+from graphdoctor.model.fixes import Verdict
+from graphdoctor.model.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
+from graphdoctor.rules.catalog import RULES
+from tests.factories import change, compiled, frame, recompiled, recording
+
+TENSOR = "t = torch.tensor(t)"
+
+
+def remedy(snippet: str) -> Remedy:
+    return Remedy(name="tensor t", title="Pass it", snippet=snippet, kind="call", addresses=("t",), keeps_results=False)
+
+
+def result(
+    snippet: str | None, compiles: int | None, *, limit: int = 0, outputs: OutputsVerdict = "equal"
+) -> TrialResult:
+    return TrialResult(
+        remedies=() if snippet is None else (remedy(snippet),),
+        compiles=compiles,
+        frames_over_limit=limit,
+        outputs=outputs,
+        error="it raised" if compiles is None else None,
+    )
+
+
+def findings() -> tuple[Finding, ...]:
+    facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", change())))
+    (found,) = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    fixes = (Fix(title="as a tensor", kind="call", snippet=TENSOR), Fix(title="in words", kind="code"))
+    return (found.model_copy(update={"fixes": fixes}),)
+
+
+def judged(*results: TrialResult) -> list[tuple[str, Verdict, str | None]]:
+    (found,) = with_replays(findings(), WhatIf(results=results, conclusion=""))
+    return [(fix.title, fix.verdict, fix.reason) for fix in found.fixes]
+
+
+WORDS = ("in words", "not tried", None)
+
+
+def test_a_suggestion_that_adds_compiles_comes_last_with_both_counts() -> None:
+    assert judged(result(None, 4), result(TENSOR, 9)) == [
+        WORDS,
+        ("as a tensor", "makes it worse", "replayed: 4 compiles → 9"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tried", "verdict", "reason"),
+    [
+        (result(TENSOR, 4), "no effect", "replayed: 4 compiles → 4"),
+        (result(TENSOR, 3, limit=1), "makes it worse", "replayed: 4 compiles → 3, over the recompile limit"),
+        (result(TENSOR, None), "failed", "it raised"),
+        (result(TENSOR, 2, outputs="different"), "changes results", None),
+    ],
+)
+def test_what_does_not_help_is_said_to(tried: TrialResult, verdict: Verdict, reason: str | None) -> None:
+    assert judged(result(None, 4), tried) == [WORDS, ("as a tensor", verdict, reason)]
+
+
+def test_one_that_saves_compiles_stays_in_its_place_and_says_how_many() -> None:
+    assert judged(result(None, 4), result(TENSOR, 2)) == [
+        ("as a tensor", "not tried", "replayed: 4 compiles → 2"),
+        WORDS,
+    ]
+
+
+def test_one_that_was_replayed_only_with_others_is_left_alone() -> None:
+    both = result(TENSOR, 9)
+    together = both.model_copy(update={"remedies": both.remedies * 2})
+    assert judged(result(None, 4), together)[0] == ("as a tensor", "not tried", None)
+
+
+def test_without_a_replay_of_the_untouched_calls_nothing_is_said() -> None:
+    assert judged(result(None, None), result(TENSOR, 9))[0] == ("as a tensor", "not tried", None)
+    assert with_replays(findings(), None) == list(findings())
