@@ -223,6 +223,11 @@ def _factor(change: GuardChange) -> float | None:
     return new / old if old else None
 
 
+def can_be_dynamic(change: GuardChange) -> bool:
+    """Whether a size changed between sizes that dynamic code can have: torch compiles 0 and 1 on their own."""
+    return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
+
+
 def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
     """The first change of each value, in order: a value that changed in several calls is one."""
     found: dict[tuple[str, str], GuardChange] = {}

@@ -12,7 +12,7 @@ from functools import reduce
 from itertools import combinations, islice
 from typing import Literal
 
-from graphdoctor.diagnosis.recompiles import RecompileEvent, recompile_events
+from graphdoctor.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
 from graphdoctor.fixes.program import RunChange
 from graphdoctor.model.expressions import (
     argument_source,
@@ -163,13 +163,8 @@ def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> li
 
 
 def _sizes_to_mark(events: Iterable[RecompileEvent]) -> set[str]:
-    """The sizes that changed from one that can be dynamic to another: 0 and 1 can't."""
-    return {
-        change.expression
-        for event in events
-        for change in event.changes
-        if change.kind == "size" and not {change.old, change.new} & {"0", "1"}
-    }
+    """The sizes of which a mark can save a compile."""
+    return {change.expression for event in events for change in event.changes if can_be_dynamic(change)}
 
 
 def _add(singles: list[Candidate], candidate: Candidate) -> None:

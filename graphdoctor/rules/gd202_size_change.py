@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from graphdoctor.diagnosis.recompile_wording import GUIDE, argument, at_call, changed, dim, passed, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileGroup
+from graphdoctor.diagnosis.recompiles import RecompileGroup, can_be_dynamic
 from graphdoctor.diagnosis.rule import RecompileRule
 from graphdoctor.diagnosis.suggestions import compile_argument
 from graphdoctor.model.diagnosis import Fix
@@ -75,12 +75,22 @@ class SizeChange(RecompileRule):
         everything = compile_argument(
             "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source=GUIDE
         )
-        changes = [change for found in group.changes for change in found]
+        changes = [change for found in group.changes for change in found if can_be_dynamic(change)]
+        if not changes:
+            title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
+            return (Fix(title=title, kind="call", is_safe=True, source=GUIDE),)
         marks = dict.fromkeys(
             (name, at)
             for change in changes
             if (name := passed(group, change)) is not None and (at := dim(change)) is not None
         )
+        if any(_is_inside(name) for name, _ in marks) and not _is_first(group):
+            # What a container holds in later calls needn't be there before the first one.
+            title = (
+                f"Mark {names(tuple(dict.fromkeys(change.expression for change in changes)))} as dynamic, with "
+                "torch._dynamo.mark_dynamic, before each call in which the tensor exists"
+            )
+            return (Fix(title=title, kind="call", is_safe=True, source=GUIDE), everything)
         if marks:
             many = "dim as" if len(marks) == 1 else "dims as"
             marked = Fix(
@@ -98,3 +108,14 @@ class SizeChange(RecompileRule):
         listed = names(tuple(tensors))
         title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes its sizes dynamic"
         return (everything, Fix(title=title, kind="config", is_safe=True, source="torch/compiler/config.py, 2.13"))
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a value is an item or an attribute of an argument."""
+    return not name.isidentifier()
+
+
+def _is_first(group: RecompileGroup) -> bool:
+    """Whether the first call had these values: its cache entry guards on them."""
+    causes = (event.compiles[0].cause for event in group.events)
+    return any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.recompiles import recompile_events
-from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.diagnosis import Diagnosis, Fix
 from graphdoctor.model.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, entry, frame, recompiled, recording
@@ -192,3 +192,28 @@ def test_a_function_over_its_limit_names_every_value_that_filled_the_cache() -> 
     findings = diagnosed(facts_of(recompiled("0/1", *numbers), over)).findings
     (limit,) = [finding for finding in findings if finding.code == "GD201"]
     assert limit.changes == tuple(numbers)
+
+
+def fixes_of(*compiles: Compile, parameters: tuple[str, ...] = ("x", "cache")) -> tuple[Fix, ...]:
+    facts = facts_of(*compiles)
+    target = facts.target.model_copy(update={"parameters": parameters})
+    (finding,) = [
+        found for found in diagnosed(facts.model_copy(update={"target": target})).findings if found.code == "GD202"
+    ]
+    return finding.fixes
+
+
+def test_a_size_that_only_changed_to_1_is_not_to_be_marked() -> None:
+    (fix,) = fixes_of(recompiled("0/1", change(old="6", new="1")))
+    assert "0 and 1" in fix.title
+    assert fix.snippet is None
+
+
+def test_a_tensor_that_the_first_call_need_not_have_is_marked_in_words() -> None:
+    grown = change(expression="cache['k'].shape[1]", old="6", new="7", source="L['cache']['k']")
+    again = recompiled("0/2", grown, call=3)
+    assert again.cause is not None
+    later = again.model_copy(update={"cause": again.cause.model_copy(update={"nearest": "0/1"})})
+    assert fixes_of(again)[0].snippet == "torch._dynamo.mark_dynamic(cache['k'], 1)"
+    assert "before each call in which the tensor exists" in fixes_of(later)[0].title
+    assert fixes_of(later)[0].snippet is None
