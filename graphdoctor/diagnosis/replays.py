@@ -49,7 +49,9 @@ def _judged(fixes: Sequence[Fix], results: Sequence[TrialResult], base: TrialRes
 def _is_same(fix: Fix, remedy: Remedy) -> bool:
     """Whether the remedy is the suggestion: the same setting, or the same lines to write."""
     code = fix.setting.code if fix.setting is not None else fix.snippet
-    return code is not None and set(code.splitlines()) == set(remedy.snippet.splitlines())
+    if code is None or remedy.snippet is None:
+        return False
+    return set(code.splitlines()) == set(remedy.snippet.splitlines())
 
 
 def _verdict(result: TrialResult, base: TrialResult) -> tuple[Verdict, str | None]:
