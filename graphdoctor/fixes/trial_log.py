@@ -148,19 +148,23 @@ class TrialLog:
             title=proposal.title,
             kind=proposal.kind,
             snippet=proposal.snippet,
-            snippet_place=proposal.place,
+            snippet_place=proposal.place and self._trials.original_place(state.program, proposal.place),
             setting=next(iter(proposal.change.settings), None) if proposal.kind == "config" else None,
             diff=None if proposal.edit is None else diff_text(proposal.edit, self._trials.root) or None,
             is_safe=proposal.is_safe,
             code=finding.code,
             fingerprint=finding.fingerprint,
-            place=_shown_place(finding),
+            place=self._shown_place(finding, state.program),
             round=number,
             is_on_untouched=not state.applied,
             verdict="not tried",
         )
         self._entries.append(_Entry(fix.model_copy(update=more), proposal, self._place(finding, state.program)))
         return self._entries[-1]
+
+    def _shown_place(self, finding: Finding, program: Program) -> str:
+        """The line in the file on disk, whatever edits the program has."""
+        return f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
 
     def _place(self, finding: Finding, program: Program) -> _Place:
         return finding.fingerprint, self._trials.original_line(program, finding.location)
@@ -239,7 +243,7 @@ class TrialLog:
         for finding in treated_findings(state.observed, self._selection):
             yield LeftFinding(
                 code=finding.code,
-                place=_shown_place(finding),
+                place=self._shown_place(finding, state.program),
                 message=finding.message,
                 reason=self._reason(self._place(finding, state.program)),
             )
@@ -256,10 +260,6 @@ class TrialLog:
 def _outcome(fix: TriedFix) -> str:
     because = f", {fix.reason}" if fix.reason else ""
     return f'"{fix.title}": {fix.verdict}{because}'
-
-
-def _shown_place(finding: Finding) -> str:
-    return f"{finding.location.shown_file}:{finding.location.line}"
 
 
 def diff_text(change: FileChange, root: Path) -> str:

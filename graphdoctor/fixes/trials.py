@@ -27,7 +27,7 @@ from graphdoctor.fixes.verdicts import (
     reference_of,
 )
 from graphdoctor.model.diagnosis import Finding, Location
-from graphdoctor.model.fixes import PairedTime
+from graphdoctor.model.fixes import PairedTime, SnippetPlace
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.catalog import RULES
 
@@ -287,10 +287,20 @@ class Trials:
 
     def original_line(self, program: Program, location: Location) -> int:
         """The line of the untouched program that a location in an edited one was before."""
-        path = self.root / location.file
+        return self._original(program, location.file, location.line)
+
+    def original_place(self, program: Program, place: SnippetPlace) -> SnippetPlace:
+        """The place in the untouched program that one in an edited program was before."""
+        if place.file is None or place.line is None or place.end_line is None:
+            return place
+        line, end_line = (self._original(program, place.file, number) for number in (place.line, place.end_line))
+        return place.model_copy(update={"line": line, "end_line": end_line})
+
+    def _original(self, program: Program, file: str, line: int) -> int:
+        path = self.root / file
         if path not in program.content:
-            return location.line
-        return LineMap(self.originals[path], program.content[path]).to_before(location.line)
+            return line
+        return LineMap(self.originals[path], program.content[path]).to_before(line)
 
     def time(self, before: Program, after: Program, *, is_again: bool = False) -> tuple[PairedTime, ...]:
         """Time steady calls of two programs in turns, under the user's backend and under inductor.

@@ -124,7 +124,7 @@ class TriedFix(Fact):
     fingerprint: str
     """Fingerprint of that finding, in the program that the fix was tried on."""
     place: str
-    """``file:line`` of that finding, in the program that the fix was tried on."""
+    """``file:line`` of that finding, in the file on disk."""
     round: int
     """Round of trials, from 1: each round builds on the verified fixes of earlier rounds."""
     is_on_untouched: bool
@@ -159,7 +159,7 @@ class LeftFinding(Fact):
     code: str
     """Rule code."""
     place: str
-    """``file:line``."""
+    """``file:line``, in the file on disk."""
     message: str
     """The finding's message."""
     reason: str

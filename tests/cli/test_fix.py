@@ -81,6 +81,16 @@ def test_the_counts_before_are_those_of_explain(peeled):
     }
 
 
+def test_places_are_lines_of_the_file_on_disk(peeled):
+    folder, document = peeled
+    lines = (folder / "model.py").read_text().splitlines()
+    later = [fix for fix in document["treatment"]["tried"] if not fix["is_on_untouched"]]
+    assert later
+    # The fixes of the first round add lines above the `if`, which a later round is about.
+    places = {fix["code"]: lines[int(fix["place"].rpartition(":")[2]) - 1].strip() for fix in later}
+    assert places["GD102"] == "if x.max() > 10.0:"
+
+
 def test_results_are_compared_in_every_kind(peeled):
     _, document = peeled
     compared = document["treatment"]["compared"]
