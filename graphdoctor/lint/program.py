@@ -229,8 +229,12 @@ class Program:
 
     def is_module_class(self, info: ClassInfo) -> bool:
         """Whether a class certainly derives from a class of ``torch.nn``."""
+        return self.derives(info, "torch.nn.")
+
+    def derives(self, info: ClassInfo, start: str) -> bool:
+        """Whether a class certainly derives from an imported one whose full name begins with a text."""
         return any(
-            (self.dotted(base, one.scope) or "").startswith("torch.nn.")
+            (self.dotted(base, one.scope) or "").startswith(start)
             for one in self.ancestors(info)
             for base in one.node.bases
         )

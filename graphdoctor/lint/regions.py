@@ -177,6 +177,11 @@ class _Finder:
         """The method of an object or of a class."""
         owner = self._values.owner(node.value, scope)
         value = self._values.of(node.value, scope)
+        if node.attr == "apply" and value is not None and value.kind == "class":
+            for info in value.classes:
+                forward = self._values.method(info, "forward")
+                if forward is not None and self._program.derives(info, "torch.autograd.Function"):
+                    yield forward, None
         if owner is not None:
             yield from self._values.methods_of_family(owner, node.attr)
         elif value is not None and value.kind in ("instance", "class"):

@@ -300,7 +300,7 @@ class Values:
                 return value.parts[constant]
             return _joined(list(value.parts))
         if value.kind == "layers":
-            return Value("instance", classes=value.classes) if isinstance(index, ast.Constant) else None
+            return value if isinstance(index, ast.Slice) else _held(value)
         if value.kind == "compared":
             return MASK  # False can't be subscripted
         return TENSOR if value.kind == "tensor" else None
@@ -376,7 +376,7 @@ class Values:
         if binding.kind == "element":
             return self._part(value, ast.Constant(binding.index))
         if value.kind == "layers":
-            return Value("instance", classes=value.classes)
+            return _held(value)
         if value.kind in ("items", "tuple") and not value.keys:
             return _joined(list(value.parts))
         return None
@@ -453,15 +453,25 @@ class Values:
     def _attribute_of(self, node: ast.Attribute, scope: Scope) -> Value | None:
         owner = self.owner(node.value, scope)
         if owner is not None:
-            return self.attribute(owner, node.attr)
+            return self._bound_method([owner], node.attr) or self.attribute(owner, node.attr)
         value = self._of(node.value, scope)
         if value == _BOTTOM:
             return _BOTTOM
+        if _is(value, "tensors") and node.attr in ("values", "indices"):
+            return TENSOR
         if _is(value, "tensor") and node.attr in ("T", "mT", "H", "mH", "data", "real", "imag"):
             return TENSOR
         if value is not None and value.kind == "instance":
-            return _joined([self.attribute(info, node.attr) for info in value.classes])
+            found = _joined([self.attribute(info, node.attr) for info in value.classes])
+            return self._bound_method(value.classes, node.attr) or found
         return None
+
+    def _bound_method(self, classes: Sequence[ClassInfo], name: str) -> Value | None:
+        """A method of objects of these classes, where it's the same for all of them."""
+        found = {method for info in classes for method, _ in self.methods_of_family(info, name)}
+        method = found.pop() if len(found) == 1 else None
+        is_method = method is not None and self.compilers.is_plain(method)
+        return Value("function", functions=(method,)) if method is not None and is_method else None
 
     def _called(self, node: ast.Call, scope: Scope) -> Value | None:
         compiled = self.compilers.compiled(node, scope)
@@ -568,6 +578,8 @@ class Values:
         if dotted == _SEQUENTIAL:
             is_plain = bool(values) and all(_is(value, "layer") for value in values)
             return LAYER if is_plain else Value("instance", classes=classes) if classes else None
+        if values and all(_is(value, "layer") for value in values):
+            return Value("layers", parts=(LAYER,))
         return Value("layers", classes=classes) if classes else None
 
     def _method(self, node: ast.Call, scope: Scope) -> Value | None:
@@ -626,6 +638,11 @@ class Values:
             are_plain = all(_is(value, "tensor") or value == NUMBER for value in (one, other))
             return MASK if are_plain else COMPARED
         return None
+
+
+def _held(value: Value) -> Value:
+    """What a list of modules holds."""
+    return value.parts[0] if value.parts and value.parts[0] else Value("instance", classes=value.classes)
 
 
 def _may_be_none(name: str, scope: Scope) -> bool:

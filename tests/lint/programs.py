@@ -640,6 +640,49 @@ BAD = [
 
         step = torch.compile(Net(), backend="eager")
         """),
+    _bad("custom-function", "GD103", """
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * x.detach().abs().max().item()  # !
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+        @torch.compile(backend="eager")
+        def step(x):
+            return Scale.apply(x.sin())
+        """),
+    _bad("lists-of-layers", "GD102 GD104", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.heads = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+            def forward(self, x, index=1):
+                if self.heads[-1](x).max(-1).values.min() > 0:  # !
+                    x = x * 2
+                found = (self.heads[index](x) == index).nonzero()  # !
+                return x, found
+
+        step = torch.compile(Net(), backend="eager")
+        """),
+    _bad("factory-of-a-method", "GD101", """
+        class Trainer:
+            def step(self, x):
+                print("step")  # !
+                return self.scaled(x.sin())
+
+            def scaled(self, x):
+                print("scaled")  # !
+                return x * 2
+
+        def build():
+            return Trainer().step
+
+        step = torch.compile(build(), backend="eager")
+        """),
 ]  # fmt: skip
 
 GOOD = [

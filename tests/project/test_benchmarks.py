@@ -37,6 +37,7 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         "report",
         "100 MB",
         "to write it",
+        "ordinary programs",
     ):
         assert part in names
     assert all(row["measured"] for row in rows)

@@ -57,6 +57,10 @@ class Site:
         """Whether an expression is certainly a tensor."""
         return self.values.is_tensor(node, self.region.scope)
 
+    def has_tensor_methods(self, node: ast.expr) -> bool:
+        """Whether an expression is certainly a tensor if one of a tensor's methods is called on it."""
+        return self.kind(node) in ("tensor", "compared")
+
     def kind(self, node: ast.expr) -> Kind | None:
         """What an expression certainly is, or None."""
         value = self.values.of(node, self.region.scope)

@@ -26,7 +26,9 @@ def reads(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:
         is_list = isinstance(node.value, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load)
         if is_list and site.is_tensor(node.slice):
             yield _item(node)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.is_tensor(node.func.value):
+    elif (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.has_tensor_methods(node.func.value)
+    ):
         yield from _methods(node, node.func, site)
     elif isinstance(node, ast.Call) and node.args and site.is_tensor(node.args[0]):
         yield from _taken(node, site.dotted(node.func))

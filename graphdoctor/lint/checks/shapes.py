@@ -37,7 +37,7 @@ def shapes(node: ast.AST, place: Place, site: Site) -> Iterator[Spot]:
         return
     if dotted.startswith("torch."):
         name, arguments = dotted.removeprefix("torch."), node.args
-    elif isinstance(node.func, ast.Attribute) and site.is_tensor(node.func.value):
+    elif isinstance(node.func, ast.Attribute) and site.has_tensor_methods(node.func.value):
         name, arguments = node.func.attr, [node.func.value, *node.args]
     else:
         return
