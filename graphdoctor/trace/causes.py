@@ -75,8 +75,11 @@ def _nearest(
     if entries:
         return nearest_entry(entries), entries[0]
     nearest = _only_entry(record, place)
-    is_last = nearest is not None and reasons and take_apart(reasons[0]).compile_id == nearest.compile_id
-    return nearest, nearest if is_last else None
+    if nearest is None or not reasons:
+        return nearest, None
+    # Of another entry than the last call's it isn't known whether it differs only in what has changed since.
+    is_last = take_apart(reasons[0]).compile_id == nearest.compile_id
+    return (nearest, nearest) if is_last else (None, None)
 
 
 def _only_entry(record: Mapping[str, Any], place: PlaceReader) -> ComparedEntry | None:

@@ -88,9 +88,15 @@ def test_a_record_with_one_entry_is_read() -> None:
     assert (found.old, found.previous, found.new) == ("1.5", "1.5", "2.5")
 
 
-def test_a_record_with_one_entry_that_the_last_call_did_not_use_leaves_its_value_unknown() -> None:
-    reasons = ("0/1: scale == 3.5", "0/0: scale == 1.5")
+def test_a_record_with_one_entry_that_the_last_call_did_not_use_gives_way_to_torchs_words() -> None:
+    reasons = ("0/1: tensor 'k' size mismatch at index 1. expected 6, actual 7", "0/0: scale == 1.5")
     cause = cause_of_record(old_record(), lambda *_place: None, reasons=reasons)
+    assert (cause.nearest, cause.last_used, cause.is_exact) == ("0/1", "0/1", False)
+    assert [(found.expression, found.old, found.previous) for found in cause.changes] == [("k.shape[1]", "6", "6")]
+
+
+def test_a_record_with_one_entry_and_no_words_of_torchs_leaves_the_last_value_unknown() -> None:
+    cause = cause_of_record(old_record(), lambda *_place: None)
     assert (cause.nearest, cause.last_used) == ("0/0", None)
     assert [(found.old, found.previous) for found in cause.changes] == [("1.5", None)]
 
