@@ -5,20 +5,23 @@ Links below it are never followed: a checkout can come with any.
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import datetime
 import errno
 import fcntl
-import hashlib
 import os
 import re
 import shutil
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from graphdoctor.capture.state import state_folder
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import LOCK_FILE
+
+if TYPE_CHECKING:
+    from graphdoctor.config import Settings
 
 FOLDER = ".graphdoctor"
 _LAST = "last"
@@ -140,13 +143,22 @@ class Store:
                 shutil.rmtree(path, ignore_errors=True)
 
 
+def store_of(settings: Settings) -> Store:
+    """Where the working directory's recordings are.
+
+    Args:
+        settings: The project's settings.
+    """
+    return Store(Path.cwd(), keep_count=settings.keep_recordings, folder=settings.recordings)
+
+
 def _fallback(root: Path) -> Path | None:
     state = state_folder()
     if state is None:
         return None
     whole = os.path.realpath(root)
-    digest = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
-    return state / "recordings" / f"{Path(whole).name}-{digest}"
+    # Tells checkouts of one name apart; hashlib would take longer to import than most reports take.
+    return state / "recordings" / f"{Path(whole).name}-{binascii.crc32(os.fsencode(whole)):08x}"
 
 
 def _recordings(folder: Path) -> list[Path]:

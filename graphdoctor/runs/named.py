@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from graphdoctor.capture.store import FOLDER
+from graphdoctor.capture.store import FOLDER, store_of
 from graphdoctor.config import Settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.runs.record import store_of
 
 Kind = Literal["folder", "log", "document"]
 

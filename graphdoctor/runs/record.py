@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.ownership import sign
 from graphdoctor.capture.script import Script, ScriptEnd, run_script
-from graphdoctor.capture.store import NewRecording, Pool, Store
+from graphdoctor.capture.store import NewRecording, Pool, store_of
 
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
@@ -136,15 +136,6 @@ def record_script(
     ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
     sign(folder)
     return made, ended
-
-
-def store_of(settings: Settings) -> Store:
-    """Where the working directory's recordings are.
-
-    Args:
-        settings: The project's settings.
-    """
-    return Store(Path.cwd(), keep_count=settings.keep_recordings, folder=settings.recordings)
 
 
 def _new_recording(label: str, settings: Settings, pool: Pool = "") -> NewRecording:
