@@ -10,7 +10,7 @@ from pathlib import Path
 from graphdoctor.diagnosis.costs import with_costs
 from graphdoctor.diagnosis.findings import by_cost, by_effect, finding_of
 from graphdoctor.diagnosis.fingerprints import with_distinct_fingerprints
-from graphdoctor.diagnosis.matching import matches
+from graphdoctor.diagnosis.matching import at_compile_call, matches
 from graphdoctor.diagnosis.replays import with_replays
 from graphdoctor.diagnosis.reports import frame_reports, graph_reports, recompile_reports
 from graphdoctor.diagnosis.rule import RecordingView, RuleBook
@@ -71,5 +71,6 @@ def diagnose(
 
 
 def _findings(view: RecordingView, rules: RuleBook, root: Path) -> list[Finding]:
-    found = [finding_of(rule, match, root) for rule, match in matches(view, rules)]
+    recording = view.recording
+    found = [finding_of(rule, at_compile_call(match, recording), root) for rule, match in matches(view, rules)]
     return with_distinct_fingerprints(sorted(found, key=by_effect))

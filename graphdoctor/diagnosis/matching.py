@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from graphdoctor.diagnosis.frames import frame_entry
 from graphdoctor.diagnosis.recompiles import (
@@ -66,6 +67,21 @@ def _longest_path(site: BreakSite, recording: Recording) -> tuple[StackEntry, ..
         above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
         paths.append((*above, *record.stack))
     return max(paths, key=lambda path: sum(entry.origin in PROGRAM_ORIGINS for entry in path))
+
+
+def at_compile_call(matched: RuleMatch, recording: Recording) -> RuleMatch:
+    """A match whose fixes name the line of the program's call of ``torch.compile``, if there is only one."""
+    lines = {(call.file, call.line) for call in recording.compile_calls}
+    if len(lines) != 1:
+        return matched
+    (file, line) = lines.pop()
+    fixes = tuple(
+        fix.model_copy(update={"place": fix.place.model_copy(update={"file": file, "line": line})})
+        if fix.place is not None and fix.place.where == "compile"
+        else fix
+        for fix in matched.fixes
+    )
+    return replace(matched, fixes=fixes)
 
 
 def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> Iterator[Matched]:

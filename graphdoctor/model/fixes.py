@@ -52,9 +52,10 @@ class SnippetPlace(Fact):
     """Qualified name of the function that the statement is in, or that is called; None for ``start`` and
     ``compile``."""
     file: str | None = None
-    """Path of the statement's file, as in locations; None unless it goes to a statement."""
+    """Path of the statement's file, as in locations; for ``compile``, that of the program's only call of
+    ``torch.compile``. None for other places, and if unknown."""
     line: int | None = None
-    """1-based line where the statement starts; None unless it goes to a statement."""
+    """1-based line where the statement or that call starts; None as above."""
     end_line: int | None = None
     """1-based line where the statement ends; None unless it goes to a statement."""
     arguments: tuple[str, ...] = ()

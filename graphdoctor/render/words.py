@@ -300,7 +300,8 @@ def place_text(place: SnippetPlace) -> str:
         case "start":
             return "At the start of the program, after `import torch`"
         case "compile":
-            return "In the call to `torch.compile`"
+            at = "" if place.file is None else f" at {base_name(place.file)}:{place.line}"
+            return f"In the call to `torch.compile`{at}"
         case "first_call":
             return f"Where {called} is called, before the first call{_passed(place)}"
         case "each_call":

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.rule import BreakSite
 from graphdoctor.diagnosis.suggestions import rewritten, setting, spliced
 from graphdoctor.model.diagnosis import Effects, Fix
 from graphdoctor.model.fixes import SnippetPlace
+from graphdoctor.model.recording import CompileCall
 from graphdoctor.model.run import Setting
-from tests.factories import FILE, context, entry, record
+from graphdoctor.render.words import place_text
+from graphdoctor.rules.catalog import RULES
+from tests.factories import FILE, change, compiled, context, entry, frame, recompiled, record, recording
 
 
 def site(statement: str, **changes: Any) -> BreakSite:
@@ -106,3 +111,16 @@ def test_every_public_name_of_a_setting_is_torch_s() -> None:
 def test_a_setting_goes_to_the_start() -> None:
     fix = setting("allow_rnn", "Let torch trace it")
     assert fix.place == SnippetPlace(where="start")
+
+
+def test_an_argument_of_torch_compile_names_the_program_s_only_call() -> None:
+    size = change(expression="x.shape[0]", source="L['x']")
+    facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", size)))
+    calls = (CompileCall(file="/project/train.py", line=9, function="main", compiled="Net"),)
+    for known, place in (((), None), (calls, ("train.py", 9)), ((*calls, *calls), ("train.py", 9))):
+        shown = diagnose(facts.model_copy(update={"compile_calls": known}), RULES, root=Path("/project"), version="0")
+        fix = next(fix for fix in shown.findings[0].fixes if fix.place and fix.place.where == "compile")
+        assert fix.place is not None
+        assert fix.place.file == (place and place[0])
+        assert fix.place.line == (place and place[1])
+        assert place_text(fix.place).endswith("`torch.compile`" if place is None else "at train.py:9")
