@@ -81,10 +81,12 @@ class SiteChange:
         """New sites that the fix for a finding put in the place of its break.
 
         A break from which torch resumed hid nothing in its function: torch traced what comes after it. A new site
-        there, or on the call path to it, breaks because of the fix. Where torch gave up the rest of the function, a
-        new site may have been hidden; it is the fix's only in edited lines, or if it reads what the old line computed.
+        there, or on the call path to it, breaks because of the fix. Where torch gave up the rest of the function, at
+        this break or at another that is gone, a new site may have been hidden; it is the fix's only in edited lines,
+        or if it reads what the old line computed.
         """
-        has_hidden = any(effect != "resumed" for effect in target.break_effects)
+        gone = [found for key, found in self.before.items() if key not in self.after and _is_beside(found, target)]
+        has_hidden = any(effect != "resumed" for found in (target, *gone) for effect in found.break_effects)
         path = {(self.root / entry.file, entry.line) for entry in target.user_stack}
         return [
             found

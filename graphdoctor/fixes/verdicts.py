@@ -204,7 +204,7 @@ def lost(was: Measures, now: Measures) -> str | None:
     When one break goes, the next one in the function may be one that torch can't resume from: torch then skips the
     function until that one is gone too. More fixes have to show whether that is worth it.
     """
-    if now.skipped_frames > was.skipped_frames:
+    if now.skipped_frames:
         return None
     if _is_more(was.coverage, now.coverage):
         return _progress(was, now)

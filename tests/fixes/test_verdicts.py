@@ -97,6 +97,14 @@ def test_a_site_that_may_have_been_hidden_is_the_old_one_moved_if_it_reads_what_
     assert (found.verdict, found.reason) == ("moved", "it breaks at model.py:4 (GB0059) instead")
 
 
+def test_a_site_that_was_hidden_by_another_break_that_is_gone_too_is_no_fault_of_the_fix() -> None:
+    before = seen(3)
+    hiding = record(entry(4), effect="rest_eager")
+    facts = before.recording.model_copy(update={"breaks": (*before.recording.breaks, hiding)})
+    found = judged(Observed(facts, diagnose(facts, RULES, root=ROOT, version="0")), seen(6))
+    assert (found.verdict, found.new) == ("verified", ("model.py:6 (GB0059)",))
+
+
 def test_a_break_that_moved_can_still_leave_fewer_breaks() -> None:
     before = seen(3, 4, 6, graphs=(graph(), graph(index=1), graph(index=2)))
     found = judged(before, seen(6, graphs=(graph(), graph(index=1))))
