@@ -56,7 +56,8 @@ class Reference:
 
     Args:
         unstable: Kinds of results that differ between runs without torch.compile.
-        unstable_numbers: Kinds of texts in which only numbers differ between runs without torch.compile.
+        unstable_numbers: Kinds of texts in which only numbers differ between runs without torch.compile; ``state`` if
+            only Python numbers that modules keep do, such as times.
         compiled_differs: What torch.compile changes without any fix, by kind.
         is_known: Whether the program ran twice without torch.compile.
     """
@@ -286,7 +287,9 @@ def _is_noise(difference: Difference, reference: Reference, beside: Comparison |
 
 
 def _is_dropped(difference: Difference, reference: Reference) -> bool:
-    """Whether nothing but lines is missing."""
+    """Whether nothing but lines is missing, or numbers in modules that differ from run to run, such as times."""
+    if difference.kind == "state" and difference.kind not in reference.unstable_numbers:
+        return False
     changes = ("fewer", "fewer_and_numbers") if difference.kind in reference.unstable_numbers else ("fewer",)
     return difference.change in changes
 
@@ -299,7 +302,9 @@ def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
     kinds = {difference.kind: difference.detail for difference in dropped}
     if "logs" in kinds:
         kinds.pop("stderr", None)
-    return [f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()]
+    lost = [f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"]
+    kinds.pop("state", None)
+    return [*(f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()), *lost]
 
 
 def described(difference: Difference) -> str:

@@ -32,7 +32,7 @@ class Difference(Fact):
     detail: str | None = None
     """What differs, if it isn't a number."""
     change: TextChange | None = None
-    """How a text differs; None for values."""
+    """How a text differs, or Python numbers that modules keep; None for other values."""
 
 
 class Comparison(Fact):

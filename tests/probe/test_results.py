@@ -298,3 +298,37 @@ def test_gradients_are_weighted_alike_in_every_dtype() -> None:
         assert torch.equal(weighted(torch.float64).float(), single)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("mine", "change"),
+    [
+        ({"times": {"a": 2.0}, "all": [1.0]}, "numbers"),
+        ({"times": {}, "all": [1.0]}, "fewer"),
+        ({"times": {}, "all": [3.0]}, "fewer_and_numbers"),
+        ({"times": {"a": 2.0, "b": 1.0}, "all": [1.0]}, "other"),
+        ({"times": {"a": True}, "all": [1.0]}, "other"),
+        ({"times": [1.0], "all": [1.0]}, "other"),
+    ],
+)
+def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], change: str) -> None:
+    results = []
+    for values in ({"times": {"a": 1.0}, "all": [1.0]}, mine):
+        module = torch.nn.Module()
+        vars(module).update(values)
+        results.append(Results())
+        results[-1].add_state({"": module})
+    [difference] = compare(results[1], results[0])["differences"]
+    assert (difference["kind"], difference["change"]) == ("state", change)
+
+
+def test_a_tensor_that_differs_in_a_module_is_no_number() -> None:
+    results = []
+    for value in (1.0, 2.0):
+        module = torch.nn.Module()
+        module.register_buffer("total", torch.tensor(value))
+        vars(module)["time"] = value
+        results.append(Results())
+        results[-1].add_state({"": module})
+    [difference] = compare(results[1], results[0])["differences"]
+    assert difference["change"] == "other"

@@ -20,6 +20,7 @@ from .results import AFTER_CALLS, KINDS, TEXTS, Results
 _FACTOR = 2
 """How much farther from a float64 run a value may be than those of the untouched program."""
 
+_SIZE = re.compile(r"(list|tuple|dict) of (\d+)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -113,9 +114,12 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
             both = values.keys() & others.keys()
             values, others = ({k: v for k, v in of.items() if k in both} for of in (values, others))
         is_text = kind in TEXTS
-        worst = _worst(
-            _text_differences(kind, values, others) if is_text else _differences(kind, values, others, rounding)
-        )
+        differing = [
+            *(_text_differences(kind, values, others) if is_text else _differences(kind, values, others, rounding))
+        ]
+        worst = _worst(iter(differing))
+        if worst is not None and kind == "state":
+            worst["change"] = _state_change([difference["where"] for difference in differing], values, others)
         if worst is not None:
             found.append(worst)
     return ComparisonRecord(
@@ -150,6 +154,24 @@ def _differences(
         elif not _is_close(mine[name], other[name]) and not (rounding and rounding.allows(kind, name, mine[name])):
             largest, text = _difference(mine[name], other[name])
             yield DifferenceRecord(kind=kind, where=name, largest=largest, detail=text, change=None)
+
+
+def _state_change(names: Sequence[str], mine: Mapping[str, Any], other: Mapping[str, Any]) -> TextChange:
+    """How Python numbers that modules keep differ; ``other`` if anything else differs too."""
+    changes = {_number_change(mine.get(name), other.get(name)) for name in names}
+    if changes == {"fewer", "numbers"}:
+        return "fewer_and_numbers"
+    return changes.pop() if len(changes) == 1 else "other"
+
+
+def _number_change(value: object, wanted: object) -> TextChange:
+    if type(wanted) in (int, float):
+        return "numbers" if type(value) is type(wanted) else "fewer" if value is None else "other"
+    # A container is kept as its type and size.
+    sizes = [_SIZE.fullmatch(text) if isinstance(text, str) else None for text in (value, wanted)]
+    if sizes[0] is None or sizes[1] is None or sizes[0][1] != sizes[1][1]:
+        return "other"
+    return "fewer" if int(sizes[0][2]) < int(sizes[1][2]) else "other"
 
 
 def _attribute(name: str) -> str:
