@@ -281,9 +281,10 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
 
 def _is_noise(difference: Difference, reference: Reference, beside: Comparison | None) -> bool:
     """Whether a text differs only as it does from run to run, or only as torch's and its compilers' messages do."""
-    if difference.kind == "stderr":
-        return beside is None or all(found.kind != "stderr" for found in beside.differences)
-    return difference.kind in reference.unstable_numbers and difference.change == "numbers"
+    if difference.kind in reference.unstable_numbers and difference.change == "numbers":
+        return True
+    is_error = difference.kind == "stderr"
+    return is_error and (beside is None or all(found.kind != "stderr" for found in beside.differences))
 
 
 def _is_dropped(difference: Difference, reference: Reference) -> bool:

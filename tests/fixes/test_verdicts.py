@@ -206,6 +206,15 @@ def test_numbers_that_differ_from_run_to_run_in_what_is_printed_are_left_out() -
     assert judged(seen(3), less, reference, drops_output=True).verdict == "verified"
 
 
+def test_numbers_that_differ_from_run_to_run_on_standard_error_are_left_out() -> None:
+    other = silent("stderr", "numbers")
+    both = Replay(compared={"eager": other, "untouched": other})
+    after = Observed(seen().recording.model_copy(update={"replay": both}), seen().diagnosis)
+    assert judged(seen(3), after).verdict == "changes results"
+    reference = Reference(unstable_numbers=frozenset({"stderr"}))
+    assert judged(seen(3), after, reference).verdict == "verified"
+
+
 def test_times_in_modules_that_differ_from_run_to_run_may_be_left_out() -> None:
     reference = Reference(unstable_numbers=frozenset({"state"}))
     assert judged(seen(3), seen(compared=silent("state", "numbers")), reference).verdict == "verified"

@@ -31,7 +31,7 @@ class Pipeline(nn.Module):
         y = self.decode(h)
         elapsed = time.time() - start
         self.calls.append(elapsed)
-        logger.info("forward took %.1f ms", elapsed * 1000)
+        logger.info("forward took %.4f ms", elapsed * 1000)
         if elapsed > 5:
             logger.warning(f"slow: {elapsed:.1f} s for {x.shape[0]} rows")
         return y
