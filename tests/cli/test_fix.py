@@ -110,7 +110,9 @@ def test_findings_carry_their_verdicts(peeled):
     breaks = [finding for finding in document["findings"] if finding["code"] == "GD101"]
     fixes = {finding["location"]["line"]: finding["fixes"][0] for finding in breaks}
     assert {line: fix["verdict"] for line, fix in fixes.items()} == {28: "verified", 31: "verified"}
-    assert all(fix["diff"] for fix in fixes.values())
+    assert fixes[28]["diff"]
+    # Torch can print this line later, so nothing is dropped.
+    assert fixes[31]["setting"]["name"].endswith(".reorderable_logging_functions")
 
 
 def test_each_trial_is_a_recording_of_its_own(peeled):
