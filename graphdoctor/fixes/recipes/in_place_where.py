@@ -55,7 +55,7 @@ class InPlaceWhere(Recipe):
         lines = _Lines(choice, Names(source, function)).written()
         refuse_lost_comments([choice], lines)
         return Edit(
-            title="Always change it in place, by an amount that `torch.where` makes neutral",
+            title="Choose the amount of each in-place change with `torch.where`",
             content=source.replaced((choice, cst.FlattenSentinel(lines)), imports=("torch",)),
             is_safe=False,
         )
