@@ -15,6 +15,8 @@ _CALLED = re.compile(r"(?<![\w.])fn(?=[.\[]|$)")
 _POSITION = re.compile(r"(?<![\w.])args\[(\d+)\]")
 _KEYWORD = re.compile(r"(?<![\w.])kwargs\['(\w+)'\]")
 _ARGUMENT_SOURCE = re.compile(r"L\['args'\]\[(\d+)\]")
+_CALLED_SOURCE = re.compile(r"L\['fn'\]")
+_NAMES = re.compile(r"\w+(\.\w+)*")
 _NAME = re.compile(r"(\w+)((?:\[\d+\])?)")
 
 
@@ -40,7 +42,10 @@ class Root:
         return _KEYWORD.sub(r"\1", _POSITION.sub(self._argument, text))
 
     def named_source(self, source: str) -> str:
-        """Torch's source of an argument as ``forward`` itself would have it."""
+        """Torch's source as it would be without the wrapper: an argument of ``forward``, or a part of the module."""
+        head, dot, rest = self.expression.partition(".")
+        if _NAMES.fullmatch(self.expression):
+            source = _CALLED_SOURCE.sub(lambda _found: f"L['{head}']{dot}{rest}", source)
         return _ARGUMENT_SOURCE.sub(self._source, source)
 
     def _argument(self, found: re.Match[str]) -> str:

@@ -222,7 +222,7 @@ def test_a_full_run_is_as_declared(tmp_path, run_cli):
     events, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
     assert events >= {"process", "phase", "environment", "target", "coverage", "steady_call", "guard_cost", "lane"}
     assert events >= {"config", "finished"}
-    assert artifacts == set(ARTIFACTS) - {"graphdoctor_compile_call", "graphdoctor_root"}
+    assert artifacts == set(ARTIFACTS) - {"graphdoctor_compile_call", "graphdoctor_root", "graphdoctor_generated"}
 
     assert run_cli("recompiles", "model.py", "--vary").returncode == 0
     events, _ = assert_as_declared(folder / (folder / "last").read_text().strip())

@@ -35,3 +35,4 @@ def test_an_inputs_source_is_that_of_forward():
     assert ROOT.named_source("L['args'][0]") == "L['input']"
     assert ROOT.named_source("L['args'][1].size()[0]") == "L['rest'][0].size()[0]"
     assert ROOT.named_source("L['args'][5]") == "L['args'][5]"
+    assert ROOT.named_source("L['fn']._modules['0']") == "L['self'].net._modules['0']"
