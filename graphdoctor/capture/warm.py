@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from graphdoctor.probe.wire import WARM_OPTION
+from graphdoctor.probe.wire import WARM_ARGUMENT
 
 _END_S = 5.0
 
@@ -72,7 +72,7 @@ class WarmProbes:
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._command = [*command, WARM_OPTION]
+        self._command = [*command, WARM_ARGUMENT]
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None

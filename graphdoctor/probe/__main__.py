@@ -1,4 +1,4 @@
-"""Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json``, or ``--warm``.
+"""Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json``, or ``warm SOCKET``.
 
 Started by path, because graphdoctor may not be installed where the probe runs. The folder of this file must not stay
 on ``sys.path``: its modules would hide the user's own ``events`` or ``target``.
@@ -29,7 +29,7 @@ def _load_package() -> None:
 if __name__ == "__main__":
     _load_package()
     request = sys.argv[1]
-    if request == "--warm":
+    if request == "warm":
         # Returns in each of the processes that it forks.
         warm = importlib.import_module(f"{_PACKAGE}.ways_in.warm")
         request = warm.serve(int(sys.argv[2]))

@@ -97,7 +97,7 @@ HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
 """The names of the values that come with each code."""
 
 
-WARM_OPTION = "--warm"
+WARM_ARGUMENT = "warm"
 """The first argument of a probe that forks others; the second is the number of a socket."""
 
 
