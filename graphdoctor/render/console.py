@@ -63,7 +63,7 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
             write(console, renderable)
     text = captured.get()
     console.file.write(text)
-    if console.is_terminal and text.count("\n") >= console.height:
+    if console.file.isatty() and text.count("\n") >= console.height:
         # What was said first has scrolled away.
         write(console, Text())
         write(console, _sentence(diagnosis))

@@ -158,9 +158,11 @@ def test_findings_of_a_package_that_nothing_can_be_done_about_are_one_line() -> 
 
 
 @pytest.mark.parametrize(("height", "times"), [(20, 2), (200, 1)])
-def test_the_verdict_is_repeated_where_it_has_scrolled_away(height: int, times: int) -> None:
+def test_the_verdict_is_repeated_where_it_has_scrolled_away(
+    height: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     diagnosis = diagnose(many(6), RULES, root=Path("/project"), version="0")
     buffer = StringIO()
-    console = Console(file=buffer, width=100, height=height, color_system=None, force_terminal=True)
-    render_console(diagnosis, console)
+    monkeypatch.setattr(buffer, "isatty", lambda: True)
+    render_console(diagnosis, Console(file=buffer, width=100, height=height, color_system=None))
     assert buffer.getvalue().count("100% of operations compiled") == times
