@@ -31,7 +31,9 @@ class NeverSettles(RecordingRule):
     import torch
 
     class Net(torch.nn.Module):
-        seen = 0
+        def __init__(self):
+            super().__init__()
+            self.seen = 0
 
         def forward(self, x):
             self.seen += 1

@@ -102,7 +102,7 @@ def test_nothing_is_written_without_apply(peeled):
     folder, document = peeled
     text = (REPOSITORY / "sample_models" / "hidden_second_break.py").read_text()
     assert (folder / "model.py").read_text() == text
-    assert "+            if not torch.compiler.is_compiling():" in document["treatment"]["diff"]
+    assert "+        x = torch.where(x.max() > 10.0, x / x.max(), x)" in document["treatment"]["diff"]
 
 
 def test_findings_carry_their_verdicts(peeled):
@@ -198,9 +198,9 @@ def test_no_try_runs_the_target_once(tmp_path):
     (tmp_path / "model.py").write_text(counting + SPEAKING)
     document = tried(tmp_path, "model.py", "--no-try")
     assert (tmp_path / "runs").read_text() == "x"
-    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
-    assert case["verdict"] == "not tried"
-    assert "+        if not torch.compiler.is_compiling():" in case["diff"]
+    cases = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
+    assert {case["verdict"] for case in cases} == {"not tried"}
+    assert any("+        if not torch.compiler.is_compiling():" in case["diff"] for case in cases)
     assert document["treatment"]["after"] is None
 
 
@@ -230,13 +230,13 @@ TROUBLE = {
 @pytest.mark.parametrize("name", TROUBLE)
 def test_a_trial_that_goes_wrong_is_failed_and_costs_nothing_else(tmp_path, name):
     statement, says = TROUBLE[name]
-    # The program looks at its own text as Python sees it, so only the edited one misbehaves.
-    guard = 'import linecache\nif "is_comp" "iling" in "".join(linecache.getlines(__file__)):\n    '
+    # The program compares its own text as Python sees it with the one on disk, so only an edited one misbehaves.
+    guard = 'import linecache\nif "".join(linecache.getlines(__file__)) != open(__file__).read():\n    '
     (tmp_path / "model.py").write_text(f"{guard}{statement}\n{SPEAKING}")
     limits = ["--trial-timeout", "10" if name == "a hang" else "100", "--trial-memory", "1"]
     # The memory of the process that was started is watched, so it must be the one that takes it.
     document = tried(tmp_path, "model.py", *limits, is_forked=name != "memory")
-    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
+    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code" and case["is_safe"]]
     assert case["verdict"] == "failed"
     assert says in case["reason"]
     assert (tmp_path / "model.py").read_text() == f"{guard}{statement}\n{SPEAKING}"
@@ -356,7 +356,8 @@ def test_times_are_taken_in_turns_under_both_backends(tmp_path):
     cost, times = finding["cost"], treatment["times"][0]
     assert cost["call_from"] == "fix"
     assert cost["call_us"] == pytest.approx(times["before_us"] * (1 - times["ratio"]))
-    assert treatment["tried"][0]["times"] == treatment["times"]
+    [applied] = [case for case in treatment["tried"] if case["is_applied"]]
+    assert applied["times"] == treatment["times"]
 
 
 def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):

@@ -30,8 +30,11 @@ MEASURED = {"GD301"}
 ALSO_FINDS = {"GD204": {"GD112"}}
 """``Optimizer.step`` begins with an explicit graph break of torch's own (``torch/optim/optimizer.py``, 2.13)."""
 
-ALONE = frozenset({"GD200", "GD204", "GD210", "GD211"})
+ALONE = frozenset({"GD200", "GD204", "GD210", "GD211", "GD217"})
 """Rules whose snippets need a process or a command of their own: a log of torch alone, an optimizer, a fresh cache."""
+
+REPEATED = frozenset({"GD217"})
+"""Rules about what happens when the last call is repeated, which is done to measure coverage."""
 
 SECTIONS = ("Example", "Use instead")
 _OPTIONS = re.compile(r'^ARGUMENTS = |"torch\.[\w.]+": \w+', re.MULTILINE)
@@ -55,7 +58,8 @@ def document_of(rule: Rule, section: str, folder: Path) -> dict[str, Any]:
     code = first_block(rule, section)
     if rule.code == "GD200":
         return diagnosed_bare(code, folder)
-    return diagnosed(code, folder, "guards") if rule.code.startswith("GD3") else diagnosed(code, folder, "explain")
+    name = "guards" if rule.code.startswith("GD3") else "explain"
+    return diagnosed(code, folder, name, is_repeated=rule.code in REPEATED)
 
 
 def diagnosed_bare(code: str, folder: Path) -> dict[str, Any]:
@@ -67,7 +71,7 @@ def diagnosed_bare(code: str, folder: Path) -> dict[str, Any]:
     return json.loads(run_command("report", "trace", "--format", "json", cwd=folder).stdout)
 
 
-def diagnosed(code: str, folder: Path, name: str) -> dict[str, Any]:
+def diagnosed(code: str, folder: Path, name: str, *, is_repeated: bool = False) -> dict[str, Any]:
     """The JSON document for a snippet."""
     (folder / "snippet.py").write_text(code + _TARGET)
     config = [
@@ -77,7 +81,7 @@ def diagnosed(code: str, folder: Path, name: str) -> dict[str, Any]:
     ]
     arguments = re.search(r"^ARGUMENTS = (\[.*\])$", code, re.MULTILINE)
     config += json.loads(arguments[1]) if arguments else []
-    if name == "explain":
+    if name == "explain" and not is_repeated:
         config.append("--no-coverage")
     done = run_command(name, "snippet.py", "--format", "json", *config, cwd=folder)
     assert done.stdout, done.stderr

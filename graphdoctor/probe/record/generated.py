@@ -10,6 +10,7 @@ import contextlib
 import gc
 import linecache
 import os
+import re
 import sys
 import tempfile
 import time
@@ -24,6 +25,8 @@ from ..wire import GeneratedArtifact
 from .files import is_python_made, user_file_test
 
 _IMPORTED = time.time()
+_CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
+"""What IPython (``core/compilerop.py``, 9) and ipykernel (``compiler.py``, 7) call the cells of a notebook."""
 
 
 class GeneratedFiles:
@@ -82,7 +85,7 @@ class GeneratedFiles:
 
 def _is_cell(file: str) -> bool:
     """A cell of a notebook: the user wrote it, though not into a file."""
-    return "IPython" in sys.modules and file in linecache.cache
+    return file in linecache.cache and ("IPython" in sys.modules or _CELL.search(file) is not None)
 
 
 def _process_start() -> float:
