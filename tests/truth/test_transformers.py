@@ -135,7 +135,7 @@ def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tm
 
     # It lets torch come as far as a break that it cannot resume from.
     [read] = [case for case in tried if "capture_scalar_outputs" in case["snippet"]]
-    assert (read["verdict"], read["is_applied"]) == ("no effect", False)
+    assert (read["verdict"], read["is_applied"]) == ("makes it worse", False)
     assert "is skipped because of the next break" in read["reason"]
     assert read["reason"].endswith("no fix that was tried helps")
 
