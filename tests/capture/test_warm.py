@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -135,8 +136,9 @@ def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path)
     probes = WarmProbes(probe_command(sys.executable))
     with ThreadPoolExecutor(max_workers=1) as pool:
         end = pool.submit(run, program, "hangs", tmp_path / "hanging", probes, 60)
-        while not (tmp_path / "hanging" / "probe.jsonl").exists():
-            pass
+        events = tmp_path / "hanging" / "probe.jsonl"
+        while not events.exists() or "call 1" not in events.read_text():
+            time.sleep(0.05)
         probes.close()
         found, _ = end.result()
     assert found.reason == "killed"
