@@ -66,3 +66,20 @@ def test_compile_time_is_shared_among_the_parts_of_torch(visit, reported):
     widths = page.locator("#time .share span").evaluate_all("all => all.map((one) => parseFloat(one.style.width))")
     assert sum(widths) == pytest.approx(100, abs=0.1)
     assert page.locator("#time .keys .swatch").count() == len(widths)
+
+
+def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):
+    page = visit(written(tmp_path, *with_edits()))
+    starts = page.evaluate("""() => {
+        const cells = [...document.querySelectorAll("#actions ~ ol .pair td:not(.n, [colspan])")];
+        const left = (cell) => {
+            const range = document.createRange();
+            const at = cell.textContent.search(/\\S/);
+            range.setStart(cell.firstChild, at);
+            range.setEnd(cell.firstChild, at + 1);
+            return Math.round(range.getBoundingClientRect().left - cell.getBoundingClientRect().left);
+        };
+        const of = (text) => cells.filter((cell) => cell.textContent.trim() === text).map(left);
+        return [of('print("x")')[0], of("return x * self.scale")[0]];
+    }""")
+    assert starts[0] == starts[1]
