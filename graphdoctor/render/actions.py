@@ -34,8 +34,14 @@ class Action:
 
     @property
     def call_us(self) -> float | None:
-        """What its findings cost in a steady call, in microseconds; None if unknown."""
-        known = [finding.cost.call_us for finding in self.findings if finding.cost and finding.cost.call_us is not None]
+        """What its findings cost in a steady call, in microseconds; None if unknown.
+
+        Gaps are of one finding each. What a trial of the fix saved is of all its findings together.
+        """
+        costs = [finding.cost for finding in self.findings if finding.cost and finding.cost.call_us is not None]
+        if any(cost.call_from == "fix" for cost in costs):
+            costs = [cost for cost in costs if cost.call_from == "fix"][:1]
+        known = [cost.call_us for cost in costs if cost.call_us is not None]
         return sum(known) if known else None
 
     @property
@@ -47,8 +53,8 @@ class Action:
 
     @property
     def is_measured(self) -> bool:
-        """Whether a trial showed what it saves in a steady call."""
-        return all(finding.cost is None or finding.cost.call_from in (None, "fix") for finding in self.findings)
+        """Whether ``call_us`` is what a trial saved."""
+        return any(finding.cost is not None and finding.cost.call_from == "fix" for finding in self.findings)
 
     @property
     def is_host_gap(self) -> bool:
@@ -114,7 +120,8 @@ def saves_text(action: Action) -> str:
     """
     parts = []
     if action.call_us is not None and action.is_measured:
-        parts.append(f"{duration(action.call_us)} per call")
+        sign = "adds " if action.call_us < 0 else ""
+        parts.append(f"{sign}{duration(abs(action.call_us))} per call")
     elif action.call_us is not None:
         parts.append(f"{'host gaps' if action.is_host_gap else 'gaps'} of {duration(action.call_us)} per call")
     if action.compile_s is not None:

@@ -1,0 +1,52 @@
+"""What to do, and what it is worth, on hand-built findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.model.diagnosis import Cost, Finding, Fix
+from graphdoctor.render.actions import actions, code_line, mends_text, saves_text
+from graphdoctor.rules.catalog import RULES
+from tests.factories import compiled, entry, frame, record, recording
+
+SETTING = "torch.compiler.config.reorderable_logging_functions.add(print)"
+
+
+def findings(*costs: Cost | None, **fix: Any) -> list[Finding]:
+    """Breaks on lines of their own, mended by one setting, with what each costs."""
+    facts = recording(
+        breaks=tuple(record(entry(20 + at), compile_id=f"{at}/0") for at in range(len(costs))),
+        compiles=tuple(compiled(f"{at}/0") for at in range(len(costs))),
+        frames=tuple(frame(at, line=10 + at) for at in range(len(costs))),
+    )
+    found = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    same = Fix(**{"title": "Let torch call print later", "kind": "config", "snippet": SETTING, **fix})
+    return [one.model_copy(update={"cost": cost, "fixes": (same,)}) for one, cost in zip(found, costs, strict=True)]
+
+
+def test_what_one_trial_saved_is_not_counted_for_each_finding() -> None:
+    saved = Cost(call_us=101.0, call_from="fix", share=0.52)
+    [action] = actions(findings(saved, saved, saved, verdict="verified"))
+    assert action.call_us == 101.0
+    assert mends_text(action) == "3 breaks"
+    assert saves_text(action) == "101 µs per call (verified)"
+
+
+def test_gaps_are_of_one_finding_each_and_named_as_such() -> None:
+    [action] = actions(findings(Cost(call_us=25.0, call_from="gap"), Cost(call_us=23.0, call_from="gap"), None))
+    assert saves_text(action) == "gaps of 48 µs per call"
+    [action] = actions(findings(Cost(call_us=25.0, call_from="host_gap")))
+    assert saves_text(action) == "host gaps of 25 µs per call"
+
+
+def test_a_fix_that_lengthens_the_call_saves_nothing() -> None:
+    [action] = actions(findings(Cost(call_us=-12.0, call_from="fix"), verdict="verified"))
+    assert saves_text(action) == "adds 12 µs per call (verified)"
+
+
+def test_only_a_line_that_can_stand_anywhere_is_shown_as_code() -> None:
+    assert code_line(actions(findings(None))[0]) == SETTING
+    assert code_line(actions(findings(None, kind="code"))[0]) is None
+    assert code_line(actions(findings(None, snippet="a = 1\nb = 2"))[0]) is None
