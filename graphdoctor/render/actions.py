@@ -116,7 +116,8 @@ def mends_text(action: Action) -> str:
 def saves_text(action: Action) -> str:
     """What it saves; empty if nothing was measured.
 
-    A gap between graphs is what the break costs today, not what a fix saves: it is named as such.
+    A gap between graphs is what the break costs today, not what a fix saves: it is named as such. The first compile of a
+    fix that makes a value dynamic may take longer than those that it saves, which have other causes too.
     """
     parts = []
     if action.call_us is not None and action.is_measured:
@@ -125,7 +126,7 @@ def saves_text(action: Action) -> str:
     elif action.call_us is not None:
         parts.append(f"{'host gaps' if action.is_host_gap else 'gaps'} of {duration(action.call_us)} per call")
     if action.compile_s is not None:
-        parts.append(f"{action.compile_s:.1f} s of compiling")
+        parts.append(f"up to {action.compile_s:.1f} s of compiling")
     verdict = action.fix.verdict if action.fix else "not tried"
     if verdict != "not tried":
         parts.append(f"({verdict})")

@@ -50,3 +50,8 @@ def test_only_a_line_that_can_stand_anywhere_is_shown_as_code() -> None:
     assert code_line(actions(findings(None))[0]) == SETTING
     assert code_line(actions(findings(None, kind="code"))[0]) is None
     assert code_line(actions(findings(None, snippet="a = 1\nb = 2"))[0]) is None
+
+
+def test_compile_time_is_what_can_be_saved_at_most() -> None:
+    [action] = actions(findings(Cost(compile_s=4.76)))
+    assert saves_text(action) == "up to 4.8 s of compiling"
