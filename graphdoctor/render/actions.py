@@ -116,8 +116,8 @@ def mends_text(action: Action) -> str:
 def saves_text(action: Action) -> str:
     """What it saves; empty if nothing was measured.
 
-    A gap between graphs is what the break costs today, not what a fix saves: it is named as such. The first compile of a
-    fix that makes a value dynamic may take longer than those that it saves, which have other causes too.
+    A gap between graphs is what the break costs today, not what a fix saves: it is named as such. Compiles can have
+    other causes too, so their time is what can be saved at most.
     """
     parts = []
     if action.call_us is not None and action.is_measured:
