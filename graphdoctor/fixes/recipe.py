@@ -8,9 +8,11 @@ be careful: if it isn't sure of an edit, it declines and gives the reason.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 
 
@@ -51,3 +53,14 @@ class Recipe(ABC):
         Raises:
             DeclinedError: The recipe doesn't apply, or can't be sure.
         """
+
+
+def first_edit(recipes: Sequence[Recipe], place: Place) -> Edit | tuple[str, ...]:
+    """What the first recipe writes that doesn't decline; if all do, their reasons."""
+    reasons: list[str] = []
+    for recipe in recipes:
+        try:
+            return recipe.edit(place)
+        except DeclinedError as error:
+            reasons.append(error.reason)
+    return tuple(reasons)

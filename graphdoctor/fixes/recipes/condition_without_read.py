@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe, first_edit
 from graphdoctor.fixes.syntax.bindings import dotted_name, shortened
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import Names, is_in_place
@@ -47,16 +47,11 @@ class ConditionWithoutRead(Recipe):
             raise DeclinedError("the condition isn't in a function")
         reads = _reads(place.source, test, Names(place.source, function))
         without = Place(_edited(place.source, reads), _on_line_alone(place, test))
-        reasons = []
-        for recipe in self._recipes:
-            try:
-                edit = recipe.edit(without)
-            except DeclinedError as error:
-                reasons.append(error.reason)
-                continue
+        edit = first_edit(self._recipes, without)
+        if isinstance(edit, Edit):
             words = f"without reading `{shortened(place.source, reads[0][0])}`"
             return replace(edit, title=f"{edit.title}, {words}", is_safe=False)
-        raise DeclinedError(f"without reading the number, {reasons[0]}" if reasons else "nothing can be written for it")
+        raise DeclinedError(f"without reading the number, {edit[0]}" if edit else "nothing can be written for it")
 
 
 def _test(place: Place) -> cst.BaseExpression:

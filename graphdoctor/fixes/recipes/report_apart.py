@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.recipe import Edit, Recipe, first_edit
 from graphdoctor.fixes.syntax.bindings import has_comment
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place, tested_at
@@ -45,16 +45,11 @@ class ReportApart(Recipe):
         if isinstance(parent, cst.If) and parent.orelse is choice:
             raise DeclinedError("the condition belongs to an `elif`")
         without = _apart(place, choice)
-        reasons = []
-        for recipe in self._recipes:
-            try:
-                edit = recipe.edit(without)
-            except DeclinedError as error:
-                reasons.append(error.reason)
-                continue
+        edit = first_edit(self._recipes, without)
+        if isinstance(edit, Edit):
             title = f"{edit.title}, and skip the report while compiling"
             return replace(edit, title=title, is_safe=False, drops_output=True)
-        raise DeclinedError(f"without the report, {reasons[-1]}" if reasons else "nothing can be written for the rest")
+        raise DeclinedError(f"without the report, {edit[-1]}" if edit else "nothing can be written for the rest")
 
 
 def _apart(place: Place, choice: cst.If) -> Place:
