@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor.cli.options import (
+    OF_TRIALS,
     Given,
     OutputOptions,
     PythonOption,
@@ -20,8 +21,6 @@ from graphdoctor.cli.options import (
 )
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.render.formats import DIAGNOSIS
-
-_OF_TRIALS = ("jobs", "timing", "trial_timeout", "trial_memory")
 
 
 @with_options(formats=DIAGNOSIS.names)
@@ -50,18 +49,19 @@ def explain(
     from graphdoctor.runs.record import record_target
 
     if not is_tried:
-        given.refuse(_OF_TRIALS, without="--try")
+        given.refuse(OF_TRIALS, without="--try")
     settings = project_settings(recordings)
     output = choose_output(DIAGNOSIS, written, given)
     selection = shown.selection(settings)
     has_page = output.needs.picture
     request = Request.of(replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page))
+    asked = trials_of(trials, given, is_unsafe_tried=True)
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
         recorded = record_target(request, setup)
         if is_tried:
             from graphdoctor.runs.fix import try_fixes
 
-            try_fixes(request, recorded.folder, trials_of(trials, is_unsafe_tried=True), selection, setup)
+            try_fixes(request, recorded.folder, asked, selection, setup)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     if result.diagnosis.calls or result.diagnosis.compiles or not output.is_text:
         output.write(result)

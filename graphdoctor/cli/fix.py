@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphdoctor.cli.options import (
+    OF_TRIALS,
     Given,
     OutputOptions,
     PythonOption,
@@ -70,7 +71,7 @@ def fix(
     if is_applied and not is_tried:
         raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
     if not is_tried:
-        given.refuse(("jobs", "timing", "trial_timeout", "trial_memory"), without="trials")
+        given.refuse(OF_TRIALS, without="trials")
     if is_diff and (written.output is not None or written.format is not None):
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
     settings = project_settings(recordings)
@@ -78,12 +79,13 @@ def fix(
     output = choose_output(FIXES, written, given.without("force") if is_applied else given)
     selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True))
+    asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
         recorded = record_target(request, setup)
         treated = try_fixes(
             request,
             recorded.folder,
-            trials_of(trials, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried),
+            asked,
             selection,
             setup,
             # Trials take minutes: what must not be written is refused before them.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.model.spec import RunSpec, Timing
 
 if TYPE_CHECKING:
     from graphdoctor.config import Settings
@@ -199,9 +199,13 @@ class TrialOptions:
         ),
     ] = None
     timing: Annotated[
-        bool,
-        typer.Option("--timing/--no-timing", help="Time steady calls with and without each fix, under inductor too."),
-    ] = True
+        Timing,
+        typer.Option(
+            "--timing",
+            help="What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
+        ),
+    ] = Timing.final
+    no_timing: Annotated[bool, typer.Option("--no-timing", help="Time nothing: --timing none.")] = False
     trial_timeout: Annotated[
         float | None,
         typer.Option(
@@ -220,6 +224,10 @@ class TrialOptions:
             callback=positive,
         ),
     ] = None
+
+
+OF_TRIALS = tuple(field.name for field in fields(TrialOptions))
+"""Parameters that have no effect without trials."""
 
 
 class Given(dict[str, str]):

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from graphdoctor.cli.terminal import complain, warn
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import Timing
 
 if TYPE_CHECKING:
-    from graphdoctor.cli.options import TrialOptions
+    from graphdoctor.cli.options import Given, TrialOptions
     from graphdoctor.config import Project, Settings
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.runs.fix import Trials
@@ -89,14 +91,21 @@ def import_report_meanwhile() -> None:
     threading.Thread(target=_import_report, daemon=True).start()
 
 
-def trials_of(asked: TrialOptions, *, is_unsafe_tried: bool, is_tried: bool = True) -> Trials:
-    """How fixes are tried, from the options of the command line."""
+def trials_of(asked: TrialOptions, given: Given, *, is_unsafe_tried: bool, is_tried: bool = True) -> Trials:
+    """How fixes are tried, from the options of the command line.
+
+    Raises:
+        GraphDoctorError: Two of them contradict each other.
+    """
     from graphdoctor.runs.fix import Trials
+
+    if asked.no_timing and "timing" in given and asked.timing is not Timing.none:
+        raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")
 
     return Trials(
         is_unsafe_tried=is_unsafe_tried,
         is_tried=is_tried,
-        is_timed=asked.timing,
+        timing=Timing.none if asked.no_timing else asked.timing,
         jobs=asked.jobs,
         timeout_s=asked.trial_timeout,
         memory_gib=asked.trial_memory,

@@ -27,6 +27,7 @@ from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause, Verdict
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.spec import Timing
 from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import FIXES_FILE
 
@@ -45,7 +46,7 @@ class TreatmentOptions:
         selection: Findings to treat.
         is_unsafe_tried: Also try fixes that may change results for other inputs.
         is_tried: Run trials; if False, fixes are only suggested.
-        is_timed: Time steady calls.
+        timing: What is timed.
         jobs: How many trials run in parallel.
         timeout_s: Seconds until a trial is stopped; None for a multiple of the untouched program's time.
         memory_bytes: Memory at which a trial is stopped; None for a multiple of the untouched program's memory.
@@ -54,10 +55,15 @@ class TreatmentOptions:
     selection: Selection
     is_unsafe_tried: bool = True
     is_tried: bool = True
-    is_timed: bool = True
+    timing: Timing = Timing.final
     jobs: int = 1
     timeout_s: float | None = None
     memory_bytes: int | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether anything is timed."""
+        return self.timing is not Timing.none
 
 
 @dataclass
@@ -177,7 +183,7 @@ class _Rounds:
             while start is not None:
                 best = self._last = self._run_rounds(start)
                 start = self._without_slow(untouched, best)
-            return self._treated(untouched, best, is_timed=self._options.is_timed)
+            return self._treated(untouched, best)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
             self.so_far = self._treated(untouched, self._last or untouched)
@@ -354,8 +360,10 @@ class _Rounds:
         """
         if not self._options.is_timed or not best.applied:
             return None
-        self._time_each(best)
-        found = self._slow(untouched, best)
+        self._trials.time(Program(), best.program)
+        found = self._slow_alone(best) if self._options.timing is Timing.each else None
+        found = found or self._slow(untouched, best)
+        self._note_times(best)
         if found is None:
             return None
         blamed, reason = found
@@ -369,19 +377,31 @@ class _Rounds:
         return start
 
     def _slow(self, untouched: State, best: State) -> tuple[Proposal, str] | None:
-        """The fix to blame for a longer call, and why; None if the call takes no longer."""
-        timed = best.applied[:_MAX_TIMED]
-        for proposal, before in timed:
-            # A step counts together with what follows it.
-            if not self._log.is_step(proposal):
-                change = self._confirmed_slower(before, with_proposals(before, (proposal,)))
-                if change is not None:
-                    return proposal, f"with it, the steady call is {change}"
+        """The fix to blame if all of them make the call longer, and why; None if the call takes no longer."""
         change = self._confirmed_slower(untouched.program, best.program)
         if change is None:
             return None
-        slowest, _ = max(timed, key=lambda pair: self._ratio(pair[1], with_proposals(pair[1], (pair[0],))))
+        if len(best.applied) == 1:
+            return best.applied[0][0], f"with it, the steady call is {change}"
+        alone = self._slow_alone(best)
+        if alone is not None:
+            return alone
+        slowest, _ = max(best.applied[:_MAX_TIMED], key=lambda pair: self._ratio(*_added(*pair)))
         return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
+
+    def _slow_alone(self, best: State) -> tuple[Proposal, str] | None:
+        """The first fix that makes the call longer by itself, and why; None if none does."""
+        timed = best.applied[:_MAX_TIMED]
+        if self._options.timing is Timing.each:
+            for pair in timed:
+                self._trials.time(*_added(*pair))
+        for proposal, before in timed:
+            # A step counts together with what follows it.
+            if not self._log.is_step(proposal):
+                change = self._confirmed_slower(*_added(proposal, before))
+                if change is not None:
+                    return proposal, f"with it, the steady call is {change}"
+        return None
 
     def _confirmed_slower(self, before: Program, after: Program) -> str | None:
         """How much longer the second program's call takes, if two pairs of processes say so."""
@@ -393,12 +413,11 @@ class _Rounds:
         pair = deciding(self._trials.time(before, after))
         return pair.ratio if pair else 1.0
 
-    def _time_each(self, best: State) -> None:
-        """Time all applied fixes together, then each against the program that it was added to."""
-        self._trials.time(Program(), best.program)
-        for proposal, before in best.applied[:_MAX_TIMED]:
-            self._log.add_times(proposal, self._trials.time(before, with_proposals(before, (proposal,))))
-        if len(best.applied) > _MAX_TIMED:
+    def _note_times(self, best: State) -> None:
+        """Note the times of the applied fixes that were timed by themselves."""
+        for pair in best.applied:
+            self._log.add_times(pair[0], self._trials.times_of(*_added(*pair)) or ())
+        if self._options.timing is Timing.each and len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed one by one")
 
     # Results.
@@ -422,10 +441,10 @@ class _Rounds:
     def _diff(self, changes: Sequence[FileChange]) -> str:
         return "".join(diff_text(change, self._trials.root) for change in changes)
 
-    def _treated(self, untouched: State, best: State, *, is_timed: bool = False) -> TreatmentResult:
+    def _treated(self, untouched: State, best: State) -> TreatmentResult:
         changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
-        times = self._trials.time(Program(), best.program) if applied and is_timed else ()
+        times = self._trials.times_of(Program(), best.program) or ()
         self._log.settle_moved(best)
         replay = best.observed.recording.replay
         settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
@@ -462,6 +481,11 @@ class _Rounds:
             for finding in gone
             if not (sites.replacements(finding) or self._log.is_unresolved(finding) or _is_still_skipped(finding, best))
         )
+
+
+def _added(proposal: Proposal, before: Program) -> tuple[Program, Program]:
+    """A program without a fix and with it."""
+    return before, with_proposals(before, (proposal,))
 
 
 def _is_still_skipped(finding: Finding, state: State) -> bool:

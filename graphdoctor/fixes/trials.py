@@ -310,9 +310,9 @@ class Trials:
             after: The second.
             is_again: Measure even if these programs have been timed.
         """
-        for one, other, known in self._timed:
-            if (one, other) == (before, after) and not is_again:
-                return known
+        known = self.times_of(before, after)
+        if known is not None and not is_again:
+            return known
         found: list[PairedTime] = []
         for backend in dict.fromkeys((self.backend, _INDUCTOR)):
             self.on_phase(f"timing steady calls under {backend}")
@@ -323,6 +323,10 @@ class Trials:
                 found.append(times)
         self._timed.insert(0, (before, after, tuple(found)))
         return tuple(found)
+
+    def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...] | None:
+        """The times of two programs that were taken last; None if none were to be taken."""
+        return next((known for one, other, known in self._timed if (one, other) == (before, after)), None)
 
 
 def compatible(proposals: Sequence[Proposal]) -> list[Proposal]:

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+
+class Timing(StrEnum):
+    """What is timed of the fixes that work."""
+
+    final = "final"
+    """The program with all of them; single ones only where a verdict depends on it."""
+    each = "each"
+    """Each of them, too."""
+    none = "none"
+    """Nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
+from graphdoctor.model.spec import Timing
 from graphdoctor.trace.reader import read_recording
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Trials:
     Args:
         is_unsafe_tried: Try fixes that may change results for other inputs, too.
         is_tried: Run trials at all; otherwise fixes are suggested only.
-        is_timed: Time steady calls with and without each fix.
+        timing: What is timed.
         jobs: How many trials run side by side; None for a number that fits the machine.
         timeout_s: Seconds until a trial is stopped; None for a multiple of what the program takes.
         memory_gib: GiB above which a trial is stopped; None for a multiple of what the program takes.
@@ -35,7 +36,7 @@ class Trials:
 
     is_unsafe_tried: bool
     is_tried: bool = True
-    is_timed: bool = True
+    timing: Timing = Timing.final
     jobs: int | None = None
     timeout_s: float | None = None
     memory_gib: float | None = None
@@ -63,7 +64,7 @@ def try_fixes(
         selection,
         is_unsafe_tried=trials.is_unsafe_tried,
         is_tried=trials.is_tried,
-        is_timed=trials.is_timed,
+        timing=trials.timing,
         jobs=trials.jobs or _default_jobs(request),
         timeout_s=trials.timeout_s,
         memory_bytes=None if trials.memory_gib is None else int(trials.memory_gib * 2**30),

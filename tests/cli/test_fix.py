@@ -268,7 +268,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     from graphdoctor.fixes.recipes.drop_item import DropItem
     from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
     from graphdoctor.fixes.treatment import TreatmentOptions, treat
-    from graphdoctor.model.spec import RunSpec
+    from graphdoctor.model.spec import RunSpec, Timing
     from graphdoctor.trace.reader import read_recording
 
     path = tmp_path / "model.py"
@@ -281,7 +281,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     treatment = treat(
         Request.of(RunSpec(target="model.py")), recording,
         read_recording(recording), python=probe_python(), root=tmp_path,
-        options=TreatmentOptions(Selection(), is_timed=False, jobs=2), on_phase=lambda _text: None,
+        options=TreatmentOptions(Selection(), timing=Timing.none, jobs=2), on_phase=lambda _text: None,
     ).treatment  # fmt: skip
     dropped, kept = treatment.tried
     assert (dropped.verdict, kept.verdict) == ("changes results", "verified")

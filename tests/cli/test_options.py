@@ -24,7 +24,7 @@ ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
     [
         (("explain", "model.py", "--jobs", "2"), "--jobs", "--try"),
         (("explain", "model.py", "--no-timing"), "--no-timing", "--try"),
-        (("explain", "model.py", "--timing"), "--timing", "--try"),
+        (("explain", "model.py", "--timing", "each"), "--timing", "--try"),
         (("explain", "model.py", "--trial-timeout", "9"), "--trial-timeout", "--try"),
         (("explain", "model.py", "--trial-memory", "9"), "--trial-memory", "--try"),
         (("explain", "model.py", "--force"), "--force", "-o"),
@@ -55,6 +55,15 @@ def test_an_option_without_effect_is_refused(
     found = run_here(*arguments)
     assert (found.returncode, found.stdout) == (2, "")
     assert f"error: {flag} has no effect without {needed}." in found.stderr
+    assert not (tmp_path / ".graphdoctor").exists()
+
+
+@pytest.mark.parametrize("command", [("fix",), ("explain", "--try")])
+def test_timing_and_no_timing_are_not_both_taken(tmp_path: Path, run_here: RunCli, command: tuple[str, ...]) -> None:
+    (tmp_path / "model.py").write_text("raise AssertionError('nothing may run')\n")
+    found = run_here(*command, "model.py", "--timing", "each", "--no-timing")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "error: --timing each and --no-timing contradict each other." in found.stderr
     assert not (tmp_path / ".graphdoctor").exists()
 
 

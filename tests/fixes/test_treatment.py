@@ -23,7 +23,7 @@ from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import BreakEffect, BreakReason, Coverage, Recording
 from graphdoctor.model.run import ProbeExit, Setting
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.model.spec import RunSpec, Timing
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
@@ -149,7 +149,7 @@ class Patient:
         if self.known:
             self.monkeypatch.setattr(engine, "options_for", self._options)
         request = Request(RunSpec(target="model.py"), TargetText("model.py", "model.py", None, None, is_call=False))
-        options: dict[str, Any] = {"selection": Selection(), "is_timed": False, **more}
+        options: dict[str, Any] = {"selection": Selection(), "timing": Timing.none, **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return treat(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
@@ -433,7 +433,7 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
     found = patient(world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        found.treated(is_timed=True)
+        found.treated(timing=Timing.final)
     treatment = Treatment.model_validate(json.loads((found.folder / "recording" / "fixes.json").read_text()))
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
     assert treatment.settings == ("good = True",)
@@ -711,7 +711,7 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
         )
 
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
-    treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(is_timed=True).treatment
+    treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(timing=Timing.each).treatment
     assert asked[::2] == [
         ("time-1", frozenset(), {"a", "b"}), ("time-2", frozenset(), {"a"}), ("time-3", {"a"}, {"a", "b"}),
     ]  # fmt: skip
@@ -719,6 +719,60 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
     assert treatment.tried[0].times != treatment.tried[1].times
     assert [times.backend for times in treatment.times] == ["eager"]
     assert treatment.notes == ("not timed under inductor: no compiler was found",)
+
+
+Pairs = list[tuple[Fixes, Fixes]]
+
+
+def timed_pairs(monkeypatch: pytest.MonkeyPatch, ratios: Callable[[Fixes, Fixes], float]) -> Pairs:
+    """What is timed under Inductor, filled while trials are made."""
+    asked: Pairs = []
+
+    def time_pair(replays: Any, before: Program, after: Program, name: str, *, backend: str) -> PairedTime:
+        if backend != "eager":
+            asked.append((fixes_in(before), fixes_in(after)))
+        return timed(ratios)(replays, before, after, name, backend=backend)
+
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
+    return asked
+
+
+def test_unless_asked_for_only_the_set_is_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = timed_pairs(monkeypatch, lambda _before, _now: 0.5)
+    treatment = patient(peeling, THREE).treated(timing=Timing.final).treatment
+    assert asked == [(frozenset(), {"a", "b", "c"})]
+    assert len(treatment.times) == 2
+    assert [case.times for case in treatment.tried] == [(), (), ()]
+
+
+def test_where_nothing_is_timed_there_are_no_times(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = timed_pairs(monkeypatch, lambda _before, _now: 0.5)
+    treatment = patient(peeling, THREE).treated(timing=Timing.none).treatment
+    assert (asked, treatment.times) == ([], ())
+
+
+def test_a_longer_call_has_fixes_timed_one_by_one_until_one_is_to_blame(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = timed_pairs(monkeypatch, lambda before, now: 2.0 if "b" in now - before else 0.9)
+    known = {"GD101:3": [fix("a")], "GD101:12": [fix("b")], "GD101:25": [fix("c")]}
+    lines = {"a": 3, "b": 12, "c": 25}
+    found = patient(lambda fixes: runs(*(line for name, line in lines.items() if name not in fixes)), known)
+    treatment = found.treated(timing=Timing.final).treatment
+    assert all(before == frozenset() for before, _ in asked)
+    assert [now for _, now in asked] == [{"a", "b", "c"}, {"a", "b", "c"}, {"a"}, {"b"}, {"b"}, {"a", "c"}]
+    [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
+    assert slow.title == "Do b"
+    assert (slow.reason or "").startswith("with it, the steady call is 2.0\N{MULTIPLICATION SIGN} slower")
+
+
+def test_the_only_fix_is_to_blame_without_a_third_pair_of_processes(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = timed_pairs(monkeypatch, lambda _before, _now: 2.0)
+    found = patient(lambda fixes: runs(*([] if fixes else [3])), {"GD101": [fix("slow")]})
+    [case] = found.treated(timing=Timing.final).treatment.tried
+    assert (case.verdict, len(asked)) == ("makes it worse", 2)
 
 
 def test_what_came_of_it_lies_beside_the_recording(patient: Make) -> None:
@@ -793,7 +847,7 @@ def test_a_fix_that_makes_the_call_longer_is_taken_back_and_the_next_is_tried(
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _, now: 4.0 if "slow" in now else 0.9))
     known = {"GD101": [fix("slow"), fix("quick")]}
     found = patient(lambda fixes: runs(*([] if fixes else [3])), known)
-    treatment = found.treated(is_timed=True).treatment
+    treatment = found.treated(timing=Timing.final).treatment
     assert told(treatment.tried) == [("slow", "makes it worse", 1, False), ("quick", "verified", 2, True)]
     sign = "\N{MULTIPLICATION SIGN}"
     change = f"4.0{sign} slower (3.9{sign} to 4.1{sign}) under inductor"
@@ -812,7 +866,7 @@ def test_fixes_that_are_fine_alone_but_slow_together_lose_the_slowest(
     known = {"GD101:3": [fix("a")], "GD101:12": [fix("b")]}
     left = {"a": 3, "b": 12}
     found = patient(lambda fixes: runs(*(line for name, line in left.items() if name not in fixes)), known)
-    treatment = found.treated(is_timed=True).treatment
+    treatment = found.treated(timing=Timing.final).treatment
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do a"]
     [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
     assert slow.title == "Do b"
@@ -824,9 +878,9 @@ def test_less_in_graphs_is_verified_only_if_the_call_is_faster(patient: Make, mo
     [case] = found.treated().treatment.tried
     assert (case.verdict, case.is_applied) == ("makes it worse", False)
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 0.5))
-    [case] = found.treated(is_timed=True).treatment.tried
+    [case] = found.treated(timing=Timing.final).treatment.tried
     assert (case.verdict, case.is_applied) == ("verified", True)
     assert "the call is 2.0\N{MULTIPLICATION SIGN} faster" in (case.reason or "")
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 4.0))
-    [case] = found.treated(is_timed=True).treatment.tried
+    [case] = found.treated(timing=Timing.final).treatment.tried
     assert (case.verdict, case.is_applied) == ("makes it worse", False)
