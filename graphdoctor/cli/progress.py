@@ -1,28 +1,55 @@
-"""What standard error shows while the probe runs: its phase on a terminal, the program's own output always."""
+"""What standard error shows while programs run: phases on a terminal, the program's own output and verdicts always."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from graphdoctor.capture.child import Watching
 from graphdoctor.cli.terminal import say
+from graphdoctor.model.progress import DecidedTrial, TrialCounts, TrialEvent
 from graphdoctor.render.printable import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.status import Status
+
+
+class _Ticking:
+    """How far trials are, on one line; the time that is left runs down between events.
+
+    Args:
+        counts: The counts of now.
+    """
+
+    def __init__(self, counts: TrialCounts) -> None:
+        self._counts = counts
+        self._since = time.monotonic()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The line."""
+        from rich.text import Text
+
+        from graphdoctor.render.progress import counts_text
+
+        left = self._counts.left_s
+        now = None if left is None else left - (time.monotonic() - self._since)
+        yield Text(counts_text(self._counts, now), no_wrap=True, overflow="ellipsis")
 
 
 class Progress:
     """A status line that makes way for the program's output.
 
     Args:
-        is_quiet: Show no status; the program's output is passed on all the same.
+        is_quiet: Show no status and no verdicts; the program's output is passed on all the same.
     """
 
     def __init__(self, *, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self._counts = TrialCounts(0, 0)
         self._status: Status | None = None
         self._lock = threading.Lock()
         self._is_line_open = False
@@ -62,6 +89,26 @@ class Progress:
             self._is_line_open = False
             if self._status is not None:
                 self._status.start()
+
+    def show_trial(self, event: TrialEvent) -> None:
+        """Show how far trials of fixes are, and what each showed, on a line of its own."""
+        from graphdoctor.render.progress import decided_text, left_text, timed_text
+
+        if isinstance(event, TrialCounts):
+            self._show_counts(event)
+            return
+        counts = self._counts
+        line = decided_text(event, counts) if isinstance(event, DecidedTrial) else timed_text(event, counts)
+        if self._status is None and (left := left_text(counts.left_s, is_open=counts.is_open)):
+            line = f"{line} · {left}"
+        if not self._is_quiet:
+            self.say(line)
+
+    def _show_counts(self, counts: TrialCounts) -> None:
+        with self._lock:
+            self._counts = counts
+            if self._status is not None:
+                self._status.update(_Ticking(counts))
 
     def _show_phase(self, phase: str) -> None:
         from rich.text import Text

@@ -83,7 +83,7 @@ def set_up(settings: Settings, *, python: str | None, timeout_s: float | None, i
 
     import_report_meanwhile()
     with Progress(is_quiet=is_quiet) as progress:
-        yield Setup(settings, progress.watching, python, timeout_s)
+        yield Setup(settings, progress.watching, python, timeout_s, progress.show_trial)
 
 
 def import_report_meanwhile() -> None:

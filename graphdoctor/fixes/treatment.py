@@ -14,6 +14,8 @@ from pathlib import Path
 
 from graphdoctor.capture.request import Request
 from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.fixes.announcing import Announcing
+from graphdoctor.fixes.pace import Pace
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
@@ -26,6 +28,7 @@ from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause, Verdict
+from graphdoctor.model.progress import TrialEvent
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import Timing
 from graphdoctor.model.wording import counted
@@ -110,6 +113,7 @@ def treat(
     root: Path,
     options: TreatmentOptions,
     on_phase: Callable[[str], None],
+    on_event: Callable[[TrialEvent], None] | None = None,
     check: Callable[[Sequence[FileChange]], None] | None = None,
 ) -> TreatmentResult:
     """Try fixes for the findings of a recorded run.
@@ -121,12 +125,14 @@ def treat(
         python: The interpreter to run trials with.
         root: Paths below it are shown relative to it.
         options: What to try and how.
-        on_phase: Called with what is being tried.
+        on_phase: Called with what is run, apart from trials.
+        on_event: Called with how far the trials are and what each showed, from several threads.
         check: Called before any trial with the edits that can be tried; an exception from it ends the treatment.
     """
     limits = Limits(options.timeout_s, options.memory_bytes)
     replays = Replays(request, folder / FOLDER, python=python, limits=limits)
-    trials = Trials(replays, root, options.jobs, request.spec.backend, on_phase)
+    pace = Pace(options.jobs, on_event or (lambda _event: None))
+    trials = Trials(replays, root, options.jobs, request.spec.backend, on_phase, pace)
     rounds = _Rounds(trials, options)
     try:
         treated = rounds.so_far = rounds.run(recording, check)
@@ -294,11 +300,16 @@ class _Rounds:
             wave += 1
             now = [options for options in waiting if not _is_deferred(options, waiting)]
             trials = _shared([options.proposals[0] for options in now])
-            observed = self._trials.run_each(trials, state, f"{label}.{wave}")
+            announcing = Announcing(
+                self._trials, state, trials, now, lambda finding: self._log.shown_place(finding, state.program)
+            )
+            observed = self._trials.run_each(trials, state, f"{label}.{wave}", announcing.announce)
             still = [options for options in waiting if options not in now]
+            verdicts: dict[tuple[int, str], Verdict] = {}
             for options in now:
-                at = next(i for i, trial in enumerate(trials) if options.finding.fingerprint in trial.targets)
+                at = announcing.index_of(options.finding)
                 judged = self._judged(options.finding, trials[at], state, observed[at])
+                verdicts[at, options.finding.fingerprint] = judged.verdict
                 self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=observed[at])
                 if judged.verdict in WORKING or judged.instead:
                     same = next((tried for tried in found if tried.proposal is trials[at]), None)
@@ -308,6 +319,7 @@ class _Rounds:
                         same.verdicts.append(judged.verdict)
                 if judged.verdict not in WORKING and options.proposals[1:]:
                     still.append(replace(options, proposals=options.proposals[1:]))
+            announcing.settle(verdicts)
             resolved = {target for tried in found if tried.is_working for target in tried.proposal.targets}
             waiting = [options for options in still if not _is_resolved(options, now, resolved)]
         return found
@@ -358,6 +370,7 @@ class _Rounds:
         Returns:
             The state to go on from; None if there is no such fix.
         """
+        self._trials.pace.end_trials()
         if not self._options.is_timed or not best.applied:
             return None
         self._trials.time(Program(), best.program)

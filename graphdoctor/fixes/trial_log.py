@@ -154,7 +154,7 @@ class TrialLog:
             is_safe=proposal.is_safe,
             code=finding.code,
             fingerprint=finding.fingerprint,
-            place=self._shown_place(finding, state.program),
+            place=self.shown_place(finding, state.program),
             round=number,
             is_on_untouched=not state.applied,
             verdict="not tried",
@@ -162,12 +162,12 @@ class TrialLog:
         self._entries.append(_Entry(fix.model_copy(update=more), proposal, self._place(finding, state.program)))
         return self._entries[-1]
 
-    def _shown_place(self, finding: Finding, program: Program) -> str:
-        """The line in the file on disk, whatever edits the program has."""
-        return f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
-
     def _place(self, finding: Finding, program: Program) -> _Place:
         return finding.fingerprint, self._trials.original_line(program, finding.location)
+
+    def shown_place(self, finding: Finding, program: Program) -> str:
+        """The line in the file on disk, whatever edits the program has."""
+        return f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
 
     def apply(self, proposals: Sequence[Proposal], number: int) -> None:
         """Note that fixes were applied; those of the round that weren't may be tried once more beside them.
@@ -243,7 +243,7 @@ class TrialLog:
         for finding in treated_findings(state.observed, self._selection):
             yield LeftFinding(
                 code=finding.code,
-                place=self._shown_place(finding, state.program),
+                place=self.shown_place(finding, state.program),
                 message=finding.message,
                 reason=self._reason(self._place(finding, state.program)),
             )

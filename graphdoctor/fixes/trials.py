@@ -9,6 +9,7 @@ from pathlib import Path
 
 from graphdoctor import __version__
 from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.fixes.pace import Pace
 from graphdoctor.fixes.patch import FileChange, LineMap, merged
 from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import Proposal
@@ -28,6 +29,7 @@ from graphdoctor.fixes.verdicts import (
 )
 from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime, SnippetPlace
+from graphdoctor.model.progress import TimedPrograms
 from graphdoctor.model.recording import Recording
 from graphdoctor.rules.catalog import RULES
 
@@ -96,11 +98,11 @@ class Trials:
         root: What paths are relative to.
         jobs: How many run in parallel.
         backend: The backend that the user chose.
-        on_phase: Called with what is being tried.
+        on_phase: Called with what is run, apart from trials.
+        pace: Counts the trials.
         originals: Bytes of files as they were when first read; ``Sources`` fills it.
         reference: What is known about the untouched program's results.
         notes: What limits the verdicts, as sentences without a full stop.
-        count: Trials of fixes so far.
     """
 
     replays: Replays
@@ -108,10 +110,10 @@ class Trials:
     jobs: int
     backend: str
     on_phase: Callable[[str], None]
+    pace: Pace
     originals: dict[Path, bytes] = field(default_factory=dict)
     reference: Reference = field(default_factory=Reference)
     notes: list[str] = field(default_factory=list)
-    count: int = 0
     _timed: list[tuple[Program, Program, tuple[PairedTime, ...]]] = field(default_factory=list)
     _rounding: RoundingNames | None = None
     _is_settled: bool = False
@@ -193,17 +195,33 @@ class Trials:
             limits = replace(limits, memory_bytes=_MEMORY_FACTOR * peak + _MEMORY_EXTRA)
         self.replays.limits = limits
 
-    def run_each(self, proposals: Sequence[Proposal], state: State, label: str) -> list[Observed]:
-        """Run the program of a state with each of several fixes alone, in parallel."""
-        earlier = self.count
-        self.count += len(proposals)
+    def run_each(
+        self,
+        proposals: Sequence[Proposal],
+        state: State,
+        label: str,
+        on_done: Callable[[int, int, Observed], None] | None = None,
+    ) -> list[Observed]:
+        """Run the program of a state with each of several fixes alone, in parallel.
 
-        def run(number: int) -> Observed:
-            proposal = proposals[number]
-            self.on_phase(f"trial {earlier + number + 1} of {earlier + len(proposals)}: {proposal.title}")
+        Args:
+            proposals: The fixes.
+            state: The state.
+            label: What the replays' names begin with.
+            on_done: Called with the index of each fix as soon as its trial is over, the trial's number and what it
+                showed; from several threads.
+        """
+        first = self.pace.plan_trials(len(proposals))
+
+        def run(index: int) -> Observed:
+            proposal = proposals[index]
             drops_output = proposal.drops_output or state.drops_output
             program = with_proposals(state.program, (proposal,))
-            return self._run(program, f"{label}-{number + 1}", drops_output=drops_output)
+            with self.pace.trial():
+                observed = self._run(program, f"{label}-{index + 1}", drops_output=drops_output)
+            if on_done is not None:
+                on_done(index, first + index, observed)
+            return observed
 
         return self.replays.in_parallel(run, range(len(proposals)), jobs=self.jobs)
 
@@ -314,13 +332,17 @@ class Trials:
         if known is not None and not is_again:
             return known
         found: list[PairedTime] = []
-        for backend in dict.fromkeys((self.backend, _INDUCTOR)):
-            self.on_phase(f"timing steady calls under {backend}")
-            times = time_pair(self.replays, before, after, f"time-{len(self._timed) + 1}", backend=backend)
+        backends = tuple(dict.fromkeys((self.backend, _INDUCTOR)))
+        self.pace.plan_timings(len(backends))
+        for backend in backends:
+            with self.pace.timing() as number:
+                times = time_pair(self.replays, before, after, f"time-{len(self._timed) + 1}", backend=backend)
             if isinstance(times, str):
                 self.notes.append(f"not timed under {backend}: {times}")
+                self.pace.report(TimedPrograms(number, backend, None, times))
             else:
                 found.append(times)
+                self.pace.report(TimedPrograms(number, backend, times))
         self._timed.insert(0, (before, after, tuple(found)))
         return tuple(found)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
-    from graphdoctor.model.fixes import Measures, SnippetPlace, Treatment
+    from graphdoctor.model.fixes import Measures, PairedTime, SnippetPlace, Treatment
     from graphdoctor.model.recompiles import GuardChange
     from graphdoctor.model.recording import BreakEffect, CaptureGap, CompileCall, GraphInput, TargetInfo
 
@@ -27,6 +27,9 @@ Tone = Literal["good", "warning", "bad"]
 
 UNKNOWN = "unknown"
 """What stands in place of a number."""
+
+SAME_SPEED = "no measurable difference"
+"""What stands in place of a ratio whose interval holds 1."""
 
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
@@ -380,6 +383,13 @@ def uncovered_fixes(treatment: Treatment, findings: Sequence[Finding]) -> list[T
     """
     shown = {finding.fingerprint for finding in findings}
     return [fix for fix in treatment.tried if not fix.is_on_untouched and fix.fingerprint not in shown]
+
+
+def measured_speed(measured: PairedTime) -> str:
+    """How much faster or slower the call became, if the measurements tell; otherwise that they don't."""
+    if measured.ratio_low <= 1 <= measured.ratio_high:
+        return SAME_SPEED
+    return speed_text(measured.ratio, measured.ratio_low, measured.ratio_high)
 
 
 def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str, str]]:

@@ -77,6 +77,7 @@ def try_fixes(
         root=Path.cwd(),
         options=options,
         on_phase=setup.watching.on_phase,
+        on_event=setup.on_trial,
         check=check,
     )
 

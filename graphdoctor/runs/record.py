@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.progress import TrialEvent
     from graphdoctor.model.run import ProbeExit
 
 
@@ -28,12 +29,14 @@ class Setup:
         python: The interpreter asked for; None for ours.
         timeout_s: Seconds until a run is stopped; None for the setting.
         watching: What to do meanwhile.
+        on_trial: Called with how far trials of fixes are, from several threads.
     """
 
     settings: Settings
     watching: Watching
     python: str | None = None
     timeout_s: float | None = None
+    on_trial: Callable[[TrialEvent], None] | None = None
 
     @property
     def interpreter(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.capture.request import Request
+from graphdoctor.fixes.pace import Pace
 from graphdoctor.fixes.program import RunChange
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.replays import Limits, Replays
@@ -57,7 +58,9 @@ def judged(folder: Path) -> tuple[Judgment, Trials]:
     request = Request.of(RunSpec(target=f"{folder}/model.py:Loss", backend="inductor"))
     replays = Replays(request, folder / "fixes", python=str(probe_python()), limits=Limits())
     try:
-        trials = Trials(replays, folder, jobs=1, backend="inductor", on_phase=lambda _text: None)
+        trials = Trials(
+            replays, folder, jobs=1, backend="inductor", on_phase=lambda _text: None, pace=Pace(1, lambda _event: None)
+        )
         state = trials.run_untouched()
         assert state is not None
         [finding] = [found for found in state.observed.diagnosis.findings if found.code == "GD101"]

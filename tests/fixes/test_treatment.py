@@ -21,6 +21,7 @@ from graphdoctor.fixes.replays import Limits
 from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
+from graphdoctor.model.progress import DecidedTrial, TrialCounts, TrialEvent
 from graphdoctor.model.recording import BreakEffect, BreakReason, Coverage, Recording
 from graphdoctor.model.run import ProbeExit, Setting
 from graphdoctor.model.spec import RunSpec, Timing
@@ -140,10 +141,12 @@ class Patient:
     recorded: Recording | None = None
     script_type: type[Script] = Script
     script: Script = field(init=False)
+    events: list[TrialEvent] = field(init=False)
 
     def treated(
         self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any
     ) -> TreatmentResult:
+        self.events = list[TrialEvent]()
         self.script = self.script_type(self.world, self.special)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
@@ -153,7 +156,8 @@ class Patient:
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return treat(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
-            root=self.folder, options=TreatmentOptions(**options), on_phase=lambda _text: None, check=check,
+            root=self.folder, options=TreatmentOptions(**options), on_phase=lambda _text: None,
+            on_event=self.events.append, check=check,
         )  # fmt: skip
 
     def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[FindingOptions]:
@@ -884,3 +888,39 @@ def test_less_in_graphs_is_verified_only_if_the_call_is_faster(patient: Make, mo
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 4.0))
     [case] = found.treated(timing=Timing.final).treatment.tried
     assert (case.verdict, case.is_applied) == ("makes it worse", False)
+
+
+def test_each_trial_is_announced_once_with_the_verdicts_of_the_end(patient: Make) -> None:
+    found = patient(peeling, THREE)
+    treatment = found.treated().treatment
+    decided = [event for event in found.events if isinstance(event, DecidedTrial)]
+    assert [(event.number, event.title, event.verdicts) for event in decided] == [
+        (number, case.title, ((case.place, case.verdict),)) for number, case in enumerate(treatment.tried, start=1)
+    ]
+    assert len(decided) == 3
+
+
+def test_the_count_of_trials_grows_when_a_fix_uncovers_a_break(patient: Make) -> None:
+    found = patient(peeling, THREE)
+    found.treated()
+    counts = [event for event in found.events if isinstance(event, TrialCounts)]
+    begun = [(event.trial, event.trials) for event in counts]
+    assert list(dict.fromkeys(begun)) == [(1, 1), (2, 2), (3, 3)]
+    assert all(event.is_open for event in counts)
+
+
+def test_one_trial_for_several_findings_is_announced_once(patient: Make) -> None:
+    both = [fix("a")]
+    found = patient(lambda fixes: runs(*(() if "a" in fixes else (3, 5))), {"GD101:3": both, "GD101:5": both})
+    found.treated()
+    [decided] = [event for event in found.events if isinstance(event, DecidedTrial)]
+    assert [verdict for _, verdict in decided.verdicts] == ["verified", "verified"]
+
+
+def test_a_verdict_that_timing_decides_is_announced_after_it(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = PairedTime(backend="eager", before_us=9.0, after_us=3.0, ratio=0.3, ratio_low=0.3, ratio_high=0.3, turns=9)
+    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", lambda *_args, **_options: times)
+    found = patient(lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100), {"GD101:3": [fix("a")]})
+    treatment = found.treated(is_timed=True).treatment
+    decided = [event for event in found.events if isinstance(event, DecidedTrial)]
+    assert [event.verdicts for event in decided] == [((treatment.tried[0].place, treatment.tried[0].verdict),)]

@@ -1,0 +1,99 @@
+"""How far trials are, by a clock that the test turns."""
+
+from __future__ import annotations
+
+from graphdoctor.fixes.pace import Pace
+from graphdoctor.model.progress import TrialCounts, TrialEvent
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pace(jobs: int = 1) -> tuple[Pace, Clock, list[TrialEvent]]:
+    clock, events = Clock(), list[TrialEvent]()
+    return Pace(jobs, events.append, clock=clock), clock, events
+
+
+def last(events: list[TrialEvent]) -> TrialCounts:
+    counts = events[-1]
+    assert isinstance(counts, TrialCounts)
+    return counts
+
+
+def test_the_time_that_is_left_is_known_after_the_first_trial() -> None:
+    found, clock, events = pace()
+    assert found.plan_trials(3) == 1
+    with found.trial():
+        assert last(events) == TrialCounts(1, 3, left_s=None)
+        clock.now = 4.0
+    assert last(events) == TrialCounts(1, 3, left_s=8.0)
+    with found.trial():
+        clock.now = 5.0
+    # 4 s and 1 s, so 2.5 s for the last.
+    assert last(events) == TrialCounts(2, 3, left_s=2.5)
+
+
+def test_trials_that_run_side_by_side_share_the_time() -> None:
+    found, clock, events = pace(jobs=2)
+    found.plan_trials(5)
+    with found.trial():
+        clock.now = 4.0
+    with found.trial(), found.trial():
+        clock.now = 5.0
+        with found.trial():
+            # 3 s each of the first two, 4 s of this one, and 4 s of the one that waits.
+            assert last(events).left_s == (3.0 + 3.0 + 4.0 + 4.0) / 2
+
+
+def test_a_trial_that_takes_longer_than_usual_has_nothing_left_rather_than_less() -> None:
+    found, clock, events = pace()
+    found.plan_trials(2)
+    with found.trial():
+        clock.now = 1.0
+    with found.trial():
+        clock.now = 50.0
+        found.plan_timings(1)
+        with found.timing() as number:
+            assert number == 1
+    assert all(not isinstance(event, TrialCounts) or (event.left_s or 0.0) >= 0.0 for event in events)
+
+
+def test_later_rounds_add_trials() -> None:
+    found, _, events = pace()
+    found.plan_trials(1)
+    with found.trial():
+        pass
+    assert (last(events).trials, last(events).is_open) == (1, True)
+    assert found.plan_trials(2) == 2
+    with found.trial():
+        assert (last(events).trial, last(events).trials) == (2, 3)
+
+
+def test_timings_have_a_time_of_their_own() -> None:
+    found, clock, events = pace(jobs=4)
+    found.plan_trials(1)
+    with found.trial():
+        clock.now = 100.0
+    found.end_trials()
+    found.plan_timings(3)
+    with found.timing():
+        assert last(events) == TrialCounts(1, 1, timing=1, timings=3, left_s=None, is_open=False)
+        clock.now = 110.0
+    # One after the other, however many jobs there are.
+    assert last(events) == TrialCounts(1, 1, timing=1, timings=3, left_s=20.0, is_open=False)
+
+
+def test_a_trial_that_raises_counts_as_over() -> None:
+    found, _, events = pace()
+    found.plan_trials(1)
+    try:
+        with found.trial():
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        pass
+    assert last(events).left_s == 0.0

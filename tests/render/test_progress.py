@@ -1,0 +1,70 @@
+"""Trials while they run, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.model.fixes import PairedTime
+from graphdoctor.model.progress import DecidedTrial, TimedPrograms, TrialCounts
+from graphdoctor.render.progress import counts_text, decided_text, left_text, timed_text
+
+
+@pytest.mark.parametrize(
+    ("left_s", "is_open", "says"),
+    [
+        (None, True, ""), (0.0, True, ""), (-3.0, False, ""), (0.4, False, ""),
+        (1.0, False, "about 1 s left"), (9.4, True, "at least 9 s left"),
+        (18.0, False, "about 20 s left"), (88.0, False, "about 90 s left"), (150.0, True, "at least 2 min left"),
+    ],
+)  # fmt: skip
+def test_the_rest_is_an_estimate_and_never_negative(left_s: float | None, is_open: bool, says: str) -> None:
+    assert left_text(left_s, is_open=is_open) == says
+
+
+def test_counts_say_what_has_begun() -> None:
+    assert counts_text(TrialCounts(3, 8), 21.0) == "trial 3 of 8 · at least 20 s left"
+    counts = TrialCounts(8, 8, timing=2, timings=3, is_open=False)
+    assert counts_text(counts, 21.0) == "trial 8 of 8 · timing 2 of 3 · about 20 s left"
+    assert counts_text(counts) == "trial 8 of 8 · timing 2 of 3"
+
+
+def test_a_trial_for_several_findings_says_each_verdict_once() -> None:
+    counts = TrialCounts(2, 8)
+    one = DecidedTrial(2, "Nest", (("model.py:3", "verified"),))
+    assert decided_text(one, counts) == "trial 2 of 8 · verified · model.py:3 · Nest"
+    verdicts = (("model.py:3", "verified"), ("model.py:5", "no effect"), ("model.py:7", "verified"))
+    several = DecidedTrial(2, "Nest", verdicts)
+    assert decided_text(several, counts) == (
+        "trial 2 of 8 · verified · model.py:3 and 1 more, no effect · model.py:5 · Nest"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "says"),
+    [
+        (0.59, 0.58, 0.6, "1.7x faster (1.7x to 1.7x)"),
+        (1.2, 1.1, 1.3, "1.2x slower (1.1x to 1.3x)"),
+        (0.9, 0.8, 1.01, "no measurable difference"),
+        (1.02, 1.0, 1.04, "no measurable difference"),
+    ],
+)
+def test_a_timing_claims_no_speed_that_was_not_measured(ratio: float, low: float, high: float, says: str) -> None:
+    times = PairedTime(
+        backend="inductor",
+        before_us=100.0,
+        after_us=100.0 * ratio,
+        ratio=ratio,
+        ratio_low=low,
+        ratio_high=high,
+        turns=21,
+    )
+    counts = TrialCounts(8, 8, timing=2, timings=3)
+    said = timed_text(TimedPrograms(2, "inductor", times), counts)
+    assert said.replace("\N{MULTIPLICATION SIGN}", "x") == f"timing 2 of 3 · inductor · {says}"
+
+
+def test_what_was_not_timed_says_why() -> None:
+    timed = TimedPrograms(1, "eager", None, "the call is too short to time")
+    assert (
+        timed_text(timed, TrialCounts(1, 1, 1, 1)) == "timing 1 of 1 · eager · not timed: the call is too short to time"
+    )
