@@ -71,10 +71,10 @@ def _end_by_system_error(error: OSError) -> NoReturn:
 
 
 def _run(arguments: list[str]) -> None:
-    from graphdoctor.cli.commands import NAMES, overview
+    from graphdoctor.cli.commands import NAMES, columns, overview
 
     if arguments in (["--help"], ["-h"]):
-        sys.stdout.write(overview())
+        sys.stdout.write(overview(columns()))
         return
     from graphdoctor.cli.app import application
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.cli.commands import ABOUT, NAMES, overview
+from graphdoctor.cli.commands import ABOUT, NAMES, columns, overview
+from graphdoctor.cli.help import Command
 
 _CONTEXT: dict[str, dict[str, Any]] = {
     # Everything after the script belongs to the script.
@@ -22,7 +23,7 @@ class _Overview(typer.core.TyperGroup):
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # noqa: ARG002
         """As ``graphdoctor.cli.main`` prints it without typer."""
-        return overview().rstrip("\n")
+        return overview(columns()).rstrip("\n")
 
 
 def application(names: Sequence[str] = NAMES) -> typer.Typer:
@@ -43,7 +44,7 @@ def application(names: Sequence[str] = NAMES) -> typer.Typer:
     app.callback()(graphdoctor)
     for name in names:
         command = getattr(importlib.import_module(f"graphdoctor.cli.{name}"), name)
-        app.command(name, context_settings=_CONTEXT.get(name))(command)
+        app.command(name, cls=Command, context_settings=_CONTEXT.get(name))(command)
     return app
 
 

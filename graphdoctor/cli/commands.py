@@ -6,6 +6,8 @@ own start.
 
 from __future__ import annotations
 
+import os
+
 ABOUT = "See what torch.compile did to your model, why, and what to change."
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -34,27 +36,91 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 """The first sentence of each command's help, by name, in groups."""
 
+EXAMPLES: dict[str, dict[str, str]] = {
+    "explain": {
+        "graphdoctor explain model.py": "where the graph breaks",
+        "graphdoctor explain model.py --try -o report.html": "try fixes, write a page",
+    },
+    "run": {
+        "graphdoctor run train.py --epochs 2": "with the script's options",
+        "graphdoctor run --report report.html train.py": "write a page too",
+    },
+    "recompiles": {
+        "graphdoctor recompiles model.py": "which values made torch recompile",
+        "graphdoctor recompiles model.py --what-if": "which cause matters most",
+    },
+    "guards": {
+        "graphdoctor guards model.py": "what torch checks, and the time it takes",
+        "graphdoctor guards -v": "the last recording, guard by guard",
+    },
+    "report": {
+        "graphdoctor report": "the last recording again",
+        "graphdoctor report -o report.html": "as a page",
+    },
+    "diff": {
+        "graphdoctor diff before.json": "against the last recording",
+        "graphdoctor diff before.json after.json -o diff.html": "as a page",
+    },
+    "fix": {
+        "graphdoctor fix model.py": "try fixes, write nothing",
+        "graphdoctor fix model.py --unsafe-fixes --apply": "write those that work",
+    },
+    "check": {
+        "graphdoctor check": "every target in pyproject.toml",
+        "graphdoctor check model.py --max-breaks 0": "one target, one limit",
+    },
+    "baseline": {
+        "graphdoctor baseline": "allow what is there now",
+        "graphdoctor baseline --update": "after something was fixed",
+    },
+    "init": {
+        "graphdoctor init --stdout": "only print the section",
+        "graphdoctor init --measure": "with limits that hold now",
+    },
+    "lint": {
+        "graphdoctor lint .": "every Python file here",
+        "graphdoctor lint model.py --select GD101": "one file, one rule",
+    },
+    "bundle": {
+        "graphdoctor bundle": "the last recording, in bundle.zip",
+        "graphdoctor bundle --redact -o issue.zip": "without your code",
+    },
+    "rule": {
+        "graphdoctor rule GD101": "one rule",
+        "graphdoctor rule --all": "every rule",
+    },
+    "schema": {
+        "graphdoctor schema": "of what explain and others write",
+        "graphdoctor schema check": "of what check writes",
+    },
+}
+"""For each command, command lines that run as they stand beside a ``model.py``, each with what it is for."""
+
 NAMES: tuple[str, ...] = tuple(name for group in COMMANDS.values() for name in group)
 
 _WIDTH = 12
+_WIDEST = 80
+_NARROWEST = 40
 
 
-def overview() -> str:
-    """The text of ``graphdoctor --help``."""
-    lines = [
-        "Usage: graphdoctor [OPTIONS] COMMAND [ARGS]...",
-        "",
-        f"  {ABOUT}",
-        "",
-        "Examples:",
-        "  graphdoctor explain model.py               # its graphs, and why they break",
-        "  graphdoctor fix model.py --apply           # try fixes, write those that work",
-        "  graphdoctor recompiles model.py --what-if  # which cause matters most",
-    ]
+def overview(width: int = _WIDEST) -> str:
+    """The text of ``graphdoctor --help``.
+
+    Args:
+        width: Columns of the terminal. A line that doesn't fit goes on below, at least 40 columns wide.
+    """
+    width = max(width, _NARROWEST)
+    shown = {
+        "graphdoctor explain model.py": "its graphs, and why they break",
+        "graphdoctor fix model.py --apply": "try fixes, write those that work",
+        "graphdoctor recompiles model.py --what-if": "which cause matters most",
+    }
+    lines = ["Usage: graphdoctor [OPTIONS] COMMAND [ARGS]...", "", *_folded(ABOUT, 2, width)]
+    lines += ["", "Examples:", *example_lines(shown, width)]
     for heading, commands in COMMANDS.items():
         lines += ["", f"{heading}:"]
         for name, summary in commands.items():
-            lines.append(f"  {name:<{_WIDTH}}{summary}")
+            lines += _folded(summary, _WIDTH + 2, width, label=f"  {name}")
     lines += ["", "Options:"]
     for name, text in (
         ("--version", "Show the version and exit."),
@@ -62,6 +128,41 @@ def overview() -> str:
         ("--show-completion", "Show completion for the current shell."),
         ("-h, --help", "Show this message and exit."),
     ):
-        lines.append(f"  {name:<22}{text}")
-    lines += ["", "graphdoctor COMMAND --help explains one command."]
+        lines += _folded(text, 24, width, label=f"  {name}")
+    lines += ["", *_folded("graphdoctor COMMAND --help explains one command.", 0, width)]
     return "\n".join(lines) + "\n"
+
+
+def example_lines(examples: dict[str, str], width: int) -> list[str]:
+    """Command lines with what each is for: beside it where all of them fit, otherwise above it.
+
+    Args:
+        examples: What each is for, by command line.
+        width: Columns of the terminal. A command line isn't folded, so that it can be pasted.
+    """
+    longest = max(map(len, examples))
+    beside = [f"  {command:<{longest}}  # {purpose}" for command, purpose in examples.items()]
+    if max(map(len, beside)) <= width:
+        return beside
+    return [line for command, purpose in examples.items() for line in (f"  # {purpose}", f"  {command}")]
+
+
+def columns() -> int:
+    """Columns of the terminal that standard output goes to, at most 80, which is also what a file gets."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked):
+        return min(int(asked), _WIDEST)
+    try:
+        return min(os.get_terminal_size(1).columns or _WIDEST, _WIDEST)
+    except OSError:
+        return _WIDEST
+
+
+def _folded(text: str, indent: int, width: int, *, label: str = "") -> list[str]:
+    """A text in lines that fit, indented; the label stands before the first."""
+    lines = [f"{label:<{indent}}"]
+    for word in text.split():
+        if lines[-1].strip() and len(lines[-1]) > indent and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(" " * indent)
+        lines[-1] += word if len(lines[-1]) <= indent else f" {word}"
+    return lines

@@ -56,11 +56,21 @@ HtmlOption = Annotated[
 OpenOption = Annotated[bool, typer.Option("--open/--no-open", help="Open the file of --html in a browser.")]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option(help="Stop the run after this many seconds.", min=0.001, show_default=False, callback=positive),
+    typer.Option(
+        metavar="SECONDS",
+        help="Stop the run after this many seconds.",
+        min=0.001,
+        show_default=False,
+        callback=positive,
+    ),
 ]
 PythonOption = Annotated[
     str | None,
-    typer.Option(help="Run the target with this interpreter. It needs torch, not graphdoctor.", show_default=False),
+    typer.Option(
+        metavar="PATH",
+        help="Run the target with this interpreter. It needs torch, not graphdoctor.",
+        show_default=False,
+    ),
 ]
 RecordingsOption = Annotated[
     Path | None,
@@ -71,7 +81,7 @@ RecordingsOption = Annotated[
         show_default=False,
     ),
 ]
-JobsOption = Annotated[int, typer.Option(help="How many replays to run side by side.", min=1)]
+JobsOption = Annotated[int, typer.Option(metavar="N", help="How many replays to run side by side.", min=1)]
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
 NAMED_HELP = (
     "recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE wrote, or a JSON document that "
@@ -92,13 +102,16 @@ RUN_OPTIONS: dict[str, Any] = {
         list[str] | None,
         typer.Option(
             "--input",
+            metavar="VALUE",
             help="One argument of the call: f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, "
             "none, or name=… for a keyword argument. Integers are drawn from {0, 1}. Repeatable.",
         ),
     ],
-    "calls": Annotated[int, typer.Option(help="Make the calls this many times.", min=1)],
-    "backend": Annotated[str, typer.Option(help="A registered backend. eager shows graph breaks quickest.")],
-    "mode": Annotated[str | None, typer.Option(help="torch.compile's mode, such as max-autotune.")],
+    "calls": Annotated[int, typer.Option(metavar="N", help="Make the calls this many times.", min=1)],
+    "backend": Annotated[
+        str, typer.Option(metavar="NAME", help="A registered backend. eager shows graph breaks quickest.")
+    ],
+    "mode": Annotated[str | None, typer.Option(metavar="MODE", help="torch.compile's mode, such as max-autotune.")],
     "dynamic": Annotated[
         bool | None, typer.Option("--dynamic/--no-dynamic", help="torch.compile's dynamic.", show_default=False)
     ],
@@ -106,11 +119,16 @@ RUN_OPTIONS: dict[str, Any] = {
         bool, typer.Option("--fullgraph", help="torch.compile's fullgraph: a graph break raises an error.")
     ],
     "options": Annotated[
-        list[str] | None, typer.Option("--option", help="One of torch.compile's options, name=value. Repeatable.")
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="One of torch.compile's options, name=value. Repeatable."),
     ],
     "config": Annotated[
         list[str] | None,
-        typer.Option("--config", help="Set torch._dynamo.config.name=value, or another torch config. Repeatable."),
+        typer.Option(
+            "--config",
+            metavar="NAME=VALUE",
+            help="Set torch._dynamo.config.name=value, or another torch config. Repeatable.",
+        ),
     ],
     "backward": Annotated[
         bool, typer.Option("--backward", help="Sum the floating-point outputs of each call and run backward.")
@@ -121,11 +139,14 @@ RUN_OPTIONS: dict[str, Any] = {
     ],
     "no_grad": Annotated[bool, typer.Option("--no-grad", help="Make the calls under torch.no_grad().")],
     "seed": Annotated[
-        int, typer.Option(help="Seed of Python's, NumPy's and torch's random numbers.", min=0, max=2**64 - 1)
+        int,
+        typer.Option(metavar="N", help="Seed of Python's, NumPy's and torch's random numbers.", min=0, max=2**64 - 1),
     ],
     "device": Annotated[
         str | None,
-        typer.Option(help="Move the module and its inputs to this device, such as cuda.", show_default=False),
+        typer.Option(
+            metavar="DEVICE", help="Move the module and its inputs to this device, such as cuda.", show_default=False
+        ),
     ],
 }
 """The fields of ``RunSpec`` on the command line; the target is an argument of its own."""
@@ -144,10 +165,13 @@ class ShownOptions:
     ] = None
     select: Annotated[
         list[str] | None,
-        typer.Option("--select", help="Show only rules whose code begins with this, such as GD1. Repeatable."),
+        typer.Option(
+            "--select", metavar="CODE", help="Show only rules whose code begins with this, such as GD1. Repeatable."
+        ),
     ] = None
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins with this. Repeatable.")
+        list[str] | None,
+        typer.Option("--ignore", metavar="CODE", help="Leave out rules whose code begins with this. Repeatable."),
     ] = None
 
     def selection(self, settings: Settings) -> Selection:
@@ -175,7 +199,8 @@ class OutputOptions:
         ),
     ] = None
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the result to this file; - is standard output.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the result to this file; - is standard output."),
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that -o names.")] = False
     verbose: VerboseOption = False
@@ -193,6 +218,7 @@ class TrialOptions:
     jobs: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             help="How many trials to run side by side. By default, half the cores, at most 4, and 1 with --device.",
             min=1,
             show_default=False,
@@ -209,6 +235,7 @@ class TrialOptions:
     trial_timeout: Annotated[
         float | None,
         typer.Option(
+            metavar="SECONDS",
             help="Stop a trial after this many seconds. By default, six times what the program takes, at least 60.",
             min=0.001,
             show_default=False,
@@ -218,6 +245,7 @@ class TrialOptions:
     trial_memory: Annotated[
         float | None,
         typer.Option(
+            metavar="GIB",
             help="Stop a trial above this many GiB (Linux). By default, twice what the program takes plus 2.",
             min=0.001,
             show_default=False,

@@ -1,0 +1,105 @@
+"""What ``--help`` says: headings, examples that run, and nothing cut off in a narrow terminal."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.cli.commands import COMMANDS, EXAMPLES, NAMES, overview
+from graphdoctor.cli.help import HEADINGS
+from tests.conftest import CLEAN_TARGET, RunCli, clean_environment, run_command
+
+PROJECT = '[tool.graphdoctor]\n[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "model.py"\n'
+SCRIPT = """\
+import sys
+import torch
+
+assert sys.argv[1:] in ([], ["--epochs", "2"])
+torch.compile(torch.sin, backend="eager")(torch.ones(3))
+"""
+IS_GATE = {"check"}
+"""Exits with 1 where it finds something."""
+
+
+def help_of(run_here: RunCli, command: str, width: int) -> str:
+    return run_here(command, "--help", env=clean_environment(COLUMNS=str(width))).stdout
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_each_option_stands_under_a_heading(run_here: RunCli, command: str) -> None:
+    heading, found = "", {}
+    for line in help_of(run_here, command, 80).splitlines():
+        if re.fullmatch(r"\S.*:", line):
+            heading = line[:-1]
+        elif flags := re.match(r"  (-\S.*?)(?:  |$)", line):
+            for flag in re.findall(r"(?<!\S)--?[a-z][a-z-]*", flags[1]):
+                found[flag] = heading
+    assert found["--help"] == "Help"
+    assert {*found.values()} <= {*HEADINGS}
+    assert "Options:" not in help_of(run_here, command, 80)
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_each_command_shows_two_examples(run_here: RunCli, command: str) -> None:
+    assert len(EXAMPLES[command]) == 2
+    for width in (60, 80):
+        lines = help_of(run_here, command, width).splitlines()
+        for example, purpose in EXAMPLES[command].items():
+            assert any(line.startswith(f"  {example}") for line in lines)
+            assert any(line.endswith(f"# {purpose}") for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("command", NAMES)
+def test_no_help_is_cut_off(run_here: RunCli, command: str, width: int) -> None:
+    text = help_of(run_here, command, width)
+    assert max(map(len, text.splitlines())) <= width
+    summary = next(group[command] for group in COMMANDS.values() if command in group)
+    assert summary in " ".join(text.split())
+    assert "…" not in text.replace("name=…", "")
+    assert "..." not in text.replace("]...", "").replace("... <", "")
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_overview_fits_and_is_whole(run_here: RunCli, width: int) -> None:
+    text = run_here("--help", env=clean_environment(COLUMNS=str(width))).stdout
+    assert text == overview(min(width, 80))
+    assert max(map(len, text.splitlines())) <= min(width, 80)
+    assert " ".join(text.split()).count("…") == 0
+    for group in COMMANDS.values():
+        for summary in group.values():
+            assert summary in " ".join(text.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [line for examples in EXAMPLES.values() for line in examples])
+def test_each_example_runs_as_it_stands(project: Path, tmp_path: Path, example: str) -> None:
+    _, command, *rest = shlex.split(example)
+    folder = shutil.copytree(project, tmp_path / "project")
+    for file, without in (("pyproject.toml", "init"), ("graphdoctor-baseline.json", "baseline")):
+        if command == without and "--update" not in rest:
+            (folder / file).unlink()
+    done = run_command(command, *rest, cwd=folder)
+    assert done.returncode in ((0, 1) if command in IS_GATE else (0,)), done.stdout + done.stderr
+    assert done.stdout or done.stderr
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder under git with a model, a script, a section, a baseline, and a run."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "model.py").write_text(CLEAN_TARGET.replace("return", "print(1)\n        return", 1))
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "pyproject.toml").write_text(PROJECT)
+    for command in ("init", "add .", "-c user.name=a -c user.email=a@b commit -m x"):
+        subprocess.run(["git", *command.split()], cwd=folder, check=True, capture_output=True)
+    for arguments in (("explain", "model.py", "-o", "before.json"), ("baseline",)):
+        done = run_command(*arguments, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    shutil.copy(folder / "before.json", folder / "after.json")
+    return folder
