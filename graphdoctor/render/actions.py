@@ -98,7 +98,9 @@ def code_line(action: Action) -> str | None:
     if fix is None or fix.kind == "code" or fix.diff is not None or fix.snippet is None:
         return None
     line = fix.snippet.strip()
-    return None if "\n" in line else line
+    if "\n" in line:
+        return None
+    return f"torch.compile(..., {line})" if fix.place is not None and fix.place.where == "compile" else line
 
 
 def mends_text(action: Action) -> str:

@@ -46,6 +46,7 @@ _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _MAX_COMPILE_IDS = 6
 _MAX_DIFF_LINES = 16
 _MAX_TRIED = 4
+_MAX_OTHERS = 3
 _WIDEST_NAME = 32
 """A longer name may be cut rather than take the room of other columns."""
 _LEAST_WIDTH = 8
@@ -228,17 +229,19 @@ def title_line(diagnosis: Diagnosis) -> Text:
 # Findings.
 
 
-def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
+def finding_card(
+    cluster: Sequence[Finding], *, is_verbose: bool, has_path: bool = True, others: Sequence[Finding] = ()
+) -> Iterator[RenderableType]:
     """A card: headings, the line, torch's message, what it caused, suggestions.
 
     Args:
         cluster: Findings that ``clusters`` grouped.
         is_verbose: Add torch's full message, every hint and every suggestion.
+        has_path: Show the whole call path, and the calls in which it recompiled; otherwise the user's own line.
+        others: More findings that the same suggestion is for, named in a line each.
     """
     first = cluster[0]
-    for finding in cluster:
-        heading = clean(f"{finding.code} ", _STYLES[finding.severity])
-        yield heading.append_text(clean(finding.message, "bold"))
+    yield from _headings(cluster)
     yield from _source(first.location)
     rows: list[tuple[str, RenderableType]] = []
     if first.torch_reason and (is_verbose or first.reasons):
@@ -249,17 +252,60 @@ def finding_card(cluster: Sequence[Finding], *, is_verbose: bool) -> Iterator[Re
     rows += [("hint", clean(hint)) for hint in hints]
     if first.break_effects or first.compile_ids:
         rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
-    path = _call_path(first)
-    if path is not None:
-        rows.append(("path", path))
-    rows += [("see also", _related(location)) for finding in cluster for location in finding.related]
+    rows += _way(cluster, has_path=has_path)
     if first.cost is not None or any(finding.cost for finding in cluster):
         rows.append(("cost", clean(cost_text(next(finding.cost for finding in cluster if finding.cost)))))
     rows += _fix_rows(cluster, is_verbose=is_verbose)
+    rows += _other_rows(others)
     yield labeled_rows(rows)
 
 
-def _source(location: Location) -> Iterator[RenderableType]:
+def short_card(cluster: Sequence[Finding]) -> RenderableType:
+    """A card without details: headings and the place, a line each, cut where it doesn't fit.
+
+    Args:
+        cluster: Findings that ``clusters`` grouped.
+    """
+    return _Cut([*_headings(cluster), _place(cluster[0].location)])
+
+
+def _headings(cluster: Sequence[Finding]) -> Iterator[Text]:
+    for finding in cluster:
+        heading = clean(f"{finding.code} ", _STYLES[finding.severity])
+        yield heading.append_text(clean(finding.message, "bold"))
+
+
+def _other_rows(others: Sequence[Finding]) -> Iterator[tuple[str, RenderableType]]:
+    """More findings that the same suggestion is for."""
+    for number, finding in enumerate(others[:_MAX_OTHERS]):
+        text = clean(f"{finding.code} {base_name(finding.location.file)}:{finding.location.line}")
+        text.append_text(clean(f" in {finding.location.function}", "dim"))
+        yield "also for" if number == 0 else "", text
+    if len(others) > _MAX_OTHERS:
+        yield "", Text(f"and {counted(len(others) - _MAX_OTHERS, 'more finding')}", "dim")
+
+
+def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[tuple[str, RenderableType]]:
+    """How a finding was reached, and the other lines that have to do with it."""
+    first = cluster[0]
+    if has_path:
+        path = _call_path(first)
+        if path is not None:
+            yield "path", path
+    elif first.location.origin != "user":
+        own = [entry for entry in first.user_stack if entry.origin == "user"]
+        if own:
+            yield (
+                "called at",
+                _related_text(base_name(own[-1].file), own[-1].line, f"in {own[-1].qualname or own[-1].function}"),
+            )
+    # A recompile's are the calls that it happened in.
+    related = [location for finding in cluster for location in finding.related]
+    shown = related if has_path or first.break_effects else []
+    yield from (("see also", _related_text(place.shown_file, place.line, place.note)) for place in shown)
+
+
+def _place(location: Location) -> Text:
     line = Text("  ").append("--> ", "blue").append_text(clean(location.shown_file, "bold"))
     line.append(f":{location.line}")
     if location.column is not None:
@@ -267,7 +313,11 @@ def _source(location: Location) -> Iterator[RenderableType]:
     line.append(" in ").append_text(clean(location.function))
     if location.package:
         line.append_text(clean(f"  [{location.package}]", "magenta"))
-    yield line
+    return line
+
+
+def _source(location: Location) -> Iterator[RenderableType]:
+    yield _place(location)
     if location.text is None:
         return
     start = -1 if location.column is None else location.column - 1 - (location.indent or 0)
@@ -312,10 +362,10 @@ def _short_place(entry: StackEntry) -> str:
     return f"{base_name(entry.file)}:{entry.line}"
 
 
-def _related(location: Location) -> Text:
-    text = clean(f"{location.shown_file}:{location.line}")
-    if location.note:
-        text.append_text(clean(f"  {location.note}", "dim"))
+def _related_text(file: str, line: int, note: str | None) -> Text:
+    text = clean(f"{file}:{line}")
+    if note:
+        text.append_text(clean(f"  {note}", "dim"))
     return text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -15,10 +16,12 @@ from graphdoctor.render.actions import Action, actions, code_line, mends_text, s
 from graphdoctor.render.cards import (
     Code,
     Prose,
+    Trimmed,
     clean,
     closing,
     finding_card,
     partial,
+    short_card,
     title_line,
     unknown_rows,
     write,
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 _MAX_COMPILE_CALLS = 5
 _MAX_ACTIONS = 5
 _MAX_CARDS = 10
+_MOST_LINES = 40
+"""Of whole cards, so that an answer fits on two screens of 40 lines; the cards after them are short."""
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 
 
@@ -59,7 +64,7 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
             and code.
     """
     with console.capture() as captured:
-        for renderable in _report(diagnosis, is_verbose=is_verbose):
+        for renderable in _report(diagnosis, console, is_verbose=is_verbose):
             write(console, renderable)
     text = captured.get()
     console.file.write(text)
@@ -69,7 +74,7 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
         write(console, _sentence(diagnosis))
 
 
-def _report(diagnosis: Diagnosis, *, is_verbose: bool) -> Iterator[RenderableType]:
+def _report(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> Iterator[RenderableType]:
     yield title_line(diagnosis)
     yield Text()
     yield from _verdict(diagnosis)
@@ -77,7 +82,7 @@ def _report(diagnosis: Diagnosis, *, is_verbose: bool) -> Iterator[RenderableTyp
     if len(todo) > 1 and any(action.fix for action in todo):
         yield Text()
         yield _todo_table(todo)
-    yield from _findings(diagnosis, todo, is_verbose=is_verbose)
+    yield from _findings(diagnosis, todo, console, is_verbose=is_verbose)
     if diagnosis.treatment is not None:
         yield from treatment_sections(diagnosis, diagnosis.treatment, is_verbose=is_verbose)
     if diagnosis.graphs and is_verbose:
@@ -156,20 +161,39 @@ def _todo_table(todo: Sequence[Action]) -> RenderableType:
     return table
 
 
-def _findings(diagnosis: Diagnosis, todo: Sequence[Action], *, is_verbose: bool) -> Iterator[RenderableType]:
+def _findings(
+    diagnosis: Diagnosis, todo: Sequence[Action], console: Console, *, is_verbose: bool
+) -> Iterator[RenderableType]:
     """The findings of each thing to do, then those that need nothing; a few of each unless verbose."""
-    ordered = [cluster for action in todo for cluster in clusters(action.findings)]
-    kept = {finding.fingerprint for cluster in ordered for finding in cluster}
-    ordered += [cluster for cluster in clusters(diagnosis.findings) if cluster[0].fingerprint not in kept]
-    folded = [] if is_verbose else [cluster for cluster in ordered if _is_foldable(cluster)]
-    cards = [cluster for cluster in ordered if cluster not in folded]
-    shown = cards if is_verbose else cards[:_MAX_CARDS]
-    for cluster in shown:
+    groups = [list(clusters(action.findings)) for action in todo]
+    kept = {finding.fingerprint for group in groups for cluster in group for finding in cluster}
+    groups += [[cluster] for cluster in clusters(diagnosis.findings) if cluster[0].fingerprint not in kept]
+    if is_verbose:
+        for cluster in (cluster for group in groups for cluster in group):
+            yield Text()
+            yield from finding_card(cluster, is_verbose=True)
+        return
+    folded = [group[0] for group in groups if _is_foldable(group[0])]
+    cards = [group for group in groups if not _is_foldable(group[0])]
+    room = _MOST_LINES
+    for number, group in enumerate(cards[:_MAX_CARDS]):
+        others = [cluster[0] for cluster in group[1:]]
+        card = Group(Text(), *finding_card(group[0], is_verbose=False, has_path=False, others=others))
+        height = len(console.render_lines(Trimmed(card), pad=False))
+        is_whole = height <= room or number == 0
+        # After one that has no room, no later one is whole: they would stand out without being worse.
+        if is_whole:
+            yield card
+            room -= height
+            continue
+        if room >= 0:
+            yield Text()
+        yield short_card(group[0])
+        room = -1
+    more = sum(map(len, cards[_MAX_CARDS:]))
+    if more or room < 0:
         yield Text()
-        yield from finding_card(cluster, is_verbose=is_verbose)
-    if len(cards) > len(shown):
-        yield Text()
-        yield Text(f"{counted(len(cards) - len(shown), 'more finding')} (-v shows all)", style="dim")
+        yield Text(f"{counted(more, 'more finding')} (-v shows all)" if more else "-v shows each in full", style="dim")
     if folded:
         yield Text()
         yield from _folded(folded)

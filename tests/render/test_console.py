@@ -166,3 +166,34 @@ def test_the_verdict_is_repeated_where_it_has_scrolled_away(
     monkeypatch.setattr(buffer, "isatty", lambda: True)
     render_console(diagnosis, Console(file=buffer, width=100, height=height, color_system=None))
     assert buffer.getvalue().count("100% of operations compiled") == times
+
+
+def test_findings_with_one_remedy_are_one_card_that_names_the_others() -> None:
+    reads = BreakReason(gb_type="Unsupported Tensor.item() call with capture_scalar_outputs=False", torch_id="GB0124")
+    facts = many(6, "y = x.item() + {}", reads)
+    text = rendered(facts, width=120)
+    assert text.count("-->") == 1
+    assert "also for  GD103 model.py:21 in Net.forward" in text
+    assert "and 2 more findings" in text
+    assert "more finding (" not in text
+
+
+def test_cards_that_do_not_fit_on_two_screens_are_two_lines_each() -> None:
+    text = rendered(many(13), width=120)
+    assert len(text.splitlines()) <= 80
+    lines = text[: text.index("3 more findings")].splitlines()
+    places = [number for number, line in enumerate(lines) if line.startswith("  -->")]
+    assert lines[places[-1] - 1].startswith("GD101 ")
+    assert places[-1] - places[-2] == 2
+    assert any("caused" in line for line in lines[places[0] : places[1]])
+
+
+def test_the_call_path_is_for_v_and_the_users_own_line_for_everyone() -> None:
+    place = entry(
+        1348, "odd(", file="/x/site-packages/pkg/l.py", origin="third_party", package="pkg", qualname="inner",
+    )  # fmt: skip
+    facts = recording(breaks=(record(entry(11, "y = inner(x)"), place),))
+    text = rendered(facts, width=140)
+    assert "called at  model.py:11  in Net.forward" in text
+    assert " path " not in text
+    assert " path " in rendered(facts, width=140, is_verbose=True)

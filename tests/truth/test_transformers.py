@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import RunCli
+from tests.conftest import RunCli, clean_environment
 from tests.truth.compare import HERE, Bare, BareRunner, sites_of
 
 if importlib.util.find_spec("transformers") is None:  # importing it here would cost every worker seconds
@@ -80,6 +80,25 @@ def test_longformer_breaks_in_its_own_file(both: Both) -> None:
         assert finding["location"]["package"] == "transformers"
         assert finding["location"]["origin"] == "third_party"
     assert bare.sites
+
+
+def test_longformer_of_four_lengths_is_answered_on_two_screens(run_cli: RunCli, tmp_path: Path) -> None:
+    program = tmp_path / "longformer.py"
+    text = (MODELS / "longformer.py").read_text()
+    four = "[{'input_ids': torch.arange(2, 2 + n).reshape(1, n)} for n in (10, 14, 18, 22)]"
+    program.write_text(text[: text.index("    return [{")] + f"    return {four}\n")
+    done = run_cli("explain", program, env=clean_environment(COLUMNS="120"))
+    lines = done.stdout.splitlines()
+
+    assert done.returncode == 0, done.stderr
+    assert len(lines) <= 80, done.stdout
+    assert "of operations compiled" in " ".join(lines[:5])
+    assert any(line.split()[:2] == ["Do", "this"] for line in lines[:10])
+    assert max(map(len, lines)) <= 120
+    known = [number for number, line in enumerate(lines) if line.lstrip().startswith("try ")]
+    unknown = [number for number, line in enumerate(lines) if "without a known fix" in line]
+    assert known
+    assert not unknown or min(unknown) > max(known)
 
 
 def test_longformer_in_training_counts_the_forward_alone(both: Both) -> None:
