@@ -27,6 +27,7 @@ from graphdoctor.fixes.syntax.records import (
     reads_tensor,
     touched,
 )
+from graphdoctor.fixes.syntax.sharing import sharing
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk, with_replaced
 
 _TESTS = frozenset({"all", "any", "isfinite", "isinf", "isnan"})
@@ -217,13 +218,23 @@ class _Split:
                 return f"line {self._number(other)} computes with `{read[0]}`"
             if line.role == "record" and line.flow.assigned & other.flow.assigned:
                 return f"line {self._number(other)} sets the same name"
-            if line.role == "record" and self._reaching(line.touched).conflicts(self._reaching(other.touched)):
+            if line.role == "record" and self._everything(line.touched).conflicts(self._everything(other.touched)):
                 return f"line {self._number(other)} may depend on it"
             if line.role == "record" and _is_writing(self.source, line.node) and _is_writing(self.source, other.node):
                 return f"line {self._number(other)} reports too, and would do so before it"
         if line.role == "record" and later and reads_clock(self.source, line.node):
             return "it reads a clock, and would read it later"
         return None
+
+    def _everything(self, found: Touched) -> Touched:
+        """What a line touches, under every name that the same objects may have."""
+        reached = self._reaching(found)
+        changed = reached.changed.union(*(self._sharing.get(name, ()) for name in reached.changed))
+        return Touched(reached.read | changed, changed)
+
+    @cached_property
+    def _sharing(self) -> dict[str, frozenset[str]]:
+        return sharing(self.source, [line.node for line in self.lines], self.owner)
 
     def _reaching(self, found: Touched) -> Touched:
         """What a line touches, with the attributes that the methods of the class touch that it calls."""

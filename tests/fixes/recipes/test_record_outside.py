@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from graphdoctor.fixes.recipes.record_outside import RecordOutside
 from graphdoctor.fixes.syntax.declined import DeclinedError
-from tests.fixes.recipes.places import place_in
+from graphdoctor.fixes.syntax.place import Place
+from graphdoctor.fixes.syntax.source import SourceFile
+from tests.fixes.recipes.places import finding, place_in
 
 HEAD = '''\
 import torch
@@ -164,12 +167,13 @@ def program(lines: list[str], result: str) -> str:
 @given(st.lists(st.sampled_from(LINES), min_size=1, max_size=7), st.sampled_from(RESULTS))
 def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: str) -> None:
     text = program(lines, result)
+    source = SourceFile.parse(Path("model.py"), text.encode())
     expected = None
     for number, line in enumerate(text.split("\n")[6:], start=7):
         if line.strip().startswith("#") or not line:
             continue
         with contextlib.suppress(DeclinedError):
-            edited = RecordOutside().edit(place_in(text, "GD103", number)).content.decode()
+            edited = RecordOutside().edit(Place(source, finding("GD103", number))).content.decode()
             expected = expected or outcome(text)
             assert outcome(edited) == expected, edited
 
@@ -204,6 +208,7 @@ def method(body: str, head: str = "def forward(self, x):") -> str:
             "it reads a clock, and would read it later",
         ),
         ("if x.sum() > 0:\n    y = x\nprint(y)\nz = x.cos()\nreturn z", 9, "`y` may be unset"),
+        ("y = x\nself.seen.append(x.item())\ny.add_(1)\nreturn x", 8, "line 9 may depend on it"),
         ("f = lambda: y\ny = x.sin()\nprint(y)\nz = f()\nreturn z", 9, "an inner function shares names"),
     ],
 )
