@@ -18,6 +18,7 @@ from graphdoctor.model.picture import Picture
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
+pytestmark = pytest.mark.slow
 PYTHON = sys.executable
 
 SCRIPTS = {

@@ -30,8 +30,6 @@ COMMENTS = re.compile(
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<comment>.*) -->\n)?^```(?P<language>\w*)(?P<rest>.*)\n(?P<text>(?:.*\n)*?)^```$", re.MULTILINE
 )
-_PROBES = {"explain", "fix", "run", "check", "baseline", "bundle"}
-"""Commands that always start a probe."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,6 @@ class Command:
     def words(self) -> list[str]:
         """Split as a shell does."""
         return shlex.split(self.text, comments=True)
-
-    @property
-    def is_slow(self) -> bool:
-        """It starts a probe."""
-        words = self.words
-        if words[0] != "graphdoctor":
-            return False
-        return words[1] in _PROBES or any(word.startswith("sample_models/") for word in words if words[1] != "lint")
 
 
 @dataclass(frozen=True)
@@ -100,11 +90,6 @@ def blocks_of(name: str) -> list[Block]:
         Block(name, text.count("\n", 0, found.start()) + 1, found["language"], found["comment"], found["text"])
         for found in _BLOCK.finditer(text)
     ]
-
-
-def is_slow(name: str) -> bool:
-    """Some command of the page starts a probe."""
-    return any(command.is_slow for block in blocks_of(name) if block.is_run for command in block.commands())
 
 
 def inline_commands(name: str) -> Iterator[str]:

@@ -31,7 +31,6 @@ from tests.project.documentation import (
     Command,
     blocks_of,
     inline_commands,
-    is_slow,
     missing_line,
 )
 
@@ -100,20 +99,21 @@ def _end_of_options(words: list[str]) -> int | None:
     return next((number + 1 for number, word in enumerate(words) if word.endswith(".py") or word == "-m"), None)
 
 
-def run_page(page: str, folder: Path) -> None:
-    """Run a page's commands in order, in a folder that has the sample models."""
-    shutil.copytree(REPOSITORY / "sample_models", folder / "sample_models")
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "sample_models", tmp_path / "sample_models")
     environment = clean_environment(
         PATH=os.pathsep.join([str(command_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]),
         COLUMNS="120",
     )
     for block in blocks_of(page):
         if name := block.asked("file"):
-            (folder / name).write_text(block.text, encoding="utf-8")
+            (tmp_path / name).write_text(block.text, encoding="utf-8")
         for command in block.commands() if block.is_run else ():
             done = subprocess.run(
                 ["bash", "-c", command.text],
-                cwd=folder,
+                cwd=tmp_path,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -127,17 +127,6 @@ def run_page(page: str, folder: Path) -> None:
             assert done.returncode == command.status, where
             missing = missing_line(done.stdout, command.shown)
             assert missing is None, f"not printed: {missing}\n{where}"
-
-
-@pytest.mark.parametrize("page", [page for page in WITH_COMMANDS if not is_slow(page)])
-def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
-    run_page(page, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in WITH_COMMANDS if is_slow(page)])
-def test_the_commands_of_a_page_that_run_models_do_what_it_shows(page: str, tmp_path: Path) -> None:
-    run_page(page, tmp_path)
 
 
 @pytest.mark.parametrize(

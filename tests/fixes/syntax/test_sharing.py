@@ -48,8 +48,8 @@ def test_it_may_be_the_same(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "y = x + 1", "y = -x", "y = x > 0", "y = x.abs()", "y = x.item()", "y = float(x)", "y = f'{x}'", "y.append(x.item())",
-        "y = torch.softmax(x, 0)", "y = len(x)",
+        "y = x + 1", "y = -x", "y = x > 0", "y = x.abs()", "y = x.item()", "y = float(x)", "y = f'{x}'", "y = len(x)",
+        "y.append(x.item())", "y = torch.softmax(x, 0)",
     ],
 )  # fmt: skip
 def test_it_is_new(line: str) -> None:
