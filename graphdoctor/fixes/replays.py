@@ -5,6 +5,7 @@ Each replay is a recording of its own in a folder below the first one's, so that
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -21,6 +22,9 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.trace.reader import read_recording
 
 EAGER = "eager"
+_COMPILED = "compiled"
+"""The folder of what Inductor writes for timing."""
+
 _RESULTS = "outputs.pt"
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -67,6 +71,7 @@ class Replays:
     def __init__(self, request: Request, folder: Path, *, python: str, limits: Limits) -> None:
         self._request = request
         self._folder = folder
+        self._compiled = folder / _COMPILED
         self._python = python
         self.limits = limits
         self._warm = WarmProbes(probe_command(python))
@@ -124,6 +129,9 @@ class Replays:
     def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
         """Make the calls, then time the last one each time the other end of a socket asks, until the socket closes.
 
+        Inductor finds what it compiled when the same program was timed earlier. Nothing but timing finds that: a
+        compile whose time somebody counts must do its work.
+
         Args:
             program: What to run.
             name: The replay's name.
@@ -138,7 +146,7 @@ class Replays:
         # Mode and options belong to the backend that the user chose.
         if backend != request.spec.backend:
             request = request.with_spec(backend=backend, mode=None, options={})
-        plan = {**self._plan(program, folder), "timing": descriptor}
+        plan = {**self._plan(program, folder), "timing": descriptor, "compiled": str(self._compiled)}
         ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
         return None if ended.reason == "finished" else str(ended.message)
 
@@ -168,8 +176,9 @@ class Replays:
         self._is_cancelled.set()
 
     def close(self) -> None:
-        """Let go of what makes probes start sooner."""
+        """Let go of what makes probes start and compile sooner."""
         self._warm.close()
+        shutil.rmtree(self._compiled, ignore_errors=True)
 
     def _results_of(self, name: str) -> str:
         return str(self._folder / name / _RESULTS)

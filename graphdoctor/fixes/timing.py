@@ -1,4 +1,8 @@
-"""Times the steady call of two programs in turns, in two probes that run in parallel: both see the same noise."""
+"""Times the steady call of two programs in turns, in two probes that run in parallel: both see the same noise.
+
+Timing stops as soon as ``confidence.py`` is sure, or after ten seconds. Compiling and the repetitions until the call is
+steady come before that and aren't counted.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,16 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from graphdoctor.fixes.confidence import MIN_TURNS, interval, is_decided
 from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.replays import EAGER, Replays
 from graphdoctor.model.fixes import PairedTime
 from graphdoctor.model.wording import speed_text
 
-_TURNS = 21
 _TURN_S = 0.04
-_MAX_S = 20.0
-"""Long calls get fewer turns."""
+"""How long each program repeats its call in a turn, or one call that takes longer."""
 
-_MIN_TURNS = 5
+_MAX_S = 10.0
 _NOISE = 0.03
 """How much two processes that run the same program can differ."""
 
@@ -114,12 +117,12 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         return errors[0].rstrip(".")
     if not all(steady):
         return "the last call never stops compiling"
-    if len(turns) < 2:
-        return "the probe ended during timing"
-    if not all(plain for plain, _ in turns):
+    if not all(plain and fixed for plain, fixed in turns):
         return "the call is too short to time"
+    if len(turns) < MIN_TURNS:
+        return "the probe ended during timing"
     ratios = [fixed / plain for plain, fixed in turns]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    low, high = interval(ratios)
     return PairedTime(
         backend=backend,
         before_us=statistics.median(plain for plain, _ in turns),
@@ -143,7 +146,7 @@ def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
 def slower(times: Sequence[PairedTime]) -> str | None:
     """How much longer the call takes with a fix, in words; None if it isn't certain that it does."""
     pair = deciding(times)
-    if pair is None or pair.ratio_low <= 1 + _NOISE:
+    if pair is None or pair.ratio_low <= 1 or pair.ratio <= 1 + _NOISE:
         return None
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
@@ -151,7 +154,7 @@ def slower(times: Sequence[PairedTime]) -> str | None:
 def faster(times: Sequence[PairedTime]) -> str | None:
     """How much shorter the call is with a fix, in words; None if it isn't certain that it is."""
     pair = deciding(times)
-    if pair is None or pair.ratio_high >= 1 - _NOISE:
+    if pair is None or pair.ratio_high >= 1 or pair.ratio >= 1 - _NOISE:
         return None
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
@@ -159,13 +162,17 @@ def faster(times: Sequence[PairedTime]) -> str | None:
 def _turns(before: _Timed, after: _Timed) -> list[tuple[float, float]]:
     """The times of both in each turn; they take turns going first."""
     found: list[tuple[float, float]] = []
-    for _ in range(_TURNS):
+    spent_s = 0.0
+    while True:
         is_swapped = len(found) % 2 == 1
         first, second = (after, before) if is_swapped else (before, after)
         one, other = first.median_us(), second.median_us()
         if one is None or other is None:
-            break
+            return found
         found.append((other, one) if is_swapped else (one, other))
-        if len(found) >= _MIN_TURNS and sum(map(sum, found)) / 1e6 > _MAX_S:
-            break
-    return found
+        if not one or not other or is_decided([fixed / plain for plain, fixed in found]):
+            return found
+        turn_s = max(_TURN_S, one / 1e6) + max(_TURN_S, other / 1e6)
+        spent_s += turn_s
+        if spent_s + turn_s > _MAX_S and len(found) >= MIN_TURNS:
+            return found

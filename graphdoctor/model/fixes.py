@@ -96,11 +96,11 @@ class PairedTime(Fact):
     ratio: float
     """Median over all turns of the time after divided by the time before; below 1 is faster."""
     ratio_low: float
-    """First quartile of the ratios."""
+    """Lower end of the ratio's 95% confidence interval."""
     ratio_high: float
-    """Third quartile of the ratios."""
+    """Upper end of that interval."""
     turns: int
-    """Number of turns."""
+    """Number of turns: timing stops once the interval excludes 1 or lies within 2% of it, or after 10 seconds."""
 
 
 class TriedFix(Fact):

@@ -88,6 +88,8 @@ def speed_text(ratio: float, low: float | None = None, high: float | None = None
     text = f"{shown} {'faster' if is_faster else 'slower'}"
     if low is None or high is None:
         return text
+    if low <= 1 <= high:
+        return f"no clear difference ({_factor(1 / high)} to {_factor(1 / low)})"
     ends = (1 / high, 1 / low) if is_faster else (low, high)
     return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})"
 

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from graphdoctor.fixes import timing
+from graphdoctor.fixes.confidence import LOOKS
 from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.timing import faster, slower, time_pair
 from graphdoctor.model.fixes import PairedTime
+
+TURNS = 64
+"""More than are needed."""
 
 BEFORE, AFTER = Program(), Program({Path("model.py"): b"edited"})
 
@@ -95,41 +99,66 @@ def no_hang() -> Iterator[None]:
 
 def test_the_ratio_is_that_of_each_turn() -> None:
     # The machine is twice as slow in every other turn; the programs' ratio stays.
-    noise = [100.0 if turn % 2 else 200.0 for turn in range(timing._TURNS)]
+    noise = [100.0 if turn % 2 else 200.0 for turn in range(TURNS)]
     found = timed(Probes(noise, [time / 4 for time in noise]))
     assert isinstance(found, PairedTime)
     assert (found.ratio, found.ratio_low, found.ratio_high) == (0.25, 0.25, 0.25)
-    assert (found.before_us, found.after_us) == (200.0, 50.0)
-    assert (found.backend, found.turns) == ("eager", timing._TURNS)
+    assert (found.before_us, found.after_us) == (150.0, 37.5)
+    assert (found.backend, found.turns) == ("eager", LOOKS[0])
 
 
-def test_the_spread_is_the_turns_quartiles() -> None:
-    ratios = [0.5 + 0.01 * turn for turn in range(timing._TURNS)]
+def test_the_spread_is_the_interval_that_decided() -> None:
+    ratios = [0.5 + 0.01 * turn for turn in range(TURNS)]
     found = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
     assert isinstance(found, PairedTime)
-    assert found.ratio_low == pytest.approx(0.55)
-    assert found.ratio == pytest.approx(0.6)
-    assert found.ratio_high == pytest.approx(0.65)
+    assert (found.ratio_low, found.ratio, found.ratio_high) == pytest.approx((0.5, 0.535, 0.57))
 
 
 def test_who_begins_alternates() -> None:
-    probes = Probes([100.0] * timing._TURNS, [50.0] * timing._TURNS)
+    probes = Probes([100.0] * TURNS, [50.0] * TURNS)
     timed(probes)
     assert probes.asked[:8] == ["before", "after", "after", "before", "before", "after", "after", "before"]
-    assert probes.asked.count("before") == probes.asked.count("after") == timing._TURNS
+    assert probes.asked.count("before") == probes.asked.count("after") == LOOKS[0]
     assert probes.seconds == {timing._TURN_S}
     assert probes.backends == {"before": "eager", "after": "eager"}
     assert sorted(probes.names) == ["time-1-eager-after", "time-1-eager-before"]
 
 
-def test_long_calls_get_fewer_turns() -> None:
-    found = timed(Probes([3e6] * timing._TURNS, [2e6] * timing._TURNS))
+def test_what_is_not_clear_yet_gets_more_turns() -> None:
+    # One turn of the first eight says the opposite; of sixteen, still one.
+    ratios = [0.8] * 7 + [1.1] + [0.8] * TURNS
+    found = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
     assert isinstance(found, PairedTime)
-    assert found.turns == timing._MIN_TURNS
+    assert found.turns == LOOKS[1]
+    assert (found.ratio_low, found.ratio_high) == (0.8, 0.8)
+
+
+def test_equal_times_are_enough_once_they_are_surely_equal() -> None:
+    found = timed(Probes([100.0] * TURNS, [101.0, 99.0] * TURNS))
+    assert isinstance(found, PairedTime)
+    assert found.turns == LOOKS[0]
+    assert 0.98 <= found.ratio_low < 1 < found.ratio_high <= 1.02
+
+
+def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
+    ratios = [0.7, 1.4] * 200
+    probes = Probes([2 * timing._TURN_S * 1e6] * len(ratios), [2 * timing._TURN_S * 1e6 * ratio for ratio in ratios])
+    found = timed(probes)
+    assert isinstance(found, PairedTime)
+    spent_s = (found.before_us + found.after_us) / 1e6 * found.turns
+    assert spent_s == pytest.approx(timing._MAX_S, rel=0.05)
+    assert found.ratio_low < 1 < found.ratio_high
+
+
+@pytest.mark.parametrize(("call_s", "turns"), [(0.9, 5), (3.0, 2), (60.0, 2)])
+def test_long_calls_get_fewer_turns(call_s: float, turns: int) -> None:
+    found = timed(Probes([call_s * 1e6] * TURNS, [call_s * 1e6] * TURNS))
+    assert isinstance(found, PairedTime)
+    assert found.turns == turns
 
 
 def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
-    assert timed(Probes([100.0] * 21, [50.0] * 21, dying={"after": -1})) == (
+    assert timed(Probes([100.0] * TURNS, [50.0] * TURNS, dying={"after": -1})) == (
         "The program failed in call 1: NameError: y"
     )
 
@@ -137,12 +166,12 @@ def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
 @pytest.mark.parametrize("which", ["before", "after"])
 @pytest.mark.parametrize("turns", [0, 1, 4])
 def test_a_probe_that_dies_while_it_is_timed_says_why(which: str, turns: int) -> None:
-    probes = Probes([100.0] * 21, [50.0] * 21, dying={which: turns})
+    probes = Probes([100.0] * TURNS, [50.0] * TURNS, dying={which: turns})
     assert timed(probes) == "The process was killed by SIGKILL"
 
 
 def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
-    probes = Probes([100.0] * 21, [50.0] * 21, unsteady=("after",))
+    probes = Probes([100.0] * TURNS, [50.0] * TURNS, unsteady=("after",))
     assert timed(probes) == "the last call never stops compiling"
     assert probes.asked == []
 
@@ -153,7 +182,7 @@ def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
             super().serve_times(program, name, backend=backend, descriptor=descriptor)
             return None
 
-    assert timed(Silent([100.0] * 21, [50.0] * 21, dying={"before": 1})) == "the probe ended during timing"
+    assert timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1})) == "the probe ended during timing"
 
 
 def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,14 +190,14 @@ def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None
         raise KeyboardInterrupt
 
     monkeypatch.setattr(timing, "_turns", interrupted)
-    probes = Probes([100.0] * 21, [50.0] * 21)
+    probes = Probes([100.0] * TURNS, [50.0] * TURNS)
     with pytest.raises(KeyboardInterrupt):
         timed(probes)
     assert probes.is_cancelled
 
 
 def test_a_time_too_short_to_be_measured_is_no_ratio() -> None:
-    assert timed(Probes([0.0] * 21, [0.0] * 21)) == "the call is too short to time"
+    assert timed(Probes([0.0] * TURNS, [0.0] * TURNS)) == "the call is too short to time"
 
 
 def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
@@ -183,11 +212,12 @@ def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
     [
         ([pair(1.1, 1.2)], True, False), ([pair(0.9, 1.2)], False, False), ([pair(0.8, 0.9)], False, True),
         ([pair(1.01, 1.02)], False, False), ([pair(0.98, 0.99)], False, False), ([], False, False),
+        ([pair(1.01, 1.2)], True, False), ([pair(0.8, 0.99)], False, True),
         ([pair(1.1, 1.2, "eager"), pair(0.8, 0.9)], False, True), ([pair(1.1, 1.2, "eager")], True, False),
         ([pair(1.1, 1.2, "mine"), pair(0.8, 0.9)], True, False),
     ],
 )  # fmt: skip
-def test_a_call_is_longer_or_shorter_only_if_its_quartiles_say_so(
+def test_a_call_is_longer_or_shorter_only_if_it_is_clear_and_more_than_noise(
     times: list[PairedTime], is_slower: bool, is_faster: bool
 ) -> None:
     assert (slower(times) is not None, faster(times) is not None) == (is_slower, is_faster)

@@ -4,8 +4,9 @@ The request's ``trial`` says how; every key but ``outputs`` and ``references`` m
 
     {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
      "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
-     "steady": …, "timing": file descriptor, "outputs": path, "references": {"eager": path, "untouched": path},
-     "is_float64": …, "float64": path, "others": [path, …], "is_untouched": …, "earlier": path}
+     "steady": …, "timing": file descriptor, "compiled": path, "outputs": path,
+     "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
+     "is_untouched": …, "earlier": path}
 
 Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
 The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,

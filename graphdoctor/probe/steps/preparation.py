@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import ModuleType
@@ -36,6 +37,9 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     plan = request["trial"]
     if plan and plan.get("patches"):
         lay_over(plan["patches"])
+    if plan and plan.get("compiled"):
+        # torch/_inductor/runtime/cache_dir_utils.py, 2.13, reads it each time.
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = plan["compiled"]
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")

@@ -1,0 +1,100 @@
+"""Intervals of ratios: how often equal programs seem to differ, though the turns are looked at several times."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.fixes.confidence import LOOKS, MIN_TURNS, SAME, interval, is_decided
+
+Noise = Callable[[random.Random], float]
+
+
+def quiet(rng: random.Random) -> float:
+    return rng.lognormvariate(0, 0.03)
+
+
+def interrupted(rng: random.Random) -> float:
+    """One turn in five falls on a busy machine."""
+    return rng.lognormvariate(0, 0.02 if rng.random() < 0.8 else 0.5)
+
+
+def delayed(rng: random.Random) -> float:
+    """Times have a long tail on one side."""
+    return (1 + rng.expovariate(10)) / (1 + rng.expovariate(10))
+
+
+NOISES = [quiet, interrupted, delayed]
+
+
+def timed(noise: Noise, rng: random.Random, *, ratio: float = 1.0, most: int = 120) -> list[float]:
+    """Turns until they decide, or until there is no more time."""
+    found: list[float] = []
+    while len(found) < most and not is_decided(found):
+        found.append(ratio * noise(rng))
+    return found
+
+
+def is_different(ratios: list[float]) -> bool:
+    low, high = interval(ratios)
+    return not low <= 1 <= high
+
+
+@pytest.mark.parametrize("most", [2, 3, 5, 7, 120])
+@pytest.mark.parametrize("noise", NOISES)
+def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(noise: Noise, most: int) -> None:
+    rng = random.Random(5)
+    found = [is_different(timed(noise, rng, most=most)) for _ in range(1000)]
+    assert statistics.fmean(found) <= 0.05
+
+
+def test_looking_after_each_turn_at_the_same_interval_would_be_wrong() -> None:
+    """What the looks are for: the interval of the last one, taken after each turn, is wrong more often than it says."""
+    rng = random.Random(5)
+
+    def is_ever_different() -> bool:
+        ratios = [quiet(rng) for _ in range(120)]
+        return any(is_different(ratios[:count]) for count in range(LOOKS[0], 121))
+
+    assert statistics.fmean(is_ever_different() for _ in range(300)) > 0.05
+
+
+@pytest.mark.parametrize("ratio", [0.7, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("noise", [quiet, interrupted])
+def test_a_difference_is_found_and_soon(noise: Noise, ratio: float) -> None:
+    rng = random.Random(5)
+    found = [timed(noise, rng, ratio=ratio) for _ in range(200)]
+    assert statistics.fmean(map(is_different, found)) > 0.99
+    assert all((statistics.median(one) > 1) == (ratio > 1) for one in found if is_different(one))
+    assert statistics.median(map(len, found)) <= LOOKS[1]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_interval_holds_the_true_ratio(noise: Noise) -> None:
+    rng = random.Random(5)
+    found = [interval(timed(noise, rng, ratio=1.03)) for _ in range(1000)]
+    assert statistics.fmean(low <= 1.03 <= high for low, high in found) >= 0.95
+
+
+def test_nothing_is_decided_between_two_looks() -> None:
+    ratios = [0.5] * 200
+    assert [count for count in range(len(ratios)) if is_decided(ratios[:count])] == list(LOOKS)
+    assert all(2 * one == other for one, other in pairwise(LOOKS))
+
+
+def test_equal_within_the_margin_is_decided_too() -> None:
+    assert is_decided([1 - SAME / 2, 1 + SAME / 2] * 4)
+    assert not is_decided([1 - 2 * SAME, 1 + 2 * SAME] * 4)
+
+
+@given(st.lists(st.floats(1e-3, 1e3), min_size=MIN_TURNS, max_size=130))
+def test_the_interval_is_around_the_middle(ratios: list[float]) -> None:
+    low, high = interval(ratios)
+    assert 0 <= low <= statistics.median(ratios) * (1 + 1e-9)
+    assert high >= statistics.median(ratios) * (1 - 1e-9)
