@@ -921,6 +921,6 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(patient: Make, monk
     times = PairedTime(backend="eager", before_us=9.0, after_us=3.0, ratio=0.3, ratio_low=0.3, ratio_high=0.3, turns=9)
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", lambda *_args, **_options: times)
     found = patient(lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100), {"GD101:3": [fix("a")]})
-    treatment = found.treated(is_timed=True).treatment
+    treatment = found.treated(timing=Timing.final).treatment
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [event.verdicts for event in decided] == [((treatment.tried[0].place, treatment.tried[0].verdict),)]
