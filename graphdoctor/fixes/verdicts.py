@@ -145,7 +145,8 @@ def judge(
     if after.recording.exit.reason != "finished":
         return Judgment("failed", _failure(after))
     gone, new = sites.gone_text, tuple(map(site_text, sites.new.values()))
-    verdict, reason = judge_results(after.recording, reference, drops_output=drops_output)
+    known = differences_of(before.recording)
+    verdict, reason = judge_results(after.recording, reference, drops_output=drops_output, known=known)
     if verdict == "changes results":
         return Judgment(verdict, reason, gone, new)
     was, now = before.measures, after.measures
@@ -238,13 +239,20 @@ def _progress(was: Measures, now: Measures) -> str:
     return f"{counted(was.graphs, 'graph')} → {now.graphs}"
 
 
-def judge_results(recording: Recording, reference: Reference, *, drops_output: bool) -> tuple[Verdict, str | None]:
+def judge_results(
+    recording: Recording,
+    reference: Reference,
+    *,
+    drops_output: bool,
+    known: Mapping[ResultKind, Difference] | None = None,
+) -> tuple[Verdict, str | None]:
     """Whether a finished trial computed what the untouched program computes.
 
     Args:
         recording: The trial.
         reference: What is known about the untouched program's results.
         drops_output: Whether the fix makes the program print less on purpose.
+        known: What earlier fixes make the program print less, which isn't said again.
 
     Returns:
         ``verified``, ``changes results`` or ``unproven``, and why.
@@ -261,7 +269,8 @@ def judge_results(recording: Recording, reference: Reference, *, drops_output: b
         if kind in reference.unstable or _is_noise(difference, reference, beside):
             continue
         if drops_output and _is_dropped(difference, reference):
-            dropped.append(difference)
+            if (known or {}).get(kind) != difference:
+                dropped.append(difference)
         elif kind not in reference.compiled_differs:
             return "changes results", described(difference)
         else:

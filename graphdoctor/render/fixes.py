@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis, Finding
     from graphdoctor.model.fixes import Treatment, TriedFix, Verdict
     from graphdoctor.model.recording import TargetInfo
-    from graphdoctor.model.trials import ResultKind
+    from graphdoctor.model.trials import Difference, ResultKind
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
@@ -189,7 +189,16 @@ _KINDS: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text"
 def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
     named = [_KINDS.get(kind, kind) for kind in kinds]
-    return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}."
+    differences = treatment.compared.differences if treatment.compared else ()
+    told = ", ".join(f"{_KINDS.get(found.kind, found.kind)} ({_difference(found)})" for found in differences)
+    differs = f" Different: {told}." if told else ""
+    return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}.{differs}"
+
+
+def _difference(found: Difference) -> str:
+    if found.largest is not None:
+        return f"{found.where} by {found.largest:.3g}"
+    return found.detail or found.where
 
 
 def _to_write(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableType]:

@@ -192,6 +192,12 @@ def test_printing_less_is_what_a_guard_means_to_do() -> None:
         assert judged(seen(3), seen(compared=silent(kind))).verdict == "changes results"
 
 
+def test_what_an_earlier_fix_stops_printing_is_not_said_of_a_later_one() -> None:
+    before = seen(3, compared=silent("stdout"))
+    found = judged(before, seen(compared=silent("stdout")), drops_output=True)
+    assert (found.verdict, found.reason) == ("verified", None)
+
+
 @pytest.mark.parametrize("change", ["numbers", "fewer_and_numbers", "other"])
 def test_printing_something_else_is_no_guard(change: Any) -> None:
     found = judged(seen(3), seen(compared=silent("stdout", change)), drops_output=True)

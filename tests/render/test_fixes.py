@@ -15,7 +15,7 @@ from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Recording
-from graphdoctor.model.trials import Comparison
+from graphdoctor.model.trials import Comparison, Difference
 from graphdoctor.render.fixes import render_fixes
 from graphdoctor.render.html.page import render_page
 from graphdoctor.rules.catalog import RULES
@@ -141,6 +141,20 @@ def peeled() -> tuple[Recording, Treatment]:
 @pytest.mark.parametrize("width", [80, 140])
 def test_uncovered_fixes_and_all_together(snapshot: SnapshotAssertion, width: int) -> None:
     assert rendered(*peeled(), width=width) == snapshot
+
+
+def test_what_the_whole_program_prints_less_is_said_at_the_end() -> None:
+    known, treatment = every_verdict()
+    missing = Difference(
+        kind="stdout",
+        where="printed text",
+        largest=None,
+        detail="3 of 4 lines; the first missing one: 'x'",
+        change="fewer",
+    )
+    compared = COMPARED.model_copy(update={"differences": (missing,)})
+    text = words(rendered(known, treatment.model_copy(update={"compared": compared}), width=140))
+    assert "state, printed text. Different: printed text (3 of 4 lines; the first missing one: 'x')." in text
 
 
 def suggested() -> tuple[Recording, Treatment]:
