@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ from graphdoctor.cli.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.render.formats import FIXES
+from graphdoctor.render.outcome import outcome
+from graphdoctor.render.words import applied_snippets
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.treatment import TreatmentResult
@@ -77,6 +80,8 @@ def fix(
     settings = project_settings(recordings)
     # --force is for --apply too.
     output = choose_output(FIXES, written, given.without("force") if is_applied else given)
+    if is_applied:
+        output = output.writing_edits()
     selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True))
     asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
@@ -98,11 +103,12 @@ def fix(
             _print_rest(treated.treatment)
     else:
         output.write(result)
+    if not written.quiet and (is_diff or not output.is_text):
+        say(outcome(treated.treatment, result.diagnosis.target))
     if is_applied:
         write(treated.changes, force=written.force)
         if not written.quiet:
-            wrote = [f"Wrote {change.path}" for change in treated.changes] or ["There is nothing to write."]
-            say("\n".join(wrote))
+            say("\n".join(_wrote(treated, is_rest_shown=is_diff)))
     finish(recorded, result.diagnosis)
 
 
@@ -116,6 +122,18 @@ def _write_patch(treated: TreatmentResult) -> None:
         name = Path(relative(str(change.path), Path.cwd())).as_posix()
         sys.stdout.buffer.write(unified_bytes(change.before, change.after, name.lstrip("/")))
     sys.stdout.flush()
+
+
+def _wrote(treated: TreatmentResult, *, is_rest_shown: bool) -> Iterator[str]:
+    """What was written, and what is left to do by hand, unless that has been shown."""
+    yield from (f"Wrote {change.path}" for change in treated.changes)
+    if not treated.changes:
+        yield "There is nothing to write."
+    by_hand = [] if is_rest_shown else applied_snippets(treated.treatment)
+    if by_hand:
+        yield "Not written, because it isn't an edit:"
+    for place, snippet in by_hand:
+        yield from (*([f"  {place}:"] if place else []), *(f"    {line}" for line in snippet.splitlines()))
 
 
 def _print_rest(treatment: Treatment) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -56,6 +56,10 @@ class Output(Generic[C]):
             self.format.show(result, stdout_console(self.color), self.options)
         else:
             write_text(self.text(result), self.path, is_quiet=self.is_quiet)
+
+    def writing_edits(self) -> Output[C]:
+        """The same for a command that also writes the edits that it shows."""
+        return replace(self, options=replace(self.options, is_written=True))
 
     def open(self) -> None:
         """Open the file that was written in a browser, if standard output is a terminal."""

@@ -38,7 +38,7 @@ def with_costs(
     found = []
     for finding in findings:
         cost = fixed.get(finding.fingerprint)
-        if cost is None and finding.fingerprint in gaps and steady_us:
+        if finding.fingerprint not in fixed and finding.fingerprint in gaps and steady_us:
             gap = gaps[finding.fingerprint]
             cost = Cost(call_us=gap, call_from=gap_kind, share=gap / steady_us)
         seconds = compiled.get(finding.fingerprint)
@@ -89,13 +89,16 @@ def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[st
     return {finding.fingerprint: recording.steady_call.call_us for finding in causes}
 
 
-def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost]:
-    """What verified fixes save, by finding of the unchanged program."""
-    found: dict[str, Cost] = {}
+def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
+    """What verified fixes save, by finding of the unchanged program; None where timing shows no difference."""
+    found: dict[str, Cost | None] = {}
     for fix in tried:
         if fix.verdict != "verified" or not fix.is_on_untouched or not fix.times:
             continue
         times = fix.times[0]
+        if times.ratio_low <= 1 <= times.ratio_high:
+            found[fix.fingerprint] = None
+            continue
         cost = Cost(call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio)
         found[fix.fingerprint] = cost
     return found

@@ -16,8 +16,8 @@ from typing import Any
 
 from graphdoctor.fixes.confidence import MIN_TURNS, interval, is_decided
 from graphdoctor.fixes.program import Program
-from graphdoctor.fixes.replays import EAGER, Replays
-from graphdoctor.model.fixes import PairedTime
+from graphdoctor.fixes.replays import Replays
+from graphdoctor.model.fixes import PairedTime, deciding
 from graphdoctor.model.wording import speed_text
 
 _TURN_S = 0.04
@@ -132,15 +132,6 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         ratio_high=high,
         turns=len(turns),
     )
-
-
-def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
-    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing faster.
-
-    Args:
-        times: With the user's backend first, then with Inductor; either may be missing.
-    """
-    return next((pair for pair in times if pair.backend != EAGER), next(iter(times), None))
 
 
 def slower(times: Sequence[PairedTime]) -> str | None:

@@ -22,12 +22,12 @@ from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, optio
 from graphdoctor.fixes.replays import Limits, Replays
 from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
-from graphdoctor.fixes.timing import deciding, faster, slower
+from graphdoctor.fixes.timing import faster, slower
 from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause, Verdict
+from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause, Verdict, deciding
 from graphdoctor.model.progress import TrialEvent
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import Timing
@@ -192,7 +192,9 @@ class _Rounds:
             return self._treated(untouched, best)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
-            self.so_far = self._treated(untouched, self._last or untouched)
+            so_far = self._treated(untouched, self._last or untouched)
+            treatment = so_far.treatment.model_copy(update={"is_interrupted": True})
+            self.so_far = replace(so_far, treatment=treatment)
             raise
 
     def _run_rounds(self, start: State) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
@@ -103,6 +104,15 @@ class PairedTime(Fact):
     """Number of turns: timing stops once the interval excludes 1 or lies within 2% of it, or after 10 seconds."""
 
 
+def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
+    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing faster.
+
+    Args:
+        times: With the user's backend first, then with Inductor; either may be missing.
+    """
+    return next((pair for pair in times if pair.backend != "eager"), next(iter(times), None))
+
+
 class TriedFix(Fact):
     """One fix and what its trial showed."""
 
@@ -194,5 +204,7 @@ class Treatment(Fact):
     """Findings that are still there."""
     trial_count: int = 0
     """Number of replays, including those of the unmodified program."""
+    is_interrupted: bool = False
+    """Whether an interrupt ended the trials, so that more could have been tried."""
     notes: tuple[str, ...] = ()
     """What limits the verdicts: results that differ from run to run, omitted trials, missing times."""

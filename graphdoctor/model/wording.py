@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _MAX_NAMES = 3
 _TIMES = "\N{MULTIPLICATION SIGN}"
+UNCHANGED = "same"
+"""What stands in place of a ratio that rounds to 1."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -84,7 +86,7 @@ def speed_text(ratio: float, low: float | None = None, high: float | None = None
     is_faster = ratio <= 1
     shown = _factor(1 / ratio if is_faster else ratio)
     if shown == f"1.00{_TIMES}" and low is None:
-        return "same"
+        return UNCHANGED
     text = f"{shown} {'faster' if is_faster else 'slower'}"
     if low is None or high is None:
         return text

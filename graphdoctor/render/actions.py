@@ -5,7 +5,7 @@ Comes in: the findings of a diagnosis. Goes out: actions, and phrases about them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,19 @@ class Action:
     Args:
         fix: The suggestion; None if none is known.
         findings: The worst first.
+        counted_ids: Recompiles that an action before it is for too.
     """
 
     fix: Fix | None
     findings: list[Finding] = field(default_factory=list)
+    counted_ids: frozenset[str] = frozenset()
+
+    @property
+    def recompile_ids(self) -> frozenset[str]:
+        """The recompiles that it is for; several values can be to blame for one, so findings share them."""
+        found = [finding for finding in self.findings if finding.code.startswith(_RECOMPILE)]
+        # The first compile of a function is no recompile, though a finding can be about it.
+        return frozenset(id_ for finding in found for id_ in finding.compile_ids if not id_.endswith("/0"))
 
     @property
     def call_us(self) -> float | None:
@@ -74,7 +83,12 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
             continue
         key = (fix.title, fix.diff or fix.snippet, fix.place) if fix else cluster[0].fingerprint
         found.setdefault(key, Action(fix)).findings.extend(cluster)
-    return sorted(found.values(), key=_rank)
+    ordered = sorted(found.values(), key=_rank)
+    counted_ids: frozenset[str] = frozenset()
+    for action in ordered:
+        action.counted_ids = action.recompile_ids & counted_ids
+        counted_ids |= action.recompile_ids
+    return ordered
 
 
 def _rank(action: Action) -> tuple[bool, int, float, float]:
@@ -104,31 +118,35 @@ def code_line(action: Action) -> str | None:
 
 
 def mends_text(action: Action) -> str:
-    """What it is for: ``3 breaks``, ``6 recompiles``."""
+    """What it is for: ``3 breaks``, ``6 recompiles, 1 counted above``."""
     breaks = {(found.location.file, found.location.line) for found in action.findings if found.code.startswith(_BREAK)}
-    # A finding without compiles of the program's own calls is about repetitions.
-    recompiles = sum(
-        found.count for found in action.findings if found.code.startswith(_RECOMPILE) and found.compile_ids
-    )
+    recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
     parts = [counted(len(breaks), "break")] if breaks else []
     parts += [counted(recompiles, "recompile")] if recompiles else []
+    parts += [f"{'' if shared == recompiles else f'{shared} '}counted above"] if shared else []
     return ", ".join(parts) or counted(len(action.findings), "finding")
 
 
-def saves_text(action: Action) -> str:
-    """What it saves; empty if nothing was measured.
+def worths(action: Action) -> Iterator[str]:
+    """What it is worth, as far as that was measured and doesn't round to nothing.
 
     A gap between graphs is what the break costs today, not what a fix saves: it is named as such. Compiles can have
     other causes too, so their time is what can be saved at most.
     """
-    parts = []
-    if action.call_us is not None and action.is_measured:
-        sign = "adds " if action.call_us < 0 else ""
-        parts.append(f"{sign}{duration(abs(action.call_us))} per call")
-    elif action.call_us is not None:
-        parts.append(f"{'host gaps' if action.is_host_gap else 'gaps'} of {duration(action.call_us)} per call")
-    if action.compile_s is not None:
-        parts.append(f"up to {action.compile_s:.1f} s of compiling")
+    call = duration(abs(action.call_us or 0.0))
+    if call != duration(0.0) and action.call_us is not None:
+        if action.is_measured:
+            yield f"{'saves' if action.call_us > 0 else 'adds'} {call} per call"
+        else:
+            yield f"{'host gaps' if action.is_host_gap else 'gaps'} of {call} per call"
+    seconds = f"{action.compile_s or 0.0:.1f}"
+    if seconds != "0.0":
+        yield f"up to {seconds} s of compiling"
+
+
+def saves_text(action: Action) -> str:
+    """What it saves, under a heading that says so; empty if nothing was measured."""
+    parts = [worth.removeprefix("saves ") for worth in worths(action)]
     verdict = action.fix.verdict if action.fix else "not tried"
     if verdict != "not tried":
         parts.append(f"({verdict})")

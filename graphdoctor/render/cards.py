@@ -253,8 +253,9 @@ def finding_card(
     if first.break_effects or first.compile_ids:
         rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
     rows += _way(cluster, has_path=has_path)
-    if first.cost is not None or any(finding.cost for finding in cluster):
-        rows.append(("cost", clean(cost_text(next(finding.cost for finding in cluster if finding.cost)))))
+    costs = [cost_text(finding.cost) for finding in cluster if finding.cost]
+    if costs and costs[0]:
+        rows.append(("cost", clean(costs[0])))
     rows += _fix_rows(cluster, is_verbose=is_verbose)
     rows += _other_rows(others)
     yield labeled_rows(rows)

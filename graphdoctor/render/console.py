@@ -26,7 +26,8 @@ from graphdoctor.render.cards import (
     unknown_rows,
     write,
 )
-from graphdoctor.render.fixes import treatment_sections
+from graphdoctor.render.fixes import ending, treatment_sections
+from graphdoctor.render.outcome import outcome
 from graphdoctor.render.words import (
     Tone,
     base_name,
@@ -72,6 +73,9 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
         # What was said first has scrolled away.
         write(console, Text())
         write(console, _sentence(diagnosis))
+    if diagnosis.treatment is not None:
+        for renderable in ending(diagnosis, diagnosis.treatment):
+            write(console, renderable)
 
 
 def _report(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> Iterator[RenderableType]:
@@ -104,6 +108,8 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     summary = diagnosis.summary
     yield from partial(diagnosis)
     yield _sentence(diagnosis)
+    if diagnosis.treatment is not None and diagnosis.treatment.after is not None:
+        yield clean(outcome(diagnosis.treatment, diagnosis.target), "bold green")
     if nothing_compiled(diagnosis) is None:
         yield _counts(summary)
     yield from _compile_calls(diagnosis.compile_calls)

@@ -10,7 +10,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.wording import speed_text
 from graphdoctor.render.cards import (
     Code,
     Command,
@@ -25,24 +24,33 @@ from graphdoctor.render.cards import (
     verdict_label,
     write,
 )
-from graphdoctor.render.words import applied_snippets, apply_command, clusters, duration, measured_rows, uncovered_fixes
+from graphdoctor.render.outcome import applied_fixes, distinct_fixes, outcome
+from graphdoctor.render.words import (
+    applied_snippets,
+    apply_command,
+    clusters,
+    duration,
+    measured_rows,
+    measured_speed,
+    uncovered_fixes,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from graphdoctor.model.diagnosis import Diagnosis, Finding
-    from graphdoctor.model.fixes import Treatment, TriedFix, Verdict
-    from graphdoctor.model.recording import TargetInfo
+    from graphdoctor.model.fixes import Treatment, Verdict
     from graphdoctor.model.trials import Difference, ResultKind
 
 
-def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
+def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False, is_written: bool = False) -> None:
     """Write the fixes that were tried to a terminal.
 
     Args:
         diagnosis: What to show, with its ``treatment``.
         console: Where to.
         is_verbose: Show every fix that was tried, and torch's full messages.
+        is_written: The verified edits are being written.
     """
     treatment = diagnosis.treatment
     write(console, title_line(diagnosis))
@@ -69,6 +77,8 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
     for line in closing(diagnosis):
         write(console, Text())
         write(console, line)
+    for renderable in ending(diagnosis, treatment, is_written=is_written):
+        write(console, renderable)
 
 
 def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
@@ -80,12 +90,12 @@ def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose
         is_verbose: Show every fix that was tried.
     """
     yield from _later(diagnosis, treatment, is_verbose=is_verbose)
-    yield from _together(treatment, diagnosis.target)
+    yield from _together(treatment)
     yield from _left(treatment)
 
 
 def _headline(treatment: Treatment) -> Text:
-    tried = _distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
+    tried = distinct_fixes([fix for fix in treatment.tried if fix.verdict != "not tried"])
     verified, contained = _count(treatment, "verified"), _count(treatment, "contained")
     if tried:
         counts = f"{verified} verified, {contained} contained" if contained else f"{verified} verified"
@@ -95,7 +105,7 @@ def _headline(treatment: Treatment) -> Text:
 
 
 def _count(treatment: Treatment, verdict: Verdict) -> int:
-    return len(_distinct([fix for fix in treatment.tried if fix.verdict == verdict]))
+    return len(distinct_fixes([fix for fix in treatment.tried if fix.verdict == verdict]))
 
 
 def _untried(treatment: Treatment) -> str:
@@ -107,19 +117,12 @@ def _untried(treatment: Treatment) -> str:
     if not treatment.tried:
         return "There was no fix to try."
     if causes == {"unsafe"}:
-        return f"No safe fix is known. --unsafe-fixes tries {_fixes(len(_distinct(treatment.tried)), 'unsafe ')}."
+        return f"No safe fix is known. --unsafe-fixes tries {_fixes(len(distinct_fixes(treatment.tried)), 'unsafe ')}."
     return f"Suggested, not tried: {reasons.pop() if len(reasons) == 1 else 'no trial was run'}."
 
 
 def _fixes(number: int, kind: str = "") -> str:
     return f"{number} {kind}fix" if number == 1 else f"{number} {kind}fixes"
-
-
-def _distinct(fixes: Sequence[TriedFix]) -> list[TriedFix]:
-    """Each fix once: one trial can serve several findings, and a fix that didn't help is tried again with others."""
-    last = {(fix.title, fix.fingerprint): fix for fix in fixes}
-    kept = [fix for fix in fixes if fix.is_applied or fix is last[fix.title, fix.fingerprint]]
-    return list({(fix.round, fix.title, fix.snippet, fix.diff): fix for fix in kept}.values())
 
 
 def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
@@ -154,10 +157,10 @@ def _later(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> I
         yield labeled_rows([(verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose))])
 
 
-def _together(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableType]:
+def _together(treatment: Treatment) -> Iterator[RenderableType]:
     if treatment.after is None:
         return
-    count = len(_distinct([fix for fix in treatment.tried if fix.is_applied]))
+    count = len(applied_fixes(treatment))
     titles = {1: "The verified fix", 2: "Both verified fixes together"}
     yield Text()
     yield Text(titles.get(count, f"All {count} verified fixes together"), style="bold")
@@ -169,10 +172,8 @@ def _together(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableTy
     for label, before, after in measured_rows(treatment.before, treatment.after):
         table.add_row(label, before, after, "")
     for times in treatment.times:
-        change = speed_text(times.ratio, times.ratio_low, times.ratio_high)
-        table.add_row(
-            clean(f"steady call, {times.backend}"), duration(times.before_us), duration(times.after_us), change
-        )
+        call = clean(f"steady call, {times.backend}")
+        table.add_row(call, duration(times.before_us), duration(times.after_us), measured_speed(times))
     yield Padding(table, (0, 0, 0, 2))
     for place, snippet in applied_snippets(treatment):
         yield Text()
@@ -180,7 +181,6 @@ def _together(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableTy
         yield Padding(Code(snippet), (0, 0, 0, 4))
     yield Text()
     yield clean(_results(treatment), "dim")
-    yield from _to_write(treatment, target)
 
 
 _KINDS: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
@@ -201,14 +201,23 @@ def _difference(found: Difference) -> str:
     return found.detail or found.where
 
 
-def _to_write(treatment: Treatment, target: TargetInfo) -> Iterator[RenderableType]:
-    """The command that writes the verified edits."""
-    applied = _distinct([fix for fix in treatment.tried if fix.is_applied])
-    edits = [fix for fix in applied if fix.diff is not None]
-    command = apply_command(treatment, target)
+def ending(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[RenderableType]:
+    """The last lines: what changed, and how to keep it.
+
+    Args:
+        diagnosis: What was shown.
+        treatment: What was tried.
+        is_written: The edits are being written.
+    """
+    yield Text()
+    yield clean(outcome(treatment, diagnosis.target), "bold yellow" if treatment.after is None else "bold green")
+    if is_written:
+        return
+    edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
+    command = apply_command(treatment, diagnosis.target)
     if edits and command is not None:
-        yield Text()
-        yield Text(f"To write {'the edit' if len(edits) == 1 else f'the {len(edits)} edits'}:")
+        rest = " (add the lines above yourself)" if applied_snippets(treatment) else ""
+        yield Text(f"To write {'the edit' if len(edits) == 1 else f'the {len(edits)} edits'}{rest}:")
         yield Padding(Command(command), (0, 0, 0, 2))
 
 

@@ -38,11 +38,13 @@ class RenderOptions:
         root: Paths below it are shown relative to it.
         has_source: Show lines of code where the format can leave them out.
         is_verbose: Show everything, in text.
+        is_written: Verified edits are being written, so that nobody has to be told how.
     """
 
     root: Path
     has_source: bool = True
     is_verbose: bool = False
+    is_written: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _guards(result: Result, console: Console, options: RenderOptions) -> None:
 def _fixes(result: Result, console: Console, options: RenderOptions) -> None:
     from graphdoctor.render.fixes import render_fixes
 
-    render_fixes(result.diagnosis, console, is_verbose=options.is_verbose)
+    render_fixes(result.diagnosis, console, is_verbose=options.is_verbose, is_written=options.is_written)
 
 
 def _diagnosis_json(result: Result, _: RenderOptions) -> str:
@@ -197,7 +199,15 @@ def _picture(result: Result) -> Picture:
     return result.picture
 
 
-def _view(show: Callable[[Result, Console, RenderOptions], None], *, needs_guards: bool = False) -> Document[Result]:
+def _fixes_markdown(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.render.fixes_markdown import render_fixes_markdown
+
+    return render_fixes_markdown(result.diagnosis)
+
+
+def _view(
+    show: Callable[[Result, Console, RenderOptions], None], *more: Format[Result], needs_guards: bool = False
+) -> Document[Result]:
     return Document(
         "a diagnosis",
         (
@@ -205,6 +215,7 @@ def _view(show: Callable[[Result, Console, RenderOptions], None], *, needs_guard
             Format("json", _diagnosis_json, (".json",), needs_guards=needs_guards),
             Format("html", _diagnosis_html, (".html", ".htm"), needs_guards=True, needs_picture=True),
             Format("chrome-trace", _chrome_trace, needs_guards=needs_guards, needs_picture=True),
+            *more,
         ),
     )
 
@@ -221,7 +232,7 @@ VARIATIONS: Document[Result] = _view(_variations)
 GUARDS: Document[Result] = _view(_guards, needs_guards=True)
 """Its guards and what they cost: ``guards``."""
 
-FIXES: Document[Result] = _view(_fixes)
+FIXES: Document[Result] = _view(_fixes, Format("markdown", _fixes_markdown, (".md",)))
 """The fixes tried and what they did: ``fix``."""
 
 

@@ -42,7 +42,7 @@ _ROOM_FOR_CUT = 300
 
 
 @dataclass(frozen=True)
-class _Section:
+class Section:
     """Items under a heading, the last of which may be cut.
 
     Args:
@@ -67,7 +67,7 @@ def render_check_markdown(report: CheckReport) -> str:
     Returns:
         Markdown of at most ``MAX_CHARACTERS``, with a newline at the end.
     """
-    return _document(["## graphdoctor", f"**{_verdict(report)}**"], _check_sections(report))
+    return document(["## graphdoctor", f"**{_verdict(report)}**"], _check_sections(report))
 
 
 def render_comparison_markdown(comparison: DiagnosisComparison) -> str:
@@ -80,11 +80,16 @@ def render_comparison_markdown(comparison: DiagnosisComparison) -> str:
         Markdown of at most ``MAX_CHARACTERS``, with a newline at the end.
     """
     head = ["## graphdoctor", f"**{comparison_verdict(comparison)}**", _sides(comparison)]
-    return _document(head, _comparison_sections(comparison))
+    return document(head, _comparison_sections(comparison))
 
 
-def _document(head: Sequence[str], sections: Iterable[_Section]) -> str:
-    """Everything that fits, in order, and how much was left out."""
+def document(head: Sequence[str], sections: Iterable[Section]) -> str:
+    """Everything that fits, in order, and how much was left out.
+
+    Args:
+        head: Paragraphs at the top, which are never cut.
+        sections: What follows; those without items are left out.
+    """
     text = "\n\n".join(head)
     left_out = 0
     for section in sections:
@@ -129,31 +134,29 @@ def _verdict(report: CheckReport) -> str:
     return ", ".join(parts) + "."
 
 
-def _check_sections(report: CheckReport) -> Iterator[_Section]:
+def _check_sections(report: CheckReport) -> Iterator[Section]:
     head = (
         "| target | | new | break sites | recompiles | graphs | coverage |\n"
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n"
     )
-    yield _Section([_target_row(target) for target in report.targets], "target", head)
-    yield _Section(list(_warnings(report)), "note")
+    yield Section([_target_row(target) for target in report.targets], "target", head)
+    yield Section(list(_warnings(report)), "note")
     for target in report.targets:
         failing = [_finding(finding) for finding in target.failing]
-        yield _Section(failing, "new finding", f"### New in {code(target.name)}\n\n")
+        yield Section(failing, "new finding", f"### New in {code(target.name)}\n\n")
         worse = [f"{_finding(item.finding)}\n\n  {sentence(worse_text(item))}" for item in target.failing_worse]
-        yield _Section(worse, "finding", f"### Worse in {code(target.name)}\n\n")
+        yield Section(worse, "finding", f"### Worse in {code(target.name)}\n\n")
     for target in report.targets:
         yield from _folded(target, "" if len(report.targets) == 1 else f" in {html_code(target.name)}")
     unused = [
         f"- {code(entry.file if entry.line is None else f'{entry.file}:{entry.line}')} {plain(', '.join(entry.codes))}"
         for entry in report.unused_ignores
     ]
-    yield _Section(unused, "entry", summary=f"Unused ignores: {len(unused)}")
+    yield Section(unused, "entry", summary=f"Unused ignores: {len(unused)}")
     notes = [f"- {plain(note)}" for note in report.notes]
-    yield _Section(notes, "note", summary=f"Notes: {len(notes)}")
+    yield Section(notes, "note", summary=f"Notes: {len(notes)}")
     skipped = [f"- {code(name)}" for name in report.skipped]
-    yield _Section(
-        skipped, "target", summary=f"Skipped because they don't reach any of the given files: {len(skipped)}"
-    )
+    yield Section(skipped, "target", summary=f"Skipped because they don't reach any of the given files: {len(skipped)}")
 
 
 def _target_row(target: TargetCheck) -> str:
@@ -194,15 +197,15 @@ def _warnings(report: CheckReport) -> Iterator[str]:
             )
 
 
-def _folded(target: TargetCheck, where: str) -> Iterator[_Section]:
+def _folded(target: TargetCheck, where: str) -> Iterator[Section]:
     failing = {finding.fingerprint for finding in target.failing}
     below = [_finding(finding) for finding in target.new if finding.fingerprint not in failing]
-    yield _Section(below, "finding", summary=f"New, but below the severity that fails{where}: {len(below)}")
+    yield Section(below, "finding", summary=f"New, but below the severity that fails{where}: {len(below)}")
     fixed = [
         f"- **{plain(entry.code)}** {code(entry.file)} in {code(entry.function)}: {sentence(entry.message)}"
         for entry in target.fixed
     ]
-    yield _Section(
+    yield Section(
         fixed, "finding", summary=f"Fixed{where}: {len(fixed)}; <code>graphdoctor baseline --update</code> removes them"
     )
     grown = {finding.fingerprint for finding in target.grown}
@@ -210,12 +213,12 @@ def _folded(target: TargetCheck, where: str) -> Iterator[_Section]:
         _line(finding) + (f" ({times(finding.count)}, more frequent)" if finding.fingerprint in grown else "")
         for finding in target.known
     ]
-    yield _Section(known, "finding", summary=f"In the baseline{where}: {len(known)}")
+    yield Section(known, "finding", summary=f"In the baseline{where}: {len(known)}")
     ignored = [
         _line(entry.finding) + f" (by {entry.by}{': ' + plain(entry.reason) if entry.reason else ''})"
         for entry in target.ignored
     ]
-    yield _Section(ignored, "finding", summary=f"Ignored{where}: {len(ignored)}")
+    yield Section(ignored, "finding", summary=f"Ignored{where}: {len(ignored)}")
 
 
 # Two diagnoses.
@@ -231,25 +234,25 @@ def _side(side: Side) -> str:
     return " · ".join([code(first), *map(plain, rest)]) + named
 
 
-def _comparison_sections(comparison: DiagnosisComparison) -> Iterator[_Section]:
+def _comparison_sections(comparison: DiagnosisComparison) -> Iterator[Section]:
     rows = [
         f"| {label} | {before} | {f'**{after}**' if before != after else after} | {ratio} |"
         for label, before, after, ratio in compared_rows(comparison.numbers)
     ]
-    yield _Section(rows, "number", "| | before | after | change |\n| --- | ---: | ---: | ---: |\n")
+    yield Section(rows, "number", "| | before | after | change |\n| --- | ---: | ---: | ---: |\n")
     made = [f"- {plain(mismatch.message)}" for mismatch in comparison.mismatches]
-    yield _Section(made, "difference", summary=f"Differences between the runs: {len(made)}")
-    yield _Section([_finding(finding) for finding in comparison.new], "new finding", "### New\n\n")
+    yield Section(made, "difference", summary=f"Differences between the runs: {len(made)}")
+    yield Section([_finding(finding) for finding in comparison.new], "new finding", "### New\n\n")
     worse = [pair for pair in comparison.same if {"severity", "count"} & set(pair.changes)]
-    yield _Section([_same(pair) for pair in worse], "finding", summary=f"In both, changed: {len(worse)}")
+    yield Section([_same(pair) for pair in worse], "finding", summary=f"In both, changed: {len(worse)}")
     gone = [_line(finding) for finding in comparison.gone]
-    yield _Section(gone, "finding", summary=f"Gone: {len(gone)}")
+    yield Section(gone, "finding", summary=f"Gone: {len(gone)}")
     same = [_same(pair) for pair in comparison.same if pair not in worse]
-    yield _Section(same, "finding", summary=f"In both: {len(same)}")
+    yield Section(same, "finding", summary=f"In both: {len(same)}")
     before, after = comparison.before.hidden_findings, comparison.after.hidden_findings
     if before or after:
         hidden = f"_Hidden by --own-code, --select or --ignore: {before} before, {after} after._"
-        yield _Section([hidden], "note")
+        yield Section([hidden], "note")
 
 
 def _same(pair: SameFinding) -> str:

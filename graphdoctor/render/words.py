@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from graphdoctor.model.command import command_line
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import WORKING, TriedFix
-from graphdoctor.model.wording import counted, names, percent, percent_of_limit, percents, speed_text, times
+from graphdoctor.model.wording import UNCHANGED, counted, names, percent, percent_of_limit, percents, speed_text, times
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
@@ -245,18 +245,21 @@ def caused_text(finding: Finding) -> str:
 
 
 def cost_text(cost: Cost) -> str:
-    """What a finding costs."""
+    """What a finding costs; empty for what rounds to nothing."""
     parts = []
     share = f" ({percent(abs(cost.share))})" if cost.share is not None else ""
-    if cost.call_us is not None and cost.call_from == "fix":
-        change = "saves" if cost.call_us >= 0 else "adds"
-        parts.append(f"fixing it {change} {duration(abs(cost.call_us))} per call{share}, timed with the verified fix")
-    elif cost.call_us is not None and cost.call_from == "host_gap":
-        parts.append(f"host gap of {duration(cost.call_us)} per call")
-    elif cost.call_us is not None:
-        parts.append(f"{duration(cost.call_us)} per call outside the graphs{share}")
-    if cost.compile_s is not None:
-        parts.append(f"{cost.compile_s:.2f} s compiling")
+    call = duration(abs(cost.call_us or 0.0))
+    if call != duration(0.0) and cost.call_us is not None:
+        if cost.call_from == "fix":
+            change = "saves" if cost.call_us >= 0 else "adds"
+            parts.append(f"fixing it {change} {call} per call{share}, timed with the verified fix")
+        elif cost.call_from == "host_gap":
+            parts.append(f"host gap of {call} per call")
+        else:
+            parts.append(f"{call} per call outside the graphs{share}")
+    seconds = f"{cost.compile_s or 0.0:.2f}"
+    if seconds != "0.00":
+        parts.append(f"{seconds} s compiling")
     return ", ".join(parts)
 
 
@@ -387,7 +390,7 @@ def uncovered_fixes(treatment: Treatment, findings: Sequence[Finding]) -> list[T
 
 def measured_speed(measured: PairedTime) -> str:
     """How much faster or slower the call became, if the measurements tell; otherwise that they don't."""
-    if measured.ratio_low <= 1 <= measured.ratio_high:
+    if measured.ratio_low <= 1 <= measured.ratio_high or speed_text(measured.ratio) == UNCHANGED:
         return SAME_SPEED
     return speed_text(measured.ratio, measured.ratio_low, measured.ratio_high)
 
@@ -401,7 +404,7 @@ def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str,
     yield "recompiles", str(before.recompiles), str(after.recompiles)
     if before.frames_over_limit or after.frames_over_limit:
         yield "frames over the limit", str(before.frames_over_limit), str(after.frames_over_limit)
-    yield "coverage", *_shares(before.coverage, after.coverage)
+    yield "coverage", *share_changes(before.coverage, after.coverage)
 
 
 # The gate.
@@ -463,7 +466,7 @@ def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
     if before.graphs != now.graphs:
         yield f"graphs: {before.graphs} → {now.graphs}"
     if before.coverage != now.coverage:
-        old, new = _shares(before.coverage, now.coverage)
+        old, new = share_changes(before.coverage, now.coverage)
         yield f"coverage: {old} → {new}"
     yield from (f"now eager: {name}" for name in now.eager_functions if name not in before.eager_functions)
 
@@ -522,7 +525,7 @@ def compared_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
         if pair.before or pair.after:
             yield label, _count(pair.before), _count(pair.after), ""
     coverage, seconds, call = numbers.coverage, numbers.compile_time_s, numbers.steady_call_us
-    yield "coverage", *_shares(coverage.before, coverage.after), ""
+    yield "coverage", *share_changes(coverage.before, coverage.after), ""
     yield "compile time", _seconds(seconds.before), _seconds(seconds.after), speed_change(seconds)
     yield "steady call", _microseconds(call.before), _microseconds(call.after), speed_change(call)
 
@@ -547,7 +550,8 @@ def share_text(share: float | None) -> str:
     return UNKNOWN if share is None else percent(share)
 
 
-def _shares(before: float | None, after: float | None) -> tuple[str, str]:
+def share_changes(before: float | None, after: float | None) -> tuple[str, str]:
+    """Two shares in percent, or that they're unknown, in as many digits as show that they differ."""
     return (share_text(before), share_text(after)) if before is None or after is None else percents(before, after)
 
 

@@ -168,6 +168,14 @@ def test_a_fix_that_makes_calls_slower_costs_less_than_nothing() -> None:
     assert found == {12: Cost(call_us=-50.0, call_from="fix", share=-0.25)}
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.9, 1.1), (0.97, 1.0), (1.0, 1.2)])
+def test_a_fix_without_a_measurable_difference_tells_no_cost(low: float, high: float) -> None:
+    even = times(0.99).model_copy(update={"ratio_low": low, "ratio_high": high})
+    facts = treated(broken(12, call=steady((0, 5, 20), (1, 60, 100))), times=(even,))
+    # Not the gap either: timing has shown that the call is no shorter without it.
+    assert costs(facts) == {12: None}
+
+
 @pytest.mark.parametrize("changes", [{"verdict": "unproven"}, {"is_on_untouched": False}, {"times": ()}])
 def test_a_fix_that_proves_nothing_of_the_untouched_program_tells_no_cost(changes: dict[str, Any]) -> None:
     facts = treated(broken(12, call=steady((0, 5, 20), (1, 60, 100))), **changes)

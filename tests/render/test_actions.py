@@ -7,9 +7,10 @@ from typing import Any
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Cost, Finding, Fix
-from graphdoctor.render.actions import actions, code_line, mends_text, saves_text
+from graphdoctor.render.actions import actions, code_line, mends_text, saves_text, worths
+from graphdoctor.render.words import cost_text
 from graphdoctor.rules.catalog import RULES
-from tests.factories import compiled, entry, frame, record, recording
+from tests.factories import change, compiled, entry, frame, recompiled, record, recording
 
 SETTING = "torch.compiler.config.reorderable_logging_functions.add(print)"
 
@@ -55,3 +56,45 @@ def test_only_a_line_that_can_stand_anywhere_is_shown_as_code() -> None:
 def test_compile_time_is_what_can_be_saved_at_most() -> None:
     [action] = actions(findings(Cost(compile_s=4.76)))
     assert saves_text(action) == "up to 4.8 s of compiling"
+
+
+def test_what_rounds_to_nothing_is_not_shown() -> None:
+    [action] = actions(findings(Cost(call_us=-0.3, call_from="fix", compile_s=0.004), verdict="verified"))
+    assert list(worths(action)) == []
+    assert saves_text(action) == "(verified)"
+    assert cost_text(Cost(call_us=-0.3, call_from="fix", share=-0.001)) == ""
+    assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=0.002)) == ""
+    assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=1.5)) == "1.50 s compiling"
+
+
+def two_values() -> list[Finding]:
+    """Recompiles by a size in three compiles, and by a number in the last of them too."""
+    known = recording(
+        compiles=(
+            compiled(),
+            recompiled("0/1", change()),
+            recompiled("0/2", change(), call=3),
+            recompiled("0/3", change(), change("number", "n", "3", "5", source="L['n']"), call=4),
+        ),
+    )  # fmt: skip
+    return list(diagnose(known, RULES, root=Path("/project"), version="0").findings)
+
+
+def test_a_recompile_that_two_values_caused_is_counted_once() -> None:
+    found = [finding for finding in two_values() if finding.compile_ids]
+    assert len({finding.code for finding in found}) == 2
+    shared = set(found[0].compile_ids) & set(found[1].compile_ids)
+    assert shared == {"0/3"}
+    one, other = (
+        finding.model_copy(update={"fixes": (Fix(title=f"Fix {number}", kind="call"),)})
+        for number, finding in enumerate(sorted(found, key=lambda each: -len(each.compile_ids)))
+    )
+    assert [mends_text(action) for action in actions([one, other])] == ["3 recompiles", "1 recompile, counted above"]
+    both = other.model_copy(update={"compile_ids": ("0/3", "0/4")})
+    assert [mends_text(action) for action in actions([one, both])] == ["3 recompiles", "2 recompiles, 1 counted above"]
+
+
+def test_a_first_compile_is_no_recompile() -> None:
+    [one, *_] = [finding for finding in two_values() if finding.code == "GD202"]
+    first = one.model_copy(update={"compile_ids": ("0/0", "0/1")})
+    assert mends_text(actions([first])[0]) == "1 recompile"

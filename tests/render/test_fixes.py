@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,12 @@ from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, Treatment
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference
+from graphdoctor.render.console import render_console
 from graphdoctor.render.fixes import render_fixes
+from graphdoctor.render.fixes_markdown import render_fixes_markdown
 from graphdoctor.render.html.page import render_page
+from graphdoctor.render.markdown import MAX_CHARACTERS
+from graphdoctor.render.outcome import outcome
 from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 
@@ -191,6 +196,52 @@ def test_a_break_and_the_function_that_it_makes_torch_skip(snapshot: SnapshotAss
         gone=(first.fingerprint, second.fingerprint), trial_count=4,
     )  # fmt: skip
     assert rendered(known, treatment, width=width) == snapshot
+
+
+def markdown(known: Recording, treatment: Treatment | None) -> str:
+    facts_known = known.model_copy(update={"treatment": treatment})
+    return render_fixes_markdown(diagnose(facts_known, RULES, root=Path("/project"), version="0"))
+
+
+@pytest.mark.parametrize("make", [every_verdict, peeled, suggested])
+def test_markdown(snapshot: SnapshotAssertion, make: Callable[[], tuple[Recording, Treatment]]) -> None:
+    assert markdown(*make()) == snapshot
+
+
+def test_markdown_without_trials_and_with_too_many() -> None:
+    known, treatment = peeled()
+    assert markdown(known, None).endswith("\n\nNo fixes were tried.\n")
+    many = treatment.model_copy(update={"left": treatment.left * 2000})
+    text = markdown(known, many)
+    assert len(text) <= MAX_CHARACTERS
+    assert "left out to keep the comment short enough" in text
+
+
+def test_every_view_ends_with_the_same_sentence() -> None:
+    known, treatment = peeled()
+    shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
+    said = outcome(treatment, shown.target)
+    assert said in words(rendered(known, treatment))
+    assert said in render_page(shown, Picture(), root=Path("/project"))
+    assert f"**{said}**" in markdown(known, treatment)
+    buffer = StringIO()
+    render_console(shown, Console(file=buffer, width=200, color_system=None))
+    lines = buffer.getvalue().splitlines()
+    assert lines.count(said) == 2, "beside the verdict, and last"
+    assert lines[-3:] == [
+        said,
+        "To write the 2 edits (add the lines above yourself):",
+        "  graphdoctor fix model.py --apply",
+    ]
+
+
+def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
+    known, treatment = peeled()
+    diagnosis = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
+    buffer = StringIO()
+    render_fixes(diagnosis, Console(file=buffer, width=200, color_system=None), is_written=True)
+    assert "--apply" not in buffer.getvalue()
+    assert buffer.getvalue().splitlines()[-1] == outcome(treatment, diagnosis.target)
 
 
 def test_markup_and_control_characters_are_shown_not_obeyed() -> None:

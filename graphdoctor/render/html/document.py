@@ -18,9 +18,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from graphdoctor.model import wording
-from graphdoctor.model.wording import speed_text
 from graphdoctor.render import words
+from graphdoctor.render.actions import worths
 from graphdoctor.render.html.diffs import diff_rows
+from graphdoctor.render.outcome import outcome
 from graphdoctor.render.printable import printable
 
 _ASSETS = files("graphdoctor.render.html") / "assets"
@@ -86,7 +87,9 @@ def _environment() -> Environment:
         "apply_command": words.apply_command,
         "host_gap_note": words.host_gap_note,
         "measured_rows": words.measured_rows,
-        "speed_text": speed_text,
+        "measured_speed": words.measured_speed,
+        "outcome": outcome,
+        "worths": worths,
         "coverage_text": words.coverage_text,
         "compile_calls_text": words.compile_calls_text,
     }

@@ -1,0 +1,116 @@
+"""What fixes changed, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.model.recording import TargetInfo
+from graphdoctor.render.outcome import outcome
+
+BEFORE = Measures(
+    break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5
+)
+
+
+def target(backend: str = "eager") -> TargetInfo:
+    return TargetInfo(text="model.py", compile_arguments={"backend": backend})
+
+
+def fix(number: int = 1, **values: Any) -> TriedFix:
+    return TriedFix(
+        **{
+            "title": f"Fix {number}", "kind": "code", "is_safe": True, "code": "GD101", "fingerprint": f"f{number}",
+            "place": f"model.py:{number}", "round": 1, "is_on_untouched": True, "verdict": "verified",
+            "is_applied": True, "diff": f"-{number}\n", **values,
+        }
+    )  # fmt: skip
+
+
+def treated(*tried: TriedFix, times: tuple[PairedTime, ...] = (), **after: Any) -> Treatment:
+    return Treatment(tried=tried or (fix(),), before=BEFORE, after=BEFORE.model_copy(update=after), times=times)
+
+
+def times(backend: str, ratio: float, low: float, high: float) -> PairedTime:
+    return PairedTime(
+        backend=backend, before_us=100.0, after_us=100.0 * ratio, ratio=ratio, ratio_low=low, ratio_high=high, turns=21
+    )
+
+
+def said(treatment: Treatment, backend: str = "eager") -> str:
+    return outcome(treatment, target(backend)).replace("\N{MULTIPLICATION SIGN}", "x")
+
+
+FASTER, SLOWER = times("inductor", 0.59, 0.58, 0.6), times("inductor", 1.2, 1.1, 1.3)
+
+
+def test_only_what_changed_is_named() -> None:
+    treatment = treated(graphs=3, recompiles=0, times=(FASTER,))
+    assert said(treatment, "inductor") == "With the fix: 27 → 3 graphs, 17 → 0 recompiles, 1.7x faster."
+    both = treated(fix(1), fix(2), break_sites=1, coverage=1.0)
+    assert said(both) == "With both fixes: 3 → 1 break sites, 50% → 100% compiled; the call wasn't timed."
+
+
+def test_what_got_worse_is_named_too() -> None:
+    treatment = treated(fix(1), fix(2), fix(3), graphs=29, times=(SLOWER,))
+    assert said(treatment) == "With all 3 fixes: 27 → 29 graphs, 1.2x slower under inductor."
+
+
+def test_one_edit_for_several_findings_is_one_fix() -> None:
+    treatment = treated(fix(1, diff="-same\n"), fix(2, title="Fix 1", diff="-same\n"), graphs=3)
+    assert said(treatment).startswith("With the fix: ")
+
+
+@pytest.mark.parametrize(("ratio", "low", "high"), [(0.9, 0.8, 1.01), (1.02, 1.0, 1.04), (0.999, 0.998, 0.9995)])
+def test_no_speed_is_claimed_that_was_not_measured(ratio: float, low: float, high: float) -> None:
+    pair = times("inductor", ratio, low, high)
+    assert said(treated(graphs=3, times=(pair,))) == "With the fix: 27 → 3 graphs, no measurable difference in speed."
+
+
+def test_eager_does_not_decide_beside_inductor() -> None:
+    treatment = treated(graphs=3, times=(times("eager", 0.2, 0.2, 0.2), SLOWER))
+    assert said(treatment) == "With the fix: 27 → 3 graphs, 1.2x slower under inductor."
+    alone = treated(graphs=3, times=(times("eager", 0.5, 0.5, 0.5),))
+    assert said(alone) == "With the fix: 27 → 3 graphs, 2.0x faster."
+
+
+def test_unknown_coverage_is_not_a_change() -> None:
+    assert "compiled" not in said(treated(graphs=3, coverage=None))
+
+
+def test_fixes_that_change_no_count_say_so() -> None:
+    assert said(treated(times=(FASTER,))) == "With the fix: no count changed, 1.7x faster under inductor."
+    assert said(treated()) == "With the fix: no count changed; the call wasn't timed."
+
+
+LEFT = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="no fix is known")
+
+
+@pytest.mark.parametrize(
+    ("tried", "left", "says"),
+    [
+        ((), (), "there is nothing to fix"),
+        ((), (LEFT,), "no fix is known"),
+        (({"untried_cause": "unsafe"},), (LEFT,), "no safe fix is known; --unsafe-fixes tries the others"),
+        (({"untried_cause": "not_requested"},), (LEFT,), "trials are off"),
+        (({"untried_cause": "unfinished_run"},), (LEFT,), "the run didn't finish, so nothing was tried"),
+        (({"untried_cause": "not_repeatable"}, {"untried_cause": "unsafe"}), (LEFT,),
+         "the run couldn't be repeated, so nothing was tried"),
+        (({"verdict": "no effect"},), (LEFT,), "1 fix tried, none kept (1 no effect)"),
+        (({"verdict": "no effect"}, {"verdict": "failed"}, {"verdict": "no effect"}, {"untried_cause": "unsafe"}),
+         (LEFT,), "3 fixes tried, none kept (2 no effect, 1 failed)"),
+    ],
+)  # fmt: skip
+def test_nothing_changed_says_why(tried: tuple[dict[str, Any], ...], left: tuple[LeftFinding, ...], says: str) -> None:
+    cases = tuple(
+        fix(number, **{"is_applied": False, "verdict": "not tried", **values}) for number, values in enumerate(tried)
+    )
+    treatment = Treatment(tried=cases, before=BEFORE, left=left)
+    assert said(treatment) == f"Nothing changed: {says}."
+
+
+def test_an_interrupt_is_said() -> None:
+    treatment = treated(graphs=3).model_copy(update={"is_interrupted": True})
+    assert said(treatment).endswith("; the call wasn't timed; interrupted before everything was tried.")
