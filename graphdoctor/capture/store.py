@@ -38,10 +38,12 @@ class NewRecording:
     Args:
         path: Its folder.
         lock: The file that is locked, which the system unlocks with the process.
+        is_elsewhere: Whether it is in the user's state folder, because the working directory can't be written.
     """
 
-    def __init__(self, path: Path, lock: IO[bytes]) -> None:
+    def __init__(self, path: Path, lock: IO[bytes], *, is_elsewhere: bool) -> None:
         self.path = path
+        self.is_elsewhere = is_elsewhere
         self._lock = lock
 
     def release(self) -> None:
@@ -111,7 +113,7 @@ class Store:
         except BaseException:
             shutil.rmtree(hidden, ignore_errors=True)
             raise
-        return NewRecording(path, lock)
+        return NewRecording(path, lock, is_elsewhere=folder == self._fallback)
 
     def last(self) -> Path:
         """The last recording.

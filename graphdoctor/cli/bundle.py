@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.options import Given, QuietOption, TimeoutOption, with_options
+from graphdoctor.cli.options import Given, QuietOption, RecordingsOption, TimeoutOption, with_options
 from graphdoctor.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def bundle(
         typer.Option("--run", help="Run reproduce.py of any recording: show the interpreter and the code, then run."),
     ] = False,
     timeout: TimeoutOption = None,
+    recordings: RecordingsOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Put a recording into a zip file to attach to a PyTorch issue.
@@ -72,7 +73,7 @@ def bundle(
         raise GraphDoctorError(f"{without} and --run exclude each other.", hint="Give one of them.")
     if not is_tried:
         given.refuse(("timeout",), without="--try")
-    settings = project_settings()
+    settings = project_settings(recordings)
     check_writable(output, force=force)
     place = place_named(recording, settings)
     if place.kind == "document":

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.cli.options import NAMED_HELP, Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
+from graphdoctor.cli.options import (
+    NAMED_HELP,
+    Given,
+    HtmlOption,
+    OpenOption,
+    OutputOptions,
+    RecordingsOption,
+    ShownOptions,
+    with_options,
+)
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.formats import COMPARISON
 
@@ -29,6 +38,7 @@ def diff(
     ] = None,
     html: HtmlOption = False,
     is_opened: OpenOption = True,
+    recordings: RecordingsOption = None,
 ) -> None:
     """Compare two runs: new and gone findings, graphs, coverage, time.
 
@@ -42,7 +52,7 @@ def diff(
 
     if not html:
         given.refuse(("is_opened",), without="--html")
-    settings = project_settings()
+    settings = project_settings(recordings)
     output = choose_page(COMPARISON, written, given, _PAGE) if html else choose_output(COMPARISON, written, given)
     selection = shown.selection(settings)
     first = place_named(before, settings)

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.cli.options import NAMED_HELP, Given, HtmlOption, OpenOption, OutputOptions, ShownOptions, with_options
+from graphdoctor.cli.options import (
+    NAMED_HELP,
+    Given,
+    HtmlOption,
+    OpenOption,
+    OutputOptions,
+    RecordingsOption,
+    ShownOptions,
+    with_options,
+)
 from graphdoctor.render.formats import DIAGNOSIS
 
 _PAGE = Path("graphdoctor-report.html")
@@ -24,6 +33,7 @@ def report(
     ] = None,
     html: HtmlOption = False,
     is_opened: OpenOption = True,
+    recordings: RecordingsOption = None,
 ) -> None:
     """Show a recording again without running anything.
 
@@ -36,7 +46,7 @@ def report(
 
     if not html:
         given.refuse(("is_opened",), without="--html")
-    settings = project_settings()
+    settings = project_settings(recordings)
     output = choose_page(DIAGNOSIS, written, given, _PAGE) if html else choose_output(DIAGNOSIS, written, given)
     selection = shown.selection(settings)
     output.write(diagnose_place(place_named(recording, settings), selection, output.needs))

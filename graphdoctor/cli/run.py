@@ -56,7 +56,7 @@ def run(
     """
     from graphdoctor.capture.script import find_script
     from graphdoctor.cli.output import choose_output
-    from graphdoctor.cli.running import import_report_meanwhile, project_settings
+    from graphdoctor.cli.running import import_report_meanwhile, project_settings, tell_place
     from graphdoctor.runs.record import record_script
 
     if str(report) == "-":
@@ -75,6 +75,7 @@ def run(
         complain(ended.unwritten.message, ended.unwritten.hint)
     elif report is not None or not quiet:
         _report(recording.path, selection, output)
+        tell_place(recording)
     raise typer.Exit(ended.status)
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphdoctor.cli.terminal import complain, warn
+from graphdoctor.cli.terminal import complain, say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import Timing
 
 if TYPE_CHECKING:
+    from graphdoctor.capture.store import NewRecording
     from graphdoctor.cli.options import Given, TrialOptions
     from graphdoctor.config import Project, Settings
     from graphdoctor.model.diagnosis import Diagnosis
@@ -118,6 +119,7 @@ def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
     Raises:
         typer.Exit: The diagnosis could not be made, or the run was interrupted.
     """
+    tell_place(recorded.made)
     if recorded.exit.message:
         complain(recorded.exit.message, recorded.exit.hint)
     elif (lost := recorded.lost(diagnosis)) is not None:
@@ -126,6 +128,12 @@ def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
         raise typer.Exit(EXIT_INTERRUPTED)
     if not recorded.is_explained(diagnosis):
         raise typer.Exit(EXIT_FAILED)
+
+
+def tell_place(made: NewRecording) -> None:
+    """Say where a recording is that isn't where one looks for it."""
+    if made.is_elsewhere:
+        say(f"This folder can't be written, so the recording is {made.path}")
 
 
 def _import_report() -> None:

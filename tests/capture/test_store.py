@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.capture.store import FOLDER, Pool, Store
+from graphdoctor.cli.running import tell_place
 from graphdoctor.errors import GraphDoctorError
 from tests.conftest import REPOSITORY
 
@@ -159,9 +160,23 @@ def test_recordings_of_a_read_only_checkout_go_to_the_state_folder(read_only, tm
     path = made(store, "a")
     assert path.is_relative_to(tmp_path / "state" / "graphdoctor" / "recordings")
     assert path.parent.name.startswith("checkout-")
+    assert store.create("b").is_elsewhere
+    assert not Store(tmp_path, keep_count=2).create("a").is_elsewhere
+
+
+def test_the_last_recording_of_a_read_only_checkout_is_found(read_only, tmp_path):
+    path = made(Store(read_only, keep_count=2), "a")
     assert Store(read_only, keep_count=2).last() == path
     with pytest.raises(GraphDoctorError, match="There is no recording"):
         Store(tmp_path, keep_count=2).last()
+
+
+def test_people_are_told_where_a_recording_is_that_is_elsewhere(read_only, tmp_path, capsys):
+    tell_place(Store(tmp_path, keep_count=2).create("a"))
+    assert capsys.readouterr().err == ""
+    recording = Store(read_only, keep_count=2).create("a")
+    tell_place(recording)
+    assert capsys.readouterr().err == f"This folder can't be written, so the recording is {recording.path}\n"
 
 
 def test_a_read_only_folder_of_ones_choice_is_a_clear_error(read_only):
