@@ -20,7 +20,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "What to measure": ("--coverage", "--measure"),
     "Trials": (
         *("--try", "--unsafe-fixes", "--apply", "--diff", "--what-if", "--vary", "--run"),
-        *("--jobs", "--timing", "--trial-timeout", "--trial-memory"),
+        *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
     "What is allowed": (
         *("--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
