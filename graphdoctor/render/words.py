@@ -352,26 +352,41 @@ def suggested(fix: Fix, title: str | None = None) -> str:
 
 
 def inputs_text(graph: GraphReport) -> str:
-    """The arguments of a graph, and how many parameters and buffers it takes."""
+    """The arguments of a graph, those of one dtype and shape together, and how many parameters and buffers it takes.
+
+    A dynamic size of an argument is in its shape, and isn't named again.
+    """
     inputs = graph.inputs
     if inputs is None:
         return "not recorded"
-    arguments = [item for item in inputs if not item.is_parameter]
-    parts = [_input_text(item, graph.resumes_at) for item in arguments[:_MAX_INPUTS]]
+    parameters = sum(item.is_parameter is True for item in inputs)
+    tensors = [item.source for item in inputs if item.kind == "tensor" and item.source]
+    arguments = [item for item in inputs if not item.is_parameter and not _is_size(item, tensors)]
+    names: dict[str, list[str]] = {}
+    for item in arguments[:_MAX_INPUTS]:
+        names.setdefault(_described(item), []).append(
+            expression(item.source, graph.resumes_at) if item.source else item.name
+        )
+    parts = [f"{', '.join(named)} {described}".rstrip() for described, named in names.items()]
     if len(arguments) > _MAX_INPUTS:
         parts.append(f"{len(arguments) - _MAX_INPUTS} more")
-    parameters = len(inputs) - len(arguments)
     if parameters:
         parts.append(counted(parameters, "parameter"))
-    return ", ".join(parts) or "none"
+    return "; ".join(parts) or "none"
 
 
-def _input_text(item: GraphInput, resumes_at: int | None) -> str:
-    name = expression(item.source, resumes_at) if item.source else item.name
+def _is_size(item: GraphInput, tensors: Sequence[str]) -> bool:
+    """Whether it is a size or stride of one of these tensors."""
+    source = item.source or ""
+    return item.kind == "symbol" and any(source.startswith((f"{one}.size()", f"{one}.stride()")) for one in tensors)
+
+
+def _described(item: GraphInput) -> str:
+    """What torch knows about an input besides its name."""
     if item.kind == "tensor":
         device = "" if item.device in (None, "cpu") else f" {item.device}"
-        return f"{name} {item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"
-    return f"{name} (dynamic)" if item.kind == "symbol" else name
+        return f"{item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"
+    return "(dynamic)" if item.kind == "symbol" else ""
 
 
 # Fixes together.

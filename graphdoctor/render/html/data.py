@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.model.expressions import expression
@@ -25,13 +25,14 @@ def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[di
         place: Finds a line in the page.
 
     Returns:
-        One object for each graph, in the order of ``Graph.index``.
+        One object for each graph, the largest first.
     """
     by_graph: dict[int, list[dict[str, Any]]] = {}
-    labels = {graph.index: _labels(graph) for graph in diagnosis.graphs}
+    reports = {graph.index: graph for graph in diagnosis.graphs}
     for found in picture.graphs:
         if found.graph_index is not None:
-            by_graph.setdefault(found.graph_index, []).append(_stage(found, place, labels.get(found.graph_index, {})))
+            report = reports.get(found.graph_index)
+            by_graph.setdefault(found.graph_index, []).append(_stage(found, place, report))
     for code in picture.generated:
         if code.graph_index is not None:
             by_graph.setdefault(code.graph_index, []).append(_generated(code))
@@ -45,8 +46,13 @@ def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[di
             "error": graph.backend_error,
             "stages": by_graph.get(graph.index, []),
         }
-        for graph in diagnosis.graphs
+        for graph in largest_first(diagnosis.graphs)
     ]
+
+
+def largest_first(graphs: Iterable[GraphReport]) -> list[GraphReport]:
+    """Graphs by their operations, those of unknown size last."""
+    return sorted(graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True)
 
 
 def _labels(graph: GraphReport) -> dict[str, str]:
@@ -54,15 +60,19 @@ def _labels(graph: GraphReport) -> dict[str, str]:
     return {item.name: expression(item.source, graph.resumes_at) for item in graph.inputs or () if item.source}
 
 
-def _stage(found: StageGraph, place: Place, labels: dict[str, str]) -> dict[str, Any]:
+def _stage(found: StageGraph, place: Place, report: GraphReport | None) -> dict[str, Any]:
     names = {node.name: number for number, node in enumerate(found.nodes)}
+    # AOTAutograd and Inductor give inputs other names, and nothing says which of them are parameters.
+    known = report if found.stage == "dynamo" else None
+    inputs = known.inputs or () if known is not None else ()
     return {
         "stage": found.stage,
         "of": found.of,
         "unread": found.unread_lines,
         "code": found.code,
         "nodes": [_node(node, names, place) for node in found.nodes],
-        "labels": labels if found.stage == "dynamo" else {},
+        "labels": _labels(known) if known is not None else {},
+        "parameters": [names[item.name] for item in inputs if item.is_parameter and item.name in names],
     }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphdoctor.model.diagnosis import Diagnosis, Location
+from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Location
 from graphdoctor.model.stack import relative
 from graphdoctor.model.wording import counted
 from graphdoctor.render import words
@@ -17,7 +17,7 @@ from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
 from graphdoctor.render.html.times import compile_shares, phase_rows
-from graphdoctor.render.html.verdict import tiles
+from graphdoctor.render.html.verdict import changes, tiles
 
 if TYPE_CHECKING:
     from graphdoctor.model.fixes import TriedFix
@@ -73,11 +73,13 @@ class _Page:
             "sentence": said,
             "tone": tone,
             "tiles": list(tiles(diagnosis.summary)),
+            "changes": list(changes(diagnosis.treatment)),
             "actions": actions(diagnosis.findings),
             "uncovered": self._uncovered(),
             "clusters": list(words.clusters(diagnosis.findings)),
             "files": [self._file(number, file) for number, file in enumerate(self._files)],
             "findings": {finding.fingerprint: finding for finding in diagnosis.findings},
+            "graph_rows": list(_graph_rows(diagnosis.graphs)),
             "graphs": {graph.index: graph for graph in diagnosis.graphs},
             "calls": self._calls(),
             "frames": self._frames(),
@@ -182,6 +184,15 @@ class _Page:
             for frame in self._diagnosis.frames
             if len(compiles.get(frame.frame_id, [])) > 1
         ]
+
+
+def _graph_rows(graphs: Sequence[GraphReport]) -> Iterator[tuple[GraphReport, GraphReport | None]]:
+    """The graphs, the largest first, each with an earlier one that takes inputs of the same names and shapes."""
+    known: dict[str, GraphReport] = {}
+    for graph in data.largest_first(graphs):
+        text = words.inputs_text(graph)
+        yield graph, known.get(text) if graph.inputs else None
+        known.setdefault(text, graph)
 
 
 def _notes(file: AnnotatedFile) -> Iterator[str]:

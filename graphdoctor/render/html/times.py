@@ -32,11 +32,11 @@ class PhaseRow:
 Part = Literal["tracing", "aot", "backend", "inductor", "compiler"]
 
 _LABELS: dict[Part, str] = {
-    "tracing": "Dynamo",
+    "tracing": "tracing (Dynamo)",
     "aot": "AOTAutograd",
     "backend": "backend",
     "inductor": "Inductor",
-    "compiler": "compiling kernels",
+    "compiler": "kernel compiler",
 }
 
 _PARTS: dict[str, Part] = {

@@ -1,4 +1,4 @@
-"""The counts at the top of the page."""
+"""The counts at the top of the page, and what the verified fixes change about them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.wording import counted, times
-from graphdoctor.render.words import Tone
+from graphdoctor.render.words import UNKNOWN, Tone, duration, measured_rows, measured_speed
 
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Summary
+    from graphdoctor.model.fixes import Treatment
+
+_HEADLINES = ("break sites", "graphs", "recompiles", "coverage")
+"""What is said first of a treatment; its other counts are in a table."""
 
 
 @dataclass(frozen=True)
@@ -64,3 +68,23 @@ def tiles(summary: Summary) -> Iterator[Tile]:
     seconds = summary.compile_time_s
     took = "unknown" if seconds is None else f"{seconds:.2f} s"
     yield Tile("compile time", took, counted(summary.compiles, "compile"), None, "time")
+
+
+def changes(treatment: Treatment | None) -> Iterator[Tile]:
+    """What all verified fixes change together; nothing if there are none.
+
+    Args:
+        treatment: What was tried; None if nothing was.
+    """
+    if treatment is None or treatment.after is None:
+        return
+    for label, before, after in measured_rows(treatment.before, treatment.after):
+        if label in _HEADLINES:
+            is_same = before == after
+            yield Tile(label, before if is_same else f"{before} → {after}", "as before" if is_same else "")
+    for timed in treatment.times:
+        change = measured_speed(timed)
+        value = f"{duration(timed.before_us)} → {duration(timed.after_us)}"
+        yield Tile("steady call", value, f"{change}, {timed.backend}")
+    if not treatment.times:
+        yield Tile("steady call", UNKNOWN, "not timed")

@@ -17,6 +17,7 @@
   let graphs = [];
   let graph = null;
   let stage = null;
+  let hasParameters = false;
   let view = "drawn";
   let root = null;
   let open = new Set();
@@ -27,6 +28,14 @@
   const flow = make("div", { className: "flow", attributes: { role: "group", "aria-label": "Stage" } });
   const views = make("div", { className: "flow", attributes: { role: "group", "aria-label": "View" } });
   const search = make("input", { attributes: { type: "search", placeholder: "find a node", "aria-label": "Find a node" } });
+  const parameters = make("button", { attributes: { type: "button" }, on: { click: () => {
+    hasParameters = !hasParameters;
+    const now = view;
+    setStage(stage.whole);
+    view = now;
+    showFlow();
+    show();
+  } } });
   const folded = make("div", { className: "notice", attributes: { "aria-live": "polite" } });
   const body = make("div", { className: "bodyrow" });
   const main = make("div");
@@ -46,7 +55,7 @@
       if (!items.length) continue;
       if (flow.childElementCount) flow.append(make("span", { text: "→", className: "stage-of", attributes: { "aria-hidden": "true" } }));
       flow.append(make("span", { text: maker, className: "stage-of" }));
-      for (const item of items) flow.append(pressed(label(item), item === stage, () => setStage(item)));
+      for (const item of items) flow.append(pressed(label(item), item === stage?.whole, () => setStage(item)));
     }
     views.replaceChildren();
     const names = stage?.nodes ? [["drawn", "Drawn"], ["ops", "Operations"], ["code", "Code"]] : [["code", "Code"]];
@@ -58,10 +67,27 @@
       }));
     }
     search.hidden = !stage?.nodes;
+    const count = stage?.whole.parameters?.length ?? 0;
+    parameters.hidden = !count || view === "code";
+    parameters.textContent = hasParameters ? `Hide ${plural(count, "parameter")}` : `${plural(count, "parameter")} hidden`;
+    parameters.setAttribute("aria-pressed", String(hasParameters));
+    parameters.title = hasParameters ? "" : "Show them";
+  };
+
+  /** A stage without its parameters: the same nodes with others' numbers. */
+  const withoutParameters = (item) => {
+    const hidden = new Set(item.parameters);
+    const kept = item.nodes.map((_, index) => index).filter((index) => !hidden.has(index));
+    const numbers = new Map(kept.map((index, number) => [index, number]));
+    const nodes = kept.map((index) => {
+      const [name, opcode, target, inputs, ...rest] = item.nodes[index];
+      return [name, opcode, target, inputs.filter((input) => numbers.has(input)).map((input) => numbers.get(input)), ...rest];
+    });
+    return { ...item, nodes };
   };
 
   const setStage = (item) => {
-    stage = item;
+    stage = item && { ...(item.nodes && !hasParameters ? withoutParameters(item) : item), whole: item };
     picked = null;
     found = new Set();
     search.value = "";
@@ -173,7 +199,9 @@
     const hasLabels = edges.size <= MOST_LABELS;
     for (const edge of edges.values()) {
       const values = [...new Set(edge.values.filter(Boolean))];
-      edge.text = values.length > 1 ? `${short(values[0], 20)} and ${values.length - 1} more` : short(values[0] ?? "", 26);
+      // An operation has its own shape in its box.
+      if (!edge.from.branch) edge.text = "";
+      else edge.text = values.length > 1 ? `${short(values[0], 20)} and ${values.length - 1} more` : short(values[0] ?? "", 26);
       edge.all = values.join("\n");
       layout.setEdge(edge.from.id, edge.to.id, hasLabels ? { width: edge.text.length * 6, height: 12, labelpos: "c" } : {});
     }
@@ -398,7 +426,7 @@
       graphs = await data("graphs");
       if (!graphs.length) return;
       for (const item of graphs) select.append(make("option", { text: `${item.id} ${item.name}`, attributes: { value: item.index } }));
-      box.replaceChildren(make("div", { className: "viewer" }, make("div", { className: "head" }, select, flow, views, search), folded, body));
+      box.replaceChildren(make("div", { className: "viewer" }, make("div", { className: "head" }, select, flow, views, parameters, search), folded, body));
       setGraph(graphs[0].index);
       box.dataset.ready = "true";
     })();

@@ -1,0 +1,110 @@
+"""What comes first on the page: the verdict with what fixes change, the compile time, what to do, then the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.model.fixes import PairedTime
+from graphdoctor.model.picture import Picture
+from graphdoctor.model.recording import GraphInput
+from graphdoctor.render.html.verdict import changes
+from graphdoctor.render.words import inputs_text
+from graphdoctor.rules.catalog import RULES
+from tests.factories import graph, recording
+from tests.render.html.made import diagnosed, written
+from tests.render.test_fixes import peeled
+
+TIMED = PairedTime(
+    backend="inductor", before_us=420.0, after_us=250.0, ratio=0.6, ratio_low=0.58, ratio_high=0.62, turns=9
+)
+
+
+def test_what_fixes_change_is_said_of_each_headline() -> None:
+    _, treatment = peeled()
+    timed = treatment.model_copy(update={"times": (TIMED,)})
+    before, after = treatment.before, treatment.after
+    assert after is not None
+    told = {tile.label: tile for tile in changes(timed)}
+    assert list(told) == ["break sites", "graphs", "recompiles", "coverage", "steady call"]
+    assert told["break sites"].value == f"{before.break_sites} → {after.break_sites}"
+    assert told["steady call"].value == "420 µs → 250 µs"
+    assert "inductor" in told["steady call"].note
+    untimed = treatment.model_copy(update={"times": ()})
+    assert {tile.label: tile.value for tile in changes(untimed)}["steady call"] == "unknown"
+
+
+def test_nothing_is_said_of_fixes_that_were_not_tried() -> None:
+    _, treatment = peeled()
+    assert list(changes(None)) == []
+    assert list(changes(treatment.model_copy(update={"after": None}))) == []
+
+
+@pytest.mark.slow
+def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path):
+    known, treatment = peeled()
+    shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
+    top = "one => one.getBoundingClientRect().top"
+    page = visit(written(tmp_path, shown, Picture()))
+    tops = [page.locator(name).evaluate(top) for name in (".sentence", "#together", "#actions", "#apply", "#findings")]
+    assert tops == sorted(tops)
+    page = visit(reported.page)
+    assert page.locator("#together").count() == 0
+    names = (".sentence", ".coverage", "#verdict .share", "#actions", "#findings", "#source", "#evidence")
+    tops = [page.locator(name).first.evaluate(top) for name in names]
+    assert tops == sorted(tops)
+
+
+@pytest.mark.slow
+def test_the_largest_graph_comes_first_and_is_drawn_first(visit, reported):
+    page = visit(reported.page)
+    page.locator("#graph-view").scroll_into_view_if_needed()
+    chooser = page.get_by_label("Graph", exact=True)
+    largest = max(reported.document["graphs"], key=lambda graph: graph["op_count"])
+    assert page.locator("#graphs tbody tr").first.get_attribute("id") == f"graph-{largest['index']}"
+    expect(chooser).to_have_value(str(largest["index"]))
+    assert chooser.locator("option").first.get_attribute("value") == str(largest["index"])
+
+
+@pytest.mark.slow
+def test_parameters_are_drawn_when_they_are_asked_for(visit, reported):
+    page = visit(reported.page)
+    page.locator("#graph-view").scroll_into_view_if_needed()
+    largest = max(reported.document["graphs"], key=lambda graph: graph["op_count"])
+    count = sum(item["is_parameter"] is True for item in largest["inputs"])
+    assert count > 1
+    inputs = page.locator("#graph-view .node.placeholder")
+    switch = page.get_by_role("button", name=f"{count} parameters hidden")
+    expect(switch).to_be_visible()
+    before = inputs.count()
+    switch.click()
+    switch = page.get_by_role("button", name=f"Hide {count} parameters")
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    assert inputs.count() > before or page.locator("#graph-view .node.folded").count() > 0
+    switch.click()
+    expect(inputs).to_have_count(before)
+    page.get_by_role("button", name="Operations", exact=True).click()
+    expect(page.locator("#graph-view .optable")).not_to_contain_text("_parameters_")
+
+
+def test_inputs_of_one_shape_are_named_together() -> None:
+    def tensor(name: str, *shape: int | str, is_parameter: bool = False) -> GraphInput:
+        source = f"L['{name}']"
+        return GraphInput(name=name, source=source, kind="tensor", dtype="f32", shape=shape, is_parameter=is_parameter)
+
+    size = GraphInput(name="s0", source="L['x'].size()[0]", kind="symbol")
+    number = GraphInput(name="s1", source="L['n']", kind="symbol")
+    inputs = (
+        size,
+        tensor("x", "s0", 8),
+        tensor("y", "s0", 8),
+        number,
+        tensor("z", 3),
+        tensor("w", 8, is_parameter=True),
+    )
+    facts = recording(graphs=(graph().model_copy(update={"inputs": inputs}),))
+    (found,) = diagnosed(facts).graphs
+    assert inputs_text(found) == "x, y f32[s0, 8]; n (dynamic); z f32[3]; 1 parameter"
