@@ -49,7 +49,7 @@ def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path)
     shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
     top = "one => one.getBoundingClientRect().top"
     page = visit(written(tmp_path, shown, Picture()))
-    tops = [page.locator(name).evaluate(top) for name in (".sentence", "#together", "#actions", "#apply", "#findings")]
+    tops = [page.locator(name).evaluate(top) for name in ("#outcome", "#together", "#actions", "#apply", "#findings")]
     assert tops == sorted(tops)
     page = visit(reported.page)
     assert page.locator("#together").count() == 0
