@@ -106,6 +106,7 @@ def record(
             backend=request.spec.backend,
             descriptors=() if descriptor is None else (descriptor,),
             warm=warm,
+            timeout_s=timeout_s,
         )
         output = _Output(process.stdout, watching.on_output)
         stopped_for = _wait(process, recording, timeout_s, memory_bytes, watching)
@@ -157,12 +158,15 @@ def _start(
     backend: str,
     descriptors: tuple[int, ...],
     warm: WarmProbes | None,
+    timeout_s: float | None,
 ) -> subprocess.Popen[bytes] | WarmProcess:
     environment = os.environ | {"TORCH_TRACE": str(recording / TRACE_FOLDER)}
     # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
     environment.pop(RECORDING_VARIABLE, None)
     if warm is not None:
-        process = warm.start(request_path, backend=backend, environment=environment, descriptors=descriptors)
+        process = warm.start(
+            request_path, backend=backend, environment=environment, descriptors=descriptors, timeout_s=timeout_s
+        )
         if process is not None:
             return process
     try:

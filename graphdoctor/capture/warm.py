@@ -90,7 +90,13 @@ class WarmProbes:
                 self._server.wait()
 
     def start(
-        self, request: Path, *, backend: str, environment: dict[str, str], descriptors: Sequence[int]
+        self,
+        request: Path,
+        *,
+        backend: str,
+        environment: dict[str, str],
+        descriptors: Sequence[int],
+        timeout_s: float | None = None,
     ) -> WarmProcess | None:
         """Fork a probe.
 
@@ -99,6 +105,7 @@ class WarmProbes:
             backend: What it compiles with.
             environment: What the first one's process is started with; the same for all of them.
             descriptors: Open files that it inherits under the same numbers.
+            timeout_s: Seconds to wait for the process that forks it, which imports torch first; None for no limit.
 
         Returns:
             The probe; None where it can't be forked, so that it must be started.
@@ -120,14 +127,25 @@ class WarmProbes:
             finally:
                 theirs.close()
                 os.close(writing)
-            # An interpreter without torch ends before it answers.
-            pid = _line(ours)
+            ours.settimeout(timeout_s)
+            try:
+                # An interpreter without torch ends before it answers.
+                pid = _line(ours)
+            except TimeoutError:
+                pid = None
+                self._give_up()
+            ours.settimeout(None)
         stdout = os.fdopen(reading, "rb", buffering=0)
         if pid is None:
             ours.close()
             stdout.close()
             return None
         return WarmProcess(pid, ours, stdout)
+
+    def _give_up(self) -> None:
+        self._is_usable = False
+        if self._server is not None:
+            self._server.kill()
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
         """The way to the server, which is started first; None if it can't fork."""

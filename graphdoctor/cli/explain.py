@@ -56,7 +56,7 @@ def explain(
     has_page = output.needs.picture
     request = Request.of(replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page))
     asked = trials_of(trials, given, is_unsafe_tried=True)
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
         recorded = record_target(request, setup)
         if is_tried:
             from graphdoctor.runs.fix import try_fixes

@@ -85,7 +85,7 @@ def fix(
     selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True))
     asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
         recorded = record_target(request, setup)
         treated = try_fixes(
             request,

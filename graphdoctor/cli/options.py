@@ -219,7 +219,8 @@ class TrialOptions:
         int | None,
         typer.Option(
             metavar="N",
-            help="How many trials to run side by side. By default, half the cores, at most 4, and 1 with --device.",
+            help="How many trials to run side by side. By default, one for each core that has the memory, at most 4, "
+            "and 1 with --device.",
             min=1,
             show_default=False,
         ),

@@ -77,14 +77,32 @@ def _warn_of_variables() -> None:
 
 
 @contextlib.contextmanager
-def set_up(settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool) -> Iterator[Setup]:
-    """How to run processes while a status line shows what they do."""
+def set_up(
+    settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool, is_warm: bool = False
+) -> Iterator[Setup]:
+    """How to run processes while a status line shows what they do.
+
+    Args:
+        settings: The project's settings.
+        python: The interpreter asked for; None for ours.
+        timeout_s: Seconds until a run is stopped; None for the setting.
+        is_quiet: Show no status.
+        is_warm: Fixes will be tried: start runs from one process that has imported torch.
+    """
+    from graphdoctor.capture.child import probe_command
+    from graphdoctor.capture.warm import WarmProbes
     from graphdoctor.cli.progress import Progress
     from graphdoctor.runs.record import Setup
 
     import_report_meanwhile()
-    with Progress(is_quiet=is_quiet) as progress:
-        yield Setup(settings, progress.watching, python, timeout_s, progress.show_trial)
+    if is_warm:
+        threading.Thread(target=_import_trials, daemon=True).start()
+    with Progress(is_quiet=is_quiet) as progress, contextlib.ExitStack() as stack:
+        setup = Setup(settings, progress.watching, python, timeout_s, progress.show_trial)
+        if is_warm:
+            warm = WarmProbes(probe_command(setup.interpreter))
+            setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))
+        yield setup
 
 
 def import_report_meanwhile() -> None:
@@ -134,6 +152,12 @@ def tell_place(made: NewRecording) -> None:
     """Say where a recording is that isn't where one looks for it."""
     if made.is_elsewhere:
         say(f"This folder can't be written, so the recording is {made.path}")
+
+
+def _import_trials() -> None:
+    # Only a head start, as for the report.
+    with contextlib.suppress(Exception):
+        import graphdoctor.fixes.treatment  # noqa: F401
 
 
 def _import_report() -> None:

@@ -66,15 +66,19 @@ class Replays:
         folder: Where the replays' recordings go.
         python: The interpreter.
         limits: When a replay is stopped.
+        warm: Where probes start sooner, closed by who opened it; None to open one here.
     """
 
-    def __init__(self, request: Request, folder: Path, *, python: str, limits: Limits) -> None:
+    def __init__(
+        self, request: Request, folder: Path, *, python: str, limits: Limits, warm: WarmProbes | None = None
+    ) -> None:
         self._request = request
         self._folder = folder
         self._compiled = folder / _COMPILED
         self._python = python
         self.limits = limits
-        self._warm = WarmProbes(probe_command(python))
+        self._warm = warm or WarmProbes(probe_command(python))
+        self._is_warm_ours = warm is None
         self.count = 0
         self._is_cancelled = threading.Event()
 
@@ -177,7 +181,8 @@ class Replays:
 
     def close(self) -> None:
         """Let go of what makes probes start and compile sooner."""
-        self._warm.close()
+        if self._is_warm_ours:
+            self._warm.close()
         shutil.rmtree(self._compiled, ignore_errors=True)
 
     def _results_of(self, name: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.capture.request import Request
+from graphdoctor.capture.warm import WarmProbes
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.announcing import Announcing
 from graphdoctor.fixes.pace import Pace
@@ -115,6 +116,7 @@ def treat(
     on_phase: Callable[[str], None],
     on_event: Callable[[TrialEvent], None] | None = None,
     check: Callable[[Sequence[FileChange]], None] | None = None,
+    warm: WarmProbes | None = None,
 ) -> TreatmentResult:
     """Try fixes for the findings of a recorded run.
 
@@ -128,9 +130,10 @@ def treat(
         on_phase: Called with what is run, apart from trials.
         on_event: Called with how far the trials are and what each showed, from several threads.
         check: Called before any trial with the edits that can be tried; an exception from it ends the treatment.
+        warm: Where probes start sooner, if there is one already.
     """
     limits = Limits(options.timeout_s, options.memory_bytes)
-    replays = Replays(request, folder / FOLDER, python=python, limits=limits)
+    replays = Replays(request, folder / FOLDER, python=python, limits=limits, warm=warm)
     pace = Pace(options.jobs, on_event or (lambda _event: None))
     trials = Trials(replays, root, options.jobs, request.spec.backend, on_phase, pace)
     rounds = _Rounds(trials, options)

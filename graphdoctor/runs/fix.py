@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
 from graphdoctor.model.spec import Timing
 from graphdoctor.trace.reader import read_recording
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.fixes.patch import FileChange
+    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.model.recording import Recording
     from graphdoctor.runs.record import Setup
 
 _MAX_JOBS = 4
@@ -60,28 +61,50 @@ def try_fixes(
         setup: How to run.
         check: Given the edits that are tried first, before any trial; what it raises ends the command.
     """
+    # Not earlier: the recipes take longer to import than the recorded run takes to begin.
+    from graphdoctor.fixes.treatment import TreatmentOptions, treat
+
+    recorded = read_recording(recording)
     options = TreatmentOptions(
         selection,
         is_unsafe_tried=trials.is_unsafe_tried,
         is_tried=trials.is_tried,
         timing=trials.timing,
-        jobs=trials.jobs or _default_jobs(request),
+        jobs=trials.jobs or _default_jobs(request, recorded),
         timeout_s=trials.timeout_s,
         memory_bytes=None if trials.memory_gib is None else int(trials.memory_gib * 2**30),
     )
     return treat(
         request,
         recording,
-        read_recording(recording),
+        recorded,
         python=setup.interpreter,
         root=Path.cwd(),
         options=options,
         on_phase=setup.watching.on_phase,
         on_event=setup.on_trial,
         check=check,
+        warm=setup.warm,
     )
 
 
-def _default_jobs(request: Request) -> int:
-    """Trials on one accelerator share its memory; on the CPU they need cores."""
-    return 1 if request.spec.device is not None else max(1, min(_MAX_JOBS, (os.cpu_count() or 1) // 2))
+def _default_jobs(request: Request, recorded: Recording) -> int:
+    """As many as there are cores and as fit into half the free memory; trials on one accelerator share its memory."""
+    if request.spec.device is not None:
+        return 1
+    jobs = min(_MAX_JOBS, os.cpu_count() or 1)
+    peak, free = recorded.exit.peak_memory_bytes, _free_bytes()
+    if peak and free is not None:
+        jobs = min(jobs, free // 2 // peak)
+    return max(jobs, 1)
+
+
+def _free_bytes() -> int | None:
+    """Memory that new processes can have; None where the system doesn't report it."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
+    kibibytes = found.get("MemAvailable", "").removesuffix("kB").strip()
+    return int(kibibytes) * 1024 if kibibytes.isdigit() else None

@@ -14,6 +14,7 @@ from graphdoctor.capture.store import NewRecording, Pool, store_of
 
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
+    from graphdoctor.capture.warm import WarmProbes
     from graphdoctor.config import Settings
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.progress import TrialEvent
@@ -30,6 +31,7 @@ class Setup:
         timeout_s: Seconds until a run is stopped; None for the setting.
         watching: What to do meanwhile.
         on_trial: Called with how far trials of fixes are, from several threads.
+        warm: Where runs of targets start sooner; None to start an interpreter for each.
     """
 
     settings: Settings
@@ -37,6 +39,7 @@ class Setup:
     python: str | None = None
     timeout_s: float | None = None
     on_trial: Callable[[TrialEvent], None] | None = None
+    warm: WarmProbes | None = None
 
     @property
     def interpreter(self) -> str:
@@ -107,7 +110,14 @@ def record_target(request: Request, setup: Setup, pool: Pool = "") -> Recorded:
     place = request.target.file or request.target.module or ""
     made = _new_recording(Path(place).stem, setup.settings, pool)
     folder = made.path
-    ended = record(request, folder, python=setup.interpreter, timeout_s=setup.limit_s, watching=setup.watching)
+    ended = record(
+        request,
+        folder,
+        python=setup.interpreter,
+        timeout_s=setup.limit_s,
+        watching=setup.watching,
+        warm=setup.warm,
+    )
     sign(folder)
     return Recorded(made, ended)
 

@@ -173,3 +173,11 @@ def test_where_none_can_be_forked_it_is_started(command: list[str], tmp_path: Pa
 
 def test_probes_that_nobody_asked_for_need_no_process() -> None:
     WarmProbes([sys.executable, "-c", "raise SystemExit(1)"]).close()
+
+
+def test_a_process_that_does_not_get_ready_is_given_up(tmp_path: Path) -> None:
+    probes = WarmProbes([sys.executable, "-c", "import time; time.sleep(600)"])
+    for _ in range(2):
+        start = probes.start(tmp_path / "request.json", backend="eager", environment={}, descriptors=(), timeout_s=0.2)
+        assert start is None
+    probes.close()

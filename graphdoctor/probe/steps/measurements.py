@@ -46,7 +46,9 @@ def _measure_coverage(workload: Workload, events: EventFile) -> bool:
     try:
         with silence():
             measured = workload.measure_coverage()
-            timed = None if isinstance(measured, str) or measured[1] is None else workload.time_graphs()
+            # Nobody asks what a trial's breaks cost.
+            is_timed = workload.trial is None and not isinstance(measured, str) and measured[1] is not None
+            timed = workload.time_graphs() if is_timed else None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
         events.gap("coverage", f"Coverage was not measured: repeating the last call raised {type_name(error)}.")
     else:

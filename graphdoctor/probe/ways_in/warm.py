@@ -11,6 +11,7 @@ It makes none if it couldn't fork a sound one: with a Python thread running, or 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -29,8 +30,13 @@ _MAX_REQUEST_BYTES = 2**20
 _MAX_DESCRIPTORS = 4
 _MODULES = (
     "torch._dynamo.backends.registry",
+    "torch._dynamo.backends.debugging",
     "torch._dynamo.convert_frame",
+    "torch._dynamo.repro.after_dynamo",
     "torch._functorch.aot_autograd",
+    "torch._inductor.compiler_bisector",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
     "torch.profiler",
 )
 """What compiling with ``eager`` imports of torch."""
@@ -76,7 +82,7 @@ def serve(descriptor: int) -> Path:
             if found is None:
                 _end(children)
             request, descriptors = found
-            if request["backend"] == _INDUCTOR:
+            if request["backend"] == _INDUCTOR and _INDUCTOR_MODULE not in sys.modules:
                 _load(_INDUCTOR_MODULE)
             pid = os.fork() if _can_fork() else None
             if pid == 0:
@@ -98,9 +104,12 @@ def serve(descriptor: int) -> Path:
 
 
 def _load(*names: str) -> None:
-    with contextlib.suppress(Exception):  # what can't be imported is reported by the probe that needs it
-        for name in names:
+    for name in names:
+        with contextlib.suppress(Exception):  # what can't be imported is reported by the probe that needs it
             importlib.import_module(name)
+    # A probe's garbage collector needn't look at it, which would also copy the pages that it is on.
+    gc.collect()
+    gc.freeze()
 
 
 def _can_fork() -> bool:
