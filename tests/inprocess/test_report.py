@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 import graphdoctor  # noqa: E402
 from graphdoctor import GraphDoctorError, Report  # noqa: E402
 
+pytestmark = pytest.mark.slow
 HOSTILE = """"' srcdoc="x" onload='alert(1)'></iframe></script><script>alert(2)</script>&quot;&amp;amp;<!-- é 🔥"""
 
 

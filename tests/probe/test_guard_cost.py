@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call  # noqa: E402
 from graphdoctor.probe.torch_private import torch_guards  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _fresh_dynamo():

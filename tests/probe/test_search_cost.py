@@ -15,6 +15,8 @@ from graphdoctor.probe.torch_private.torch_profiler import ProfiledRange, profil
 CALL, EMPTY = "graphdoctor_searched_call", "graphdoctor_empty"
 LOOKUP, REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _fresh_dynamo():
