@@ -237,7 +237,8 @@ class TrialOptions:
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Stop a trial after this many seconds. By default, six times what the program takes, at least 60.",
+            help="Stop a trial after this many seconds. By default, six times what the program takes, at least 60; "
+            "or 600 with another backend than eager.",
             min=0.001,
             show_default=False,
             callback=positive,

@@ -74,4 +74,5 @@ class Announcing:
         self._announced[index] = verdicts
         places = [self._place(finding) for finding in self._findings[index]]
         pairs = tuple(zip(places, verdicts, strict=True))
-        self._trials.pace.report(DecidedTrial(self._numbers[index], self._proposals[index].title, pairs))
+        backend = None if self._trials.trial_backend == self._trials.backend else self._trials.trial_backend
+        self._trials.pace.report(DecidedTrial(self._numbers[index], self._proposals[index].title, pairs, backend))

@@ -25,6 +25,9 @@ EAGER = "eager"
 _COMPILED = "compiled"
 """The folder of what Inductor writes for timing."""
 
+_COMPILING_S = 600.0
+"""How long a replay can take at least, unless it compiles with ``eager``."""
+
 _RESULTS = "outputs.pt"
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -77,6 +80,7 @@ class Replays:
         self._compiled = folder / _COMPILED
         self._python = python
         self.limits = limits
+        self._asked_timeout_s = limits.timeout_s
         self._warm = warm or WarmProbes(probe_command(python))
         self._is_warm_ours = warm is None
         self.count = 0
@@ -94,6 +98,8 @@ class Replays:
         earlier: str | None = None,
         coverage: bool = False,
         is_timed: bool = False,
+        backend: str | None = None,
+        is_counted: bool = True,
     ) -> Recording:
         """Make the calls once.
 
@@ -107,6 +113,8 @@ class Replays:
             earlier: Name of an earlier replay of the same program whose results to compare too.
             coverage: Measure coverage after the calls, unless the run is eager.
             is_timed: Time the last call once it compiles nothing.
+            backend: The backend to compile with; None for the user's.
+            is_counted: Somebody counts what compiling takes; otherwise Inductor may find what it compiled for timing.
         """
         folder = self._new_folder(name)
         plan = {
@@ -117,6 +125,8 @@ class Replays:
             "references": {of: self._results_of(other) for of, other in (references or {}).items()},
             "is_float64": is_float64,
         }
+        if not is_counted:
+            plan["compiled"] = str(self._compiled)
         if rounding is not None:
             plan |= {
                 "float64": self._results_of(rounding.float64),
@@ -126,7 +136,7 @@ class Replays:
         if earlier is not None:
             plan["earlier"] = self._results_of(earlier)
         measured = Measured(coverage=coverage and not is_eager)
-        request = replace(self._changed(program), measured=measured, trial=plan)
+        request = replace(self._changed(program, backend), measured=measured, trial=plan)
         self._record(request, folder)
         return read_recording(folder)
 
@@ -146,10 +156,7 @@ class Replays:
             Why it failed, or None.
         """
         folder = self._new_folder(name)
-        request = self._changed(program)
-        # Mode and options belong to the backend that the user chose.
-        if backend != request.spec.backend:
-            request = request.with_spec(backend=backend, mode=None, options={})
+        request = self._changed(program, backend)
         plan = {**self._plan(program, folder), "timing": descriptor, "compiled": str(self._compiled)}
         ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
         return None if ended.reason == "finished" else str(ended.message)
@@ -203,12 +210,23 @@ class Replays:
             patches[str(path)] = str(edited)
         return {**program.change.plan(), "patches": patches}
 
-    def _changed(self, program: Program) -> Request:
+    def _changed(self, program: Program, backend: str | None) -> Request:
         change, spec = program.change, self._request.spec
-        return self._request.with_spec(
+        request = self._request.with_spec(
             dynamic=spec.dynamic if change.dynamic is None else change.dynamic,
             config={**spec.config, **change.config},
         )
+        if backend is None or backend == spec.backend:
+            return request
+        # Mode and options belong to the backend that the user chose.
+        return request.with_spec(backend=backend, mode=None, options={})
+
+    def _timeout_s(self, request: Request) -> float | None:
+        """Seconds until a replay is stopped; what the untouched program takes doesn't tell what other graphs need."""
+        asked, found = self._asked_timeout_s, self.limits.timeout_s
+        if asked is not None or found is None or request.spec.backend == EAGER:
+            return found
+        return max(found, _COMPILING_S)
 
     def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> ProbeExit:
         # The recorded run has already shown what the program prints.
@@ -217,7 +235,7 @@ class Replays:
             request,
             folder,
             python=self._python,
-            timeout_s=self.limits.timeout_s,
+            timeout_s=self._timeout_s(request),
             memory_bytes=self.limits.memory_bytes,
             watching=watching,
             descriptor=descriptor,

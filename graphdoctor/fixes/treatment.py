@@ -26,6 +26,7 @@ from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
 from graphdoctor.fixes.timing import faster, slower
 from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
+from graphdoctor.fixes.user_backend import UserBackend
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause, Verdict, deciding
@@ -161,6 +162,7 @@ class _Rounds:
         self._trials = trials
         self._options = options
         self._log = TrialLog(trials, options.selection)
+        self._backend = UserBackend(trials)
         self._number = 0
         self._last: State | None = None
         self._outweighed: list[Proposal] = []
@@ -183,7 +185,8 @@ class _Rounds:
         if check is not None:
             proposals = [proposal for options in found for proposal in options.proposals]
             check([proposal.edit for proposal in proposals if proposal.edit is not None])
-        untouched = self._trials.run_untouched()
+        wanted = {options.finding.fingerprint for options in found}
+        untouched = self._trials.run_untouched(base.observed, wanted)
         if untouched is None:
             return self._suggested(base, "not_repeatable")
         start: State | None = untouched
@@ -191,11 +194,14 @@ class _Rounds:
         try:
             while start is not None:
                 best = self._last = self._run_rounds(start)
-                start = self._without_slow(untouched, best)
+                if self._is_unprovable(best):
+                    best = self._last = untouched
+                    break
+                start = self._without_failing(untouched, best) or self._without_slow(untouched, best)
             return self._treated(untouched, best)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
-            so_far = self._treated(untouched, self._last or untouched)
+            so_far = self._treated(untouched, self._checked(self._last or untouched, untouched))
             treatment = so_far.treatment.model_copy(update={"is_interrupted": True})
             self.so_far = replace(so_far, treatment=treatment)
             raise
@@ -369,6 +375,62 @@ class _Rounds:
             is_outweighed=self._is_outweighed(together),
         )
 
+    def _is_unprovable(self, best: State) -> bool:
+        """Whether results under the user's backend can't be compared; then no fix stays applied."""
+        if not best.applied or not self._backend.is_another:
+            return False
+        check = self._backend.check(best.program, drops_output=best.drops_output)
+        if check.verdict == "unproven":
+            self._unproven(best, check.reason or "")
+        return check.verdict == "unproven"
+
+    def _checked(self, best: State, untouched: State) -> State:
+        """The state, or the untouched program if nobody looked at it under the user's backend."""
+        if not best.applied or not self._backend.is_another or self._backend.known(best.program):
+            return best
+        self._unproven(best, "it wasn't run there")
+        return untouched
+
+    def _unproven(self, best: State, reason: str) -> None:
+        name = self._backend.name
+        proposals = [proposal for proposal, _ in best.applied]
+        self._log.take_back(proposals, "unproven", f"under {name}: {reason}", backend=name)
+
+    def _without_failing(self, untouched: State, best: State) -> State | None:
+        """Take back a fix that fails or changes results under the user's backend.
+
+        Returns:
+            The state to go on from; None if there is no such fix.
+        """
+        if not best.applied or not self._backend.is_another:
+            return None
+        drops_output = best.drops_output
+        check = self._backend.check(best.program, drops_output=drops_output)
+        if check.verdict == "verified":
+            return None
+        blamed, together = best.applied[-1][0], "with the others, " if len(best.applied) > 1 else ""
+        for proposal, before in best.applied if together else ():
+            # Each is run beside the fixes of earlier rounds, so the first that fails is the one.
+            alone = self._backend.check(with_proposals(before, (proposal,)), drops_output=drops_output)
+            if alone.verdict != "verified":
+                blamed, check, together = proposal, alone, ""
+                break
+        name = self._backend.name
+        return self._back(untouched, best, blamed, check.verdict, f"{together}under {name}: {check.reason}", name)
+
+    def _back(
+        self, untouched: State, best: State, blamed: Proposal, verdict: Verdict, reason: str, backend: str | None = None
+    ) -> State:
+        """Take back a fix, and those that were applied after the state to go on from, which is returned."""
+        at = next(index for index, (proposal, _) in enumerate(best.applied) if proposal is blamed)
+        start = max(
+            (state for state in [untouched, *self._known] if _is_before(state, best, at)),
+            key=lambda state: len(state.applied),
+        )
+        self._log.take_back([blamed], verdict, reason, backend=backend)
+        self._log.take_back([proposal for proposal, _ in best.applied[len(start.applied) :] if proposal is not blamed])
+        return start
+
     def _without_slow(self, untouched: State, best: State) -> State | None:
         """Take back a fix that makes the steady call take longer, by itself or together with the others.
 
@@ -385,14 +447,7 @@ class _Rounds:
         if found is None:
             return None
         blamed, reason = found
-        at = next(index for index, (proposal, _) in enumerate(best.applied) if proposal is blamed)
-        start = max(
-            (state for state in [untouched, *self._known] if _is_before(state, best, at)),
-            key=lambda state: len(state.applied),
-        )
-        self._log.take_back([blamed], "makes it worse", reason)
-        self._log.take_back([proposal for proposal, _ in best.applied[len(start.applied) :] if proposal is not blamed])
-        return start
+        return self._back(untouched, best, blamed, "makes it worse", reason)
 
     def _slow(self, untouched: State, best: State) -> tuple[Proposal, str] | None:
         """The fix to blame if all of them make the call longer, and why; None if the call takes no longer."""
@@ -465,16 +520,25 @@ class _Rounds:
         times = self._trials.times_of(Program(), best.program) or ()
         self._log.settle_moved(best)
         replay = best.observed.recording.replay
+        compared = replay.compared.get("eager") if replay and applied else None
+        before, after = untouched.observed.measures, best.observed.measures
+        check = self._backend.known(best.program) if applied else None
+        if check is not None:
+            compared = check.compared
+            before, after = self._backend.untouched_measures or before, check.measures or after
+        if self._backend.is_another:
+            self._log.doubt_unapplied(self._backend.name)
         settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
         calls = [proposal.snippet for proposal in applied if proposal.kind == "call" and proposal.snippet]
         treatment = Treatment(
             tried=self._log.tried,
-            before=untouched.observed.measures,
-            after=best.observed.measures if applied else None,
+            before=before,
+            after=after if applied else None,
             diff=self._diff(changes),
             settings=tuple(dict.fromkeys(settings)),
             calls=tuple(dict.fromkeys(calls)),
-            compared=replay.compared.get("eager") if replay and applied else None,
+            compared=compared,
+            backend=self._backend.name if compared else None,
             times=times,
             gone=self._gone(untouched, best) if applied else (),
             declined=self._log.declined,

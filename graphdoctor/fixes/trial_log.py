@@ -136,6 +136,7 @@ class TrialLog:
                 "sites_gone": judged.gone,
                 "sites_new": judged.new,
                 "recording": after.name,
+                "backend": self._trials.trial_backend,
                 "compared": replay.compared.get("eager") if replay else None,
             },
         )
@@ -213,13 +214,21 @@ class TrialLog:
         applied = [entry.fix.verdict for entry in self._entries if entry.place == place and entry.fix.is_applied]
         return bool(applied) and "verified" not in applied
 
-    def take_back(self, proposals: Sequence[Proposal], verdict: Verdict | None = None, reason: str = "") -> None:
+    def take_back(
+        self,
+        proposals: Sequence[Proposal],
+        verdict: Verdict | None = None,
+        reason: str = "",
+        *,
+        backend: str | None = None,
+    ) -> None:
         """Note that fixes are no longer applied.
 
         Args:
             proposals: The fixes.
             verdict: The verdict if the fixes are to blame; None if not: then they may be tried again.
             reason: Why, as a clause.
+            backend: The backend under which that showed; None for the trial's.
         """
         for entry in self._entries:
             if not entry.fix.is_applied or not entry.is_about(proposals):
@@ -229,8 +238,18 @@ class TrialLog:
                 self._settled.discard(entry.mark)
                 continue
             if entry.fix.verdict != verdict:
-                entry.fix = entry.fix.model_copy(update={"verdict": verdict, "reason": reason})
+                more = {"verdict": verdict, "reason": reason, "backend": backend or entry.fix.backend}
+                entry.fix = entry.fix.model_copy(update=more)
             self._reasons[entry.place] = _outcome(entry.fix)
+
+    def doubt_unapplied(self, backend: str) -> None:
+        """Note that fixes which worked in their trials, but aren't applied, were never run under the user's backend."""
+        applied = {entry.mark for entry in self._entries if entry.fix.is_applied}
+        for entry in self._entries:
+            if entry.mark not in applied and entry.fix.verdict in WORKING:
+                reason = f"it works under {entry.fix.backend}, but wasn't run under {backend}"
+                entry.fix = entry.fix.model_copy(update={"verdict": "unproven", "reason": reason})
+                self._reasons[entry.place] = _outcome(entry.fix)
 
     def add_times(self, proposal: Proposal, times: tuple[PairedTime, ...]) -> None:
         """Note the times of an applied fix."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,16 +31,15 @@ from graphdoctor.model.diagnosis import Finding, Location
 from graphdoctor.model.fixes import PairedTime, SnippetPlace
 from graphdoctor.model.progress import TimedPrograms
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
 
-_AGAIN = "-again"
-_UNTOUCHED = "untouched"
-_EAGER_AGAIN = f"{EAGER}{_AGAIN}"
-_SECOND = (f"{_EAGER_AGAIN}{_AGAIN}", f"{_UNTOUCHED}{_AGAIN}")
-"""The second replays of the untouched program, each named after its first."""
+AGAIN = "-again"
+"""What the name of a second replay has after that of the first."""
 
+UNTOUCHED = "untouched"
+_EAGER_AGAIN = f"{EAGER}{AGAIN}"
 _FLOAT64 = "float64"
-_REFERENCES = {EAGER: EAGER, _UNTOUCHED: _UNTOUCHED}
 _INDUCTOR = "inductor"
 _MIN_TIMEOUT_S = 60.0
 _TIMEOUT_FACTOR = 6
@@ -103,6 +102,8 @@ class Trials:
         originals: Bytes of files as they were when first read; ``Sources`` fills it.
         reference: What is known about the untouched program's results.
         notes: What limits the verdicts, as sentences without a full stop.
+        trial_backend: The backend that trials compile with: the quickest, unless findings come from the user's.
+        rounding: Names of the replays that say what rounding is; None until results differ.
     """
 
     replays: Replays
@@ -114,40 +115,79 @@ class Trials:
     originals: dict[Path, bytes] = field(default_factory=dict)
     reference: Reference = field(default_factory=Reference)
     notes: list[str] = field(default_factory=list)
+    trial_backend: str = EAGER
+    rounding: RoundingNames | None = None
+    _untouched_name: str = UNTOUCHED
+    _eager_again: Recording | None = None
     _timed: list[tuple[Program, Program, tuple[PairedTime, ...]]] = field(default_factory=list)
-    _rounding: RoundingNames | None = None
     _is_settled: bool = False
     _settling: threading.Lock = field(default_factory=threading.Lock)
 
     def observe(self, recording: Recording, name: str | None = None) -> Observed:
         """A recording with its whole diagnosis, the findings that the user didn't select too: a fix can cause them."""
-        return Observed(recording, diagnose(recording, RULES, root=self.root, version=__version__), name)
+        diagnosis = diagnose(recording, RULES, root=self.root, version=__version__)
+        is_users = name is None or self.trial_backend == self.backend
+        return Observed(recording, diagnosis, name, is_compile_counted=is_users)
 
-    def run_untouched(self) -> State | None:
+    def run_untouched(self, recorded: Observed, wanted: Collection[str]) -> State | None:
         """Run the untouched program twice without torch.compile and once with it; None if the run can't be repeated.
 
-        Where results differ, the program runs in float64 too, and then once more each way.
+        It compiles with ``eager``, as all trials do, if torch then does to it what it did in the recorded run.
+        Otherwise findings come from the user's backend, and that is what trials compile with. Where results differ,
+        the program runs in float64 too, and then once more each way.
+
+        Args:
+            recorded: The recorded run, under the user's backend.
+            wanted: Fingerprints of the findings that are treated.
         """
         self.on_phase("running without torch.compile")
         eager = self.replays.replay(Program(), EAGER, is_eager=True)
         self.on_phase("running without fixes")
-        again, untouched = self._repeat(_EAGER_AGAIN, _UNTOUCHED, coverage=True)
+        again, untouched = self._repeat(_EAGER_AGAIN, UNTOUCHED, coverage=True)
+        if self.trial_backend != self.backend and not self._is_alike(recorded, untouched, wanted):
+            self.trial_backend = self.backend
+            self._untouched_name = f"{UNTOUCHED}-{self.backend}"
+            [untouched] = self._repeat(self._untouched_name, coverage=True)
         if untouched.exit.reason != "finished":
-            self.notes.append(f"the run couldn't be repeated: {_clause(untouched.exit.message)}")
+            self.notes.append(f"the run couldn't be repeated: {clause(untouched.exit.message)}")
             return None
-        self._limit(untouched)
+        self._eager_again = again
+        self._limit(recorded.recording.exit, untouched.exit)
         is_known = eager.exit.reason == again.exit.reason == "finished"
         if eager.exit.reason != "finished":
-            self.notes.append(f"the program fails without torch.compile: {_clause(eager.exit.message)}")
+            self.notes.append(f"the program fails without torch.compile: {clause(eager.exit.message)}")
         elif again.exit.reason != "finished":
-            self.notes.append(f"the program fails in a second run without torch.compile: {_clause(again.exit.message)}")
+            self.notes.append(f"the program fails in a second run without torch.compile: {clause(again.exit.message)}")
         self.reference = reference_of(again, untouched, is_known=is_known)
         if is_known and (self.reference.unstable or self.reference.compiled_differs):
-            self._settle()
+            self.settle()
         if self.reference.unprovable:
             kinds = ", ".join(sorted(map(kind_text, self.reference.unprovable)))
             self.notes.append(f"two runs without torch.compile differ in {kinds}, so no fix can be verified")
-        return State(Program(), self.observe(untouched, _UNTOUCHED))
+        return State(Program(), self.observe(untouched, self._untouched_name))
+
+    def _is_alike(self, recorded: Observed, untouched: Recording, wanted: Collection[str]) -> bool:
+        """Whether torch did the same to the program with two backends."""
+        if untouched.exit.reason != "finished":
+            return False
+        observed = self.observe(untouched)
+        found = {finding.fingerprint for finding in observed.diagnosis.findings}
+        return found.issuperset(wanted) and observed.measures.torch_counts == recorded.measures.torch_counts
+
+    @property
+    def _second(self) -> tuple[str, str]:
+        """The second replays of the untouched program, each named after its first."""
+        return f"{_EAGER_AGAIN}{AGAIN}", f"{self._untouched_name}{AGAIN}"
+
+    def reference_beside(self, untouched: Recording) -> Reference:
+        """What is known about results, where the untouched program was compiled with another backend.
+
+        Args:
+            untouched: A run of it there.
+        """
+        if self._eager_again is None:
+            return self.reference
+        return reference_of(self._eager_again, untouched, is_known=self.reference.is_known)
 
     def _repeat(self, *names: str, coverage: bool = False) -> list[Recording]:
         """Run the untouched program, without torch.compile where the name says so."""
@@ -158,14 +198,15 @@ class Trials:
                 name,
                 references={EAGER: EAGER},
                 is_eager=name.startswith(EAGER),
-                rounding=None if self._rounding is None else replace(self._rounding, is_untouched=True),
-                earlier=name.removesuffix(_AGAIN) if name in _SECOND else None,
+                rounding=None if self.rounding is None else replace(self.rounding, is_untouched=True),
+                earlier=name.removesuffix(AGAIN) if name in self._second else None,
                 coverage=coverage,
+                backend=self.trial_backend,
             )
 
         return self.replays.in_parallel(run, names, jobs=self.jobs)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Find out what rounding is and run the untouched program again; once, and only if results differ."""
         with self._settling:
             if self._is_settled:
@@ -174,25 +215,27 @@ class Trials:
             self.on_phase("running in float64")
             precise = self.replays.replay(Program(), _FLOAT64, is_eager=True, is_float64=True)
             if precise.exit.reason == "finished":
-                self._rounding = RoundingNames(_FLOAT64, (_EAGER_AGAIN, _UNTOUCHED, *_SECOND))
+                self.rounding = RoundingNames(_FLOAT64, (_EAGER_AGAIN, self._untouched_name, *self._second))
             else:
                 self.notes.append(
                     "numbers that differ aren't told from rounding, because the program doesn't run in float64: "
-                    f"{_clause(precise.exit.message)}"
+                    f"{clause(precise.exit.message)}"
                 )
             self.on_phase("running without fixes again")
-            again, untouched = self._repeat(*_SECOND)
+            again, untouched = self._repeat(*self._second)
+            self._eager_again = again
             is_known = self.reference.is_known and again.exit.reason == untouched.exit.reason == "finished"
             self.reference = reference_of(again, untouched, is_known=is_known)
 
-    def _limit(self, untouched: Recording) -> None:
+    def _limit(self, *untouched: ProbeExit) -> None:
         """Set limits for trials, as multiples of the untouched program's time and memory."""
         limits = self.replays.limits
-        took, peak = untouched.exit.duration_s, untouched.exit.peak_memory_bytes
-        if limits.timeout_s is None and took is not None:
-            limits = replace(limits, timeout_s=max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * took))
-        if limits.memory_bytes is None and peak is not None:
-            limits = replace(limits, memory_bytes=_MEMORY_FACTOR * peak + _MEMORY_EXTRA)
+        took = [ended.duration_s for ended in untouched if ended.duration_s is not None]
+        peaks = [ended.peak_memory_bytes for ended in untouched if ended.peak_memory_bytes is not None]
+        if limits.timeout_s is None and took:
+            limits = replace(limits, timeout_s=max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * max(took)))
+        if limits.memory_bytes is None and peaks:
+            limits = replace(limits, memory_bytes=_MEMORY_FACTOR * max(peaks) + _MEMORY_EXTRA)
         self.replays.limits = limits
 
     def run_each(
@@ -260,13 +303,19 @@ class Trials:
         verdict, _ = judge_results(first, self.reference, drops_output=drops_output)
         if verdict == "verified" or (verdict == "unproven" and self.reference.unprovable):
             return self.observe(first, name)
-        self._settle()
-        second = self._replay(program, f"{name}{_AGAIN}", earlier=name)
+        self.settle()
+        second = self._replay(program, f"{name}{AGAIN}", earlier=name)
         return self.observe(first if second.exit.reason != "finished" else second, name)
 
     def _replay(self, program: Program, name: str, *, earlier: str | None = None) -> Recording:
         return self.replays.replay(
-            program, name, references=_REFERENCES, rounding=self._rounding, earlier=earlier, coverage=True
+            program,
+            name,
+            references={EAGER: EAGER, UNTOUCHED: self._untouched_name},
+            rounding=self.rounding,
+            earlier=earlier,
+            coverage=True,
+            backend=self.trial_backend,
         )
 
     def judge(self, finding: Finding, proposal: Proposal, state: State, after: Observed) -> Judgment:
@@ -386,5 +435,6 @@ def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:
     return merged(edits[0].before, [edit.after for edit in edits])
 
 
-def _clause(message: str | None) -> str:
+def clause(message: str | None) -> str:
+    """A message as a clause."""
     return (message or "it didn't finish").rstrip(".")

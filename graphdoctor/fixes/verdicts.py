@@ -28,11 +28,13 @@ class Observed:
         recording: The facts.
         diagnosis: What they mean.
         name: The replay's name; None for the recorded run.
+        is_compile_counted: It compiled with the user's backend, so the time that this took means something.
     """
 
     recording: Recording
     diagnosis: Diagnosis
     name: str | None = None
+    is_compile_counted: bool = True
 
     @property
     def measures(self) -> Measures:
@@ -46,7 +48,7 @@ class Observed:
             recompiles=summary.recompiles,
             frames_over_limit=summary.frames_over_limit,
             coverage=summary.coverage,
-            compile_time_s=summary.compile_time_s,
+            compile_time_s=summary.compile_time_s if self.is_compile_counted else None,
         )
 
 

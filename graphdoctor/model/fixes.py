@@ -82,7 +82,12 @@ class Measures(Fact):
     coverage: float | None = None
     """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
     compile_time_s: float | None = None
-    """Seconds spent compiling."""
+    """Seconds spent compiling; None if nobody measured that with the user's backend."""
+
+    @property
+    def torch_counts(self) -> tuple[int, int, int, int, int]:
+        """What torch did, whatever the backend made of its graphs."""
+        return (self.break_sites, self.skipped_frames, self.graphs, self.recompiles, self.frames_over_limit)
 
 
 class PairedTime(Fact):
@@ -158,6 +163,9 @@ class TriedFix(Fact):
     """Its results compared with those of the unmodified program without torch.compile."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with and without it; empty if not timed."""
+    backend: str | None = None
+    """The backend that its trial compiled with, or under which the verdict showed; None if not tried, and in recordings
+    of 0.1."""
     is_applied: bool = False
     """Whether it is one of the fixes that were tried together at the end."""
     recording: str | None = None
@@ -194,6 +202,8 @@ class Treatment(Fact):
     """Lines of the changed calls."""
     compared: Comparison | None = None
     """Results with all verified fixes compared with those of the unmodified program without torch.compile."""
+    backend: str | None = None
+    """The backend of that run, which is the user's; None if there is none, and in recordings of 0.1."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with all verified fixes and without any."""
     gone: tuple[str, ...] = ()

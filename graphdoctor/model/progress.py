@@ -38,11 +38,13 @@ class DecidedTrial:
         number: Its number, as in ``TrialCounts``.
         title: The fix.
         verdicts: ``file:line`` of each finding that it is for, with the verdict.
+        backend: The backend that it ran under; None if that is the user's.
     """
 
     number: int
     title: str
     verdicts: tuple[tuple[str, Verdict], ...]
+    backend: str | None = None
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,11 @@ def _results(treatment: Treatment) -> str:
     differences = treatment.compared.differences if treatment.compared else ()
     told = ", ".join(f"{_KINDS.get(found.kind, found.kind)} ({_difference(found)})" for found in differences)
     differs = f" Different: {told}." if told else ""
-    return f"Compared with the program without torch.compile: {', '.join(named) or 'nothing'}.{differs}"
+    under = f", under {treatment.backend}" if treatment.backend else ""
+    others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
+    alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
+    what = ", ".join(named) or "nothing"
+    return f"Compared with the program without torch.compile{under}: {what}.{differs}{alone if under else ''}"
 
 
 def _difference(found: Difference) -> str:

@@ -51,7 +51,8 @@ def decided_text(trial: DecidedTrial, counts: TrialCounts) -> str:
     by_verdict: dict[str, list[str]] = {}
     for place, verdict in trial.verdicts:
         by_verdict.setdefault(verdict, []).append(place)
-    shown = ", ".join(f"{verdict} · {_places(places)}" for verdict, places in by_verdict.items())
+    under = f" under {trial.backend}" if trial.backend else ""
+    shown = ", ".join(f"{verdict}{under} · {_places(places)}" for verdict, places in by_verdict.items())
     return f"trial {trial.number} of {counts.trials} · {shown} · {trial.title}"
 
 

@@ -81,11 +81,13 @@ class Script:
         self.limits = Limits()
         self.count = 0
         self.asked: dict[str, Fixes] = {}
+        self.backends: dict[str, str] = {}
 
-    def replay(self, program: Program, name: str, **_options: Any) -> Recording:
+    def replay(self, program: Program, name: str, **options: Any) -> Recording:
         self.count += 1
         assert name not in self.asked, "each replay has a folder of its own"
         self.asked[name] = fixes_in(program)
+        self.backends[name] = options.get("backend", "")
         return self._special.get(name) or self._world(fixes_in(program))
 
     def in_parallel(self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int) -> list[Any]:
@@ -140,6 +142,7 @@ class Patient:
     special: Mapping[str, Recording] = field(default_factory=dict)
     recorded: Recording | None = None
     script_type: type[Script] = Script
+    backend: str = "eager"
     script: Script = field(init=False)
     events: list[TrialEvent] = field(init=False)
 
@@ -151,7 +154,8 @@ class Patient:
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
             self.monkeypatch.setattr(engine, "options_for", self._options)
-        request = Request(RunSpec(target="model.py"), TargetText("model.py", "model.py", None, None, is_call=False))
+        spec = RunSpec(target="model.py", backend=self.backend)
+        request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
         options: dict[str, Any] = {"selection": Selection(), "timing": Timing.none, **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return treat(
@@ -924,3 +928,106 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(patient: Make, monk
     treatment = found.treated(timing=Timing.final).treatment
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [event.verdicts for event in decided] == [((treatment.tried[0].place, treatment.tried[0].verdict),)]
+
+
+TWO = {"GD101:3": [fix("a")], "GD101:12": [fix("b")]}
+
+
+def two_breaks(fixes: Fixes) -> Recording:
+    return runs(*(line for name, line in {"a": 3, "b": 12}.items() if name not in fixes))
+
+
+def test_trials_compile_with_eager_and_the_program_with_all_fixes_with_the_users_backend(patient: Make) -> None:
+    found = patient(two_breaks, TWO, backend="mine")
+    treatment = found.treated().treatment
+    assert told(treatment.tried) == [("a", "verified", 1, True), ("b", "verified", 1, True)]
+    assert [case.backend for case in treatment.tried] == ["eager", "eager"]
+    assert (treatment.backend, treatment.compared) == ("mine", SAME)
+    assert {name: backend for name, backend in found.script.backends.items() if not name.startswith("eager")} == {
+        "untouched": "eager", "1.1.1-1": "eager", "1.1.1-2": "eager", "1-together": "eager",
+        "untouched-mine": "mine", "mine-1": "mine",
+    }  # fmt: skip
+    assert found.script.asked["mine-1"] == {"a", "b"}
+    # Compiling for another backend isn't what the user's takes.
+    assert treatment.before.compile_time_s is None
+
+
+@pytest.mark.parametrize("backend", ["eager", "mine"])
+def test_nothing_is_run_under_the_users_backend_if_it_is_that_of_the_trials(patient: Make, backend: str) -> None:
+    # Under another backend than the user's, torch doesn't do what it did in the recorded run.
+    special = {"untouched": runs(3, 12, skips=[12])} if backend == "mine" else {}
+    found = patient(two_breaks, TWO, backend=backend, special=special)
+    treatment = found.treated().treatment
+    assert [case.backend for case in treatment.tried] == [backend, backend]
+    assert treatment.backend == backend
+    names = [name for name in found.script.asked if not name.startswith(("eager", "untouched"))]
+    assert names == ["1.1.1-1", "1.1.1-2", "1-together"]
+    assert {found.script.backends[name] for name in names} == {backend}
+
+
+def test_a_fix_that_fails_under_the_users_backend_is_found_and_the_other_stays(patient: Make) -> None:
+    # All together, then the first alone, which works, and the second alone.
+    special = {"mine-1": runs(ended=DIED), "mine-3": runs(ended=DIED)}
+    found = patient(two_breaks, TWO, backend="mine", special=special)
+    treatment = found.treated().treatment
+    assert [found.script.asked[f"mine-{number}"] for number in (1, 2, 3)] == [{"a", "b"}, {"a"}, {"b"}]
+    applied = [case.title for case in treatment.tried if case.is_applied]
+    [failed] = [case for case in treatment.tried if case.verdict == "failed"]
+    assert (failed.title, failed.backend) == ("Do b", "mine")
+    assert failed.reason == "under mine: The program failed in call 1: NameError: y"
+    assert applied == ["Do a"]
+    assert treatment.compared == SAME
+    assert treatment.settings == ("a = True",)
+    assert [left.place.rpartition(":")[2] for left in treatment.left] == ["12"]
+
+
+def test_other_results_under_the_users_backend_are_run_again_before_a_fix_is_blamed(patient: Make) -> None:
+    noise = {"mine-1": runs(compared=differing())}
+    treatment = patient(two_breaks, TWO, backend="mine", special=noise).treated().treatment
+    assert [case.verdict for case in treatment.tried] == ["verified", "verified"]
+    real = {**noise, "mine-1-again": runs(compared=differing()), "mine-2": runs(compared=differing())}
+    special = {**real, "mine-2-again": runs(compared=differing())}
+    treatment = patient(two_breaks, TWO, backend="mine", special=special).treated().treatment
+    [changed] = [case for case in treatment.tried if case.verdict == "changes results"]
+    assert (changed.title, changed.backend) == ("Do a", "mine")
+    assert changed.reason == "under mine: call 1, output differs by 0.5"
+    assert [case.title for case in treatment.tried if case.is_applied] == ["Do b"]
+
+
+def test_fixes_that_only_fail_together_under_the_users_backend_lose_the_last(patient: Make) -> None:
+    found = patient(two_breaks, TWO, backend="mine", special={"mine-1": runs(ended=DIED)})
+    treatment = found.treated().treatment
+    [failed] = [case for case in treatment.tried if case.verdict == "failed"]
+    assert failed.title == "Do b"
+    assert failed.reason == "with the others, under mine: The program failed in call 1: NameError: y"
+
+
+def test_a_backend_that_changes_results_without_fixes_proves_nothing(patient: Make) -> None:
+    other = runs(compared=differing())
+    special = dict.fromkeys(("untouched-mine", "untouched-mine-again", "mine-1", "mine-1-again"), other)
+    treatment = patient(two_breaks, TWO, backend="mine", special=special).treated().treatment
+    assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
+    assert {case.backend for case in treatment.tried} == {"mine"}
+    assert treatment.tried[0].reason == (
+        "under mine: torch.compile changes outputs even without the fix (call 1, output differs by 0.5)"
+    )
+    assert (treatment.after, treatment.backend) == (None, None)
+
+
+def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_interrupt(patient: Make) -> None:
+    class Interrupted(Script):
+        def replay(self, program: Program, name: str, **options: Any) -> Recording:
+            if name == "untouched-mine":
+                raise KeyboardInterrupt
+            return super().replay(program, name, **options)
+
+        def cancel(self) -> None:
+            pass
+
+    found = patient(two_breaks, TWO, backend="mine", script_type=Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        found.treated()
+    treatment = Treatment.model_validate(json.loads((found.folder / "recording" / "fixes.json").read_text()))
+    assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
+    assert treatment.tried[0].reason == "under mine: it wasn't run there"
+    assert treatment.after is None

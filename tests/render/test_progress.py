@@ -33,6 +33,8 @@ def test_a_trial_for_several_findings_says_each_verdict_once() -> None:
     one = DecidedTrial(2, "Nest", (("model.py:3", "verified"),))
     assert decided_text(one, counts) == "trial 2 of 8 · verified · model.py:3 · Nest"
     verdicts = (("model.py:3", "verified"), ("model.py:5", "no effect"), ("model.py:7", "verified"))
+    elsewhere = DecidedTrial(2, "Nest", (("model.py:3", "verified"),), "eager")
+    assert "verified under eager · model.py:3" in decided_text(elsewhere, TrialCounts(2, 5))
     several = DecidedTrial(2, "Nest", verdicts)
     assert decided_text(several, counts) == (
         "trial 2 of 8 · verified · model.py:3 and 1 more, no effect · model.py:5 · Nest"

@@ -1,0 +1,80 @@
+"""Fixes tried under ``eager`` hold, or don't, under the backend that the user chose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import run_command
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """\
+import torch
+from torch._dynamo import register_backend
+
+
+@register_backend
+def mine(graph, example_inputs):
+    {statement}
+    return graph.forward
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = torch.relu(self.linear(x))
+        print("hidden", tuple(y.shape))
+        if y.max() > 10:
+            y = y / y.max()
+        return y
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+
+
+def treated(folder: Path, statement: str) -> dict[str, Any]:
+    (folder / "model.py").write_text(PROGRAM.format(statement=statement))
+    options = ("--backend", "mine", "--unsafe-fixes", "--no-timing", "--format", "json")
+    done = run_command("fix", "model.py:Net", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    treatment: dict[str, Any] = json.loads(done.stdout)["treatment"]
+    return treatment
+
+
+def test_a_backend_that_runs_what_torch_gives_it_is_compared_at_the_end(tmp_path: Path) -> None:
+    treatment = treated(tmp_path, "pass")
+    assert {case["backend"] for case in treatment["tried"] if case["verdict"] == "verified"} == {"eager"}
+    assert treatment["backend"] == "mine"
+    assert treatment["after"]["break_sites"] == 0
+    [folder] = tmp_path.glob(".graphdoctor/*/fixes/mine-1")
+    request = json.loads((folder / "request.json").read_text())
+    assert request["backend"] == "mine"
+
+
+def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
+    statement = 'assert "where" not in graph.code, "no where here"'
+    treatment = treated(tmp_path, statement)
+    failed = [case for case in treatment["tried"] if case["verdict"] == "failed"]
+    assert failed
+    for case in failed:
+        assert "torch.where" in case["title"]
+        assert case["backend"] == "mine"
+        assert case["reason"].startswith("under mine: ")
+    applied = [case for case in treatment["tried"] if case["is_applied"]]
+    assert {case["code"] for case in applied} == {"GD101"}
+    assert treatment["backend"] == "mine"
+
+
+def test_a_finding_that_comes_from_the_backend_is_tried_under_it(tmp_path: Path) -> None:
+    # torch skips a function whose graph the backend declines.
+    treatment = treated(tmp_path, "import torch._dynamo.exc as exc\n    raise exc.SkipFrame('not mine')")
+    assert {case["backend"] for case in treatment["tried"]} == {"mine"}
