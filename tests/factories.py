@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.recompiles import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
@@ -12,7 +13,6 @@ from graphdoctor.model.recording import (
     Call,
     Compile,
     CompileOutcome,
-    Coverage,
     Enclosing,
     Environment,
     Frame,

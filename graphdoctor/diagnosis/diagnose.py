@@ -21,6 +21,7 @@ from graphdoctor.diagnosis.verdicts import with_verdicts
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.stack import relative
+from graphdoctor.model.watch import CallWatch
 
 
 def diagnose(
@@ -57,6 +58,7 @@ def diagnose(
         compile_calls=tuple(
             call.model_copy(update={"file": relative(call.file, root)}) for call in recording.compile_calls
         ),
+        watch=_with_relative_files(recording.watch, root),
         switches=recording.switches,
         frames=tuple(frame_reports(recording)),
         compiles=recording.compiles,
@@ -68,6 +70,16 @@ def diagnose(
         treatment=recording.treatment,
         gaps=recording.gaps,
     )
+
+
+def _with_relative_files(watch: CallWatch | None, root: Path) -> CallWatch | None:
+    if watch is None:
+        return None
+    functions = (
+        found if found.file is None else found.model_copy(update={"file": relative(found.file, root)})
+        for found in watch.functions
+    )
+    return watch.model_copy(update={"functions": tuple(functions)})
 
 
 def _findings(view: RecordingView, rules: RuleBook, root: Path) -> list[Finding]:

@@ -10,11 +10,17 @@ from graphdoctor.diagnosis.rule import RecordingView
 from graphdoctor.model.diagnosis import Steadiness, SteadyState
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Compile, Frame, Recording, Settling
+from graphdoctor.model.watch import CallWatch
+
+_COMPILING_CALLS = 3
+"""A script is still compiling if the last calls of a function, at least as many, all compiled something."""
 
 
 def steadiness_of(view: RecordingView) -> Steadiness | None:
-    """Whether the calls of a recording stop compiling; None for a program that makes its own calls."""
+    """Whether the calls of a recording stop compiling; None for a program whose own calls weren't watched."""
     recording = view.recording
+    if recording.watch is not None:
+        return _of_script(recording, recording.watch)
     per_call = [call.compile_count for call in recording.calls]
     if not per_call or None in per_call:
         return None
@@ -30,6 +36,30 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
         compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
         limit_call=limited.call_index if limited else None,
     )
+
+
+def _of_script(recording: Recording, watch: CallWatch) -> Steadiness:
+    """What is certain about a script, which may merely have ended early."""
+    state, frame, again = _unsettled(recording)
+    limited = next((found for found in again if found.outcome == "limit"), None)
+    if state is not None:
+        return Steadiness(
+            state=state,
+            compiles_per_call=(),
+            function=described(frame) if frame else None,
+            changing=tuple(change.expression for change in _always_changing(again)),
+            compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
+        )
+    for found in watch.own:
+        if found.is_settled is False and found.compiling_calls >= _COMPILING_CALLS:
+            return Steadiness(
+                state="compiling",
+                compiles_per_call=(),
+                function=found.compiled,
+                compiling_calls=found.compiling_calls,
+            )
+    has_settled = bool(watch.own) and all(found.is_settled for found in watch.own)
+    return Steadiness(state="settled" if has_settled else None, compiles_per_call=())
 
 
 def unsettled_changes(recording: Recording) -> tuple[GuardChange, ...]:

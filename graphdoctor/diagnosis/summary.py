@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from graphdoctor.diagnosis.rule import RecordingView
 from graphdoctor.diagnosis.steadiness import steadiness_of
 from graphdoctor.model.diagnosis import Summary
-from graphdoctor.model.recording import Compile, CompileOutcome
+from graphdoctor.model.recording import Compile, CompileOutcome, Recording
 
 
 def summary_of(view: RecordingView, *, hidden_findings: int) -> Summary:
@@ -33,11 +33,23 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Summary:
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,
         compile_time_s=_compile_time_s(recording.compiles),
-        steady_call_us=recording.steady_call.call_us if recording.steady_call else None,
-        graphs_per_call=len(recording.steady_call.runs) if recording.steady_call else None,
+        steady_call_us=_steady_call_us(recording),
+        graphs_per_call=_graphs_per_call(recording),
         steadiness=steadiness_of(view),
         hidden_findings=hidden_findings,
     )
+
+
+def _steady_call_us(recording: Recording) -> float | None:
+    if recording.steady_call is not None:
+        return recording.steady_call.call_us
+    return None if recording.watch is None else recording.watch.steady_us
+
+
+def _graphs_per_call(recording: Recording) -> int | None:
+    if recording.steady_call is not None:
+        return len(recording.steady_call.runs)
+    return None if recording.watch is None else recording.watch.graph_runs
 
 
 def _frame_count(compiles: Iterable[Compile], outcome: CompileOutcome) -> int:

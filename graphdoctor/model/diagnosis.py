@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import SnippetPlace, Treatment, Verdict
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.recompiles import GuardChange
@@ -20,7 +21,6 @@ from graphdoctor.model.recording import (
     Compile,
     CompileCall,
     CompileSwitch,
-    Coverage,
     Environment,
     Frame,
     Graph,
@@ -30,6 +30,7 @@ from graphdoctor.model.run import ProbeExit, Setting
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import WhatIf
 from graphdoctor.model.variations import Variation
+from graphdoctor.model.watch import CallWatch
 
 SCHEMA_VERSION = "1.0"
 
@@ -245,13 +246,15 @@ class Steadiness(Fact):
     """Whether the program stops compiling."""
 
     state: SteadyState | None
-    """None if unknown: there was one call, and it wasn't repeated."""
+    """None if unknown: there was one call, and it wasn't repeated; or a script ended before it showed."""
     compiles_per_call: tuple[int, ...]
-    """Compiles that got guarded code in each of the user's calls."""
+    """Compiles that got guarded code in each of the user's calls; empty for a script, whose calls have no numbers."""
     compiles_repeated: tuple[int, ...] | None = None
     """Compiles that began each time the last call was repeated; None if it wasn't."""
     function: str | None = None
-    """For ``over_limit`` and ``never``: the function that shows it."""
+    """For ``over_limit`` and ``never``, and for a script's ``compiling``: the function that shows it."""
+    compiling_calls: int | None = None
+    """For a script's ``compiling``: in how many calls of that function in a row, up to its last, torch compiled."""
     changing: tuple[str, ...] = ()
     """The guarded values that differed in every recompile of that function, for ``never`` in every repetition, in the
     user's words."""
@@ -286,17 +289,19 @@ class Summary(Fact):
     frames_over_limit: int
     """Distinct frames that hit the recompile limit."""
     coverage: float | None
-    """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
+    """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs; for a script of one steady
+    call of each compiled function, added up."""
     coverage_detail: Coverage | None = None
     """The counts that coverage is computed from."""
     compile_time_s: float | None = None
     """Seconds spent compiling during the user's calls, as torch measured it."""
     steady_call_us: float | None = None
-    """Microseconds of a steady call, the median of up to 15; None if not measured."""
+    """Microseconds of a steady call, the median of up to 15; for a script one call of each compiled function, added up.
+    None if not measured."""
     graphs_per_call: int | None = None
-    """How often a graph ran in a steady call; None if not measured."""
+    """How often a graph ran in a steady call; None if not measured, and a script with several functions."""
     steadiness: Steadiness | None = None
-    """Whether the program stops compiling; None for a script, whose calls have no numbers."""
+    """Whether the program stops compiling; None for a block, and for a script whose calls weren't watched."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``."""
 
@@ -324,6 +329,8 @@ class Diagnosis(Fact):
     """The user's calls."""
     compile_calls: tuple[CompileCall, ...] = ()
     """Where a script called torch.compile, in order, with files as in locations."""
+    watch: CallWatch | None = None
+    """The calls of a script that were watched as they happened; None for other targets."""
     switches: tuple[CompileSwitch, ...] = ()
     """What could keep torch.compile from compiling, in the order in which it was found."""
     frames: tuple[FrameReport, ...]

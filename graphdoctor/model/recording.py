@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.picture import Picture
@@ -18,6 +19,7 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.model.variations import Variation
+from graphdoctor.model.watch import CallWatch
 from graphdoctor.probe.wire import GapKind, SwitchKind
 
 
@@ -374,27 +376,6 @@ class Graph(Fact):
     """Type and text of the backend's exception; None if it raised none."""
 
 
-class Coverage(Fact):
-    """How much of one steady call ran in compiled graphs, measured under torch.profiler."""
-
-    graph_ops: int
-    """Tensor operations of the graphs that ran, counted for each run."""
-    eager_ops: int
-    """Outermost ``aten::`` operations outside any graph, without those of the backward pass."""
-    extra_calls: int
-    """Calls that were added until nothing compiled, including the measured one."""
-    extra_compiles: int
-    """Compiles in these calls. If above 0, the last call recompiles even with the same arguments."""
-    eager_op_names: dict[str, int] = field(default_factory=dict)
-    """The eager operations by name, most frequent first, at most 20."""
-
-    @property
-    def share(self) -> float | None:
-        """Graph operations divided by all operations, 0 to 1; None if the call has no tensor operation."""
-        total = self.graph_ops + self.eager_ops
-        return self.graph_ops / total if total else None
-
-
 class Settling(Fact):
     """What torch compiled while the last call was repeated, with the same arguments, until it was steady."""
 
@@ -500,6 +481,8 @@ class Recording(Fact):
     """The source around the lines of breaks; empty for a log that graphdoctor didn't record."""
     coverage: Coverage | None
     """None if not measured; a gap says why."""
+    watch: CallWatch | None = None
+    """The calls of a script that were watched; None for other targets, and if nothing was compiled."""
     settling: Settling | None = None
     """What the repetitions for coverage compiled; None if there were none."""
     replay: Replay | None = None

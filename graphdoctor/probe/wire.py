@@ -730,6 +730,56 @@ class GeneratedArtifact(TypedDict):
     """What holds one of its functions: a class or an attribute, such as ``model.Conv``; None if none was found."""
 
 
+WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
+"""How a watched call went. ``steady``: it compiled nothing; ``compiled``: torch compiled something meanwhile;
+``raised``: an exception left it; ``profiled``: the program began to profile in it, so ours had to end."""
+
+UnwatchedReason = Literal["nested", "profiler", "capture", "busy"]
+"""Why a call wasn't watched when it was due. ``nested``: another compiled call made it; ``profiler``: the program ran a
+profiler or a tracer; ``capture``: a CUDA graph was being captured; ``busy``: a call in another thread was watched."""
+
+
+class CalledArtifact(TypedDict):
+    """``graphdoctor_called``: how often a script called a compiled function; the last one of each counts."""
+
+    function: int
+    """Its number in this process."""
+    compiled: str
+    """What was compiled, in short."""
+    file: str | None
+    """Where torch.compile was called."""
+    line: int | None
+    calls: int
+    last_compile: int | None
+    """The last of its calls in which torch began to compile; None if none did."""
+    compiling_calls: int
+    """In how many calls in a row, up to that one, torch began to compile."""
+    unwatched: dict[UnwatchedReason, int]
+    """Calls that weren't watched when they were due."""
+    is_deferred: bool
+    """It is a generator or a coroutine function: its work happens after the call."""
+    is_end: bool
+    """The process ends, so the counts are final."""
+
+
+class WatchedCallArtifact(TypedDict):
+    """``graphdoctor_watched_call``: one call of a script that was watched as it happened."""
+
+    function: int
+    call: int
+    """Its number among the calls of this function, from 1."""
+    outcome: WatchOutcome
+    duration_us: float
+    is_profiled: bool
+    cost_us: float
+    """What watching took, before and after the call."""
+    graph_runs: NotRequired[int]
+    """With the next three: only of a profiled call that is steady."""
+    graph_ops: NotRequired[int]
+    eager_ops: NotRequired[int]
+    eager_op_names: NotRequired[dict[str, int]]
+
+
 ArtifactName = Literal[
     "graphdoctor_call",
     "graphdoctor_compile_call",
@@ -741,6 +791,8 @@ ArtifactName = Literal[
     "graphdoctor_sources",
     "graphdoctor_file",
     "graphdoctor_generated",
+    "graphdoctor_called",
+    "graphdoctor_watched_call",
 ]
 
 Artifact = (
@@ -754,4 +806,6 @@ Artifact = (
     | SourcesArtifact
     | FileArtifact
     | GeneratedArtifact
+    | CalledArtifact
+    | WatchedCallArtifact
 )

@@ -38,6 +38,9 @@ from graphdoctor.render.words import (
     inputs_text,
     nothing_compiled,
     sentence,
+    steady_time_text,
+    watched_texts,
+    watching_text,
     worth_trying,
 )
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.model.diagnosis import Diagnosis, Finding, GraphReport, Summary
     from graphdoctor.model.recording import CompileCall
+    from graphdoctor.model.watch import CallWatch
 
 _MAX_COMPILE_CALLS = 5
 _MAX_ACTIONS = 5
@@ -111,8 +115,10 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     if diagnosis.treatment is not None and diagnosis.treatment.after is not None:
         yield clean(outcome(diagnosis.treatment, diagnosis.target), "bold green")
     if nothing_compiled(diagnosis) is None:
-        yield _counts(summary)
+        yield _counts(summary, diagnosis.watch)
     yield from _compile_calls(diagnosis.compile_calls)
+    if diagnosis.watch is not None:
+        yield from _watch(diagnosis.watch)
 
 
 def _sentence(diagnosis: Diagnosis) -> Text:
@@ -128,7 +134,16 @@ def _compile_calls(calls: Sequence[CompileCall]) -> Iterator[Text]:
         yield Text(f"and {counted(len(texts) - _MAX_COMPILE_CALLS, 'more call')} to torch.compile", style="dim")
 
 
-def _counts(summary: Summary) -> Text:
+def _watch(watch: CallWatch) -> Iterator[Text]:
+    texts = watched_texts(watch)
+    for text in texts[:_MAX_COMPILE_CALLS]:
+        yield clean(text, "dim")
+    if len(texts) > _MAX_COMPILE_CALLS:
+        yield Text(f"and {counted(len(texts) - _MAX_COMPILE_CALLS, 'more compiled function')}", style="dim")
+    yield clean(watching_text(watch), "dim")
+
+
+def _counts(summary: Summary, watch: CallWatch | None) -> Text:
     parts = [counted(summary.calls, "call")] if summary.calls else []
     parts += [
         counted(summary.graphs, "graph"),
@@ -140,11 +155,13 @@ def _counts(summary: Summary) -> Text:
     if summary.frames_over_limit:
         parts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
     parts.append(coverage_text(summary))
+    if watch is not None and (steady := steady_time_text(summary.steady_call_us, watch)) is not None:
+        parts.append(steady)
     if summary.compile_time_s is not None:
         parts.append(f"{summary.compile_time_s:.2f} s compiling")
     if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
         parts.append(compiles)
-    return Text(" · ".join(parts), style="dim")
+    return clean(" · ".join(parts), "dim")
 
 
 # What to do, and why.

@@ -5,6 +5,7 @@ Comes in: parts of a diagnosis, a comparison or a check. Goes out: text without 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Literal
 from graphdoctor.model.command import command_line
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import WORKING, TriedFix
+from graphdoctor.model.watch import CallWatch, WatchedFunction
 from graphdoctor.model.wording import UNCHANGED, counted, names, percent, percent_of_limit, percents, speed_text, times
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
+    from graphdoctor.model.coverage import Coverage
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
     from graphdoctor.model.fixes import Measures, PairedTime, SnippetPlace, Treatment
     from graphdoctor.model.recompiles import GuardChange
@@ -168,6 +171,10 @@ def _because(changing: Sequence[str]) -> str:
 
 def compiles_text(steadiness: Steadiness) -> str | None:
     """How many compiles each call made, for a program that has not settled at once; None for one that has."""
+    if steadiness.compiling_calls is not None:
+        return f"the last {counted(steadiness.compiling_calls, 'call')} of `{steadiness.function}` all compiled"
+    if not steadiness.compiles_per_call:
+        return None
     if steadiness.state in (None, "settled") and not any(steadiness.compiles_repeated or ()):
         return None
     text = f"compiles per call {_series(steadiness.compiles_per_call)}"
@@ -191,6 +198,54 @@ def coverage_text(summary: Summary) -> str:
     if summary.coverage is None:
         return "no tensor operations"
     return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
+
+
+def watched_texts(watch: CallWatch) -> list[str]:
+    """What watching showed of each compiled function, if there are several; those of one line together."""
+    lines: dict[tuple[str, str | None, int | None, str | None], list[WatchedFunction]] = {}
+    for found in watch.functions:
+        if found.not_covered != "nested":
+            lines.setdefault((found.compiled, found.file, found.line, found.process), []).append(found)
+    texts = [_watched_text(CallWatch(functions=tuple(found), cost_s=0.0)) for found in lines.values()]
+    return texts if len(texts) > 1 else []
+
+
+def _watched_text(watch: CallWatch) -> str:
+    first = watch.functions[0]
+    process = "" if first.process is None else f" in {first.process}"
+    place = "" if first.file is None else f" ({base_name(first.file)}:{first.line})"
+    several = f", compiled {times(len(watch.functions))}" if len(watch.functions) > 1 else ""
+    parts = [f"{first.compiled}{place}{process}{several}: {_share_of(watch.coverage)}"]
+    if watch.graph_runs is not None:
+        parts.append(f"{counted(watch.graph_runs, 'graph')} per call")
+    parts.append(steady_time_text(watch.steady_us, watch) or "steady time unknown")
+    if (calls := watch.calls) is not None:
+        parts.append(counted(calls, "call"))
+    return " · ".join(parts)
+
+
+def steady_time_text(steady_us: float | None, watch: CallWatch) -> str | None:
+    """The time of a steady call, or of one of each compiled function; None if unknown."""
+    if steady_us is None:
+        return None
+    return f"{duration(steady_us)} {'for a call of each' if len(watch.own) > 1 else 'per steady call'}"
+
+
+def _share_of(coverage: Coverage | None) -> str:
+    if coverage is None:
+        return "coverage unknown"
+    if coverage.share is None:
+        return "no tensor operations"
+    return f"{percent(coverage.share)} of {counted(coverage.graph_ops + coverage.eager_ops, 'operation')} compiled"
+
+
+def watching_text(watch: CallWatch) -> str:
+    """How many of a script's calls were watched, and what that cost it."""
+    watched = sum(found.watched_calls for found in watch.functions)
+    calls = watch.calls
+    of = f"{watched:,} of {calls:,} calls" if calls is not None else counted(watched, "call")
+    cost = f"{watch.cost_s:.1f} s" if watch.cost_s >= 1 else f"{math.ceil(watch.cost_s * 1e3)} ms"
+    return f"Watched {of}; watching added about {cost}."
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:

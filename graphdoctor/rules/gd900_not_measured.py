@@ -13,7 +13,7 @@ class NotMeasured(GapPage):
     ## What it means
     graphdoctor tried to record or measure something and couldn't, and the message says what and why. Examples: the last
     call raised when it was repeated to measure coverage; the run ended early; this version of torch lacks a function
-    that the recorder needs; a script's calls have no numbers.
+    that the recorder needs; a script called a function only once, so it has no steady call.
 
     ## Why it matters
     The numbers that depend on it are missing: they are `null` in the JSON document and marked as unknown in other

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
@@ -18,7 +19,6 @@ from graphdoctor.model.recording import (
     Call,
     Compile,
     CompileOutcome,
-    Coverage,
     FailedCompile,
     Frame,
     Graph,

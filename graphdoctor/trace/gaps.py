@@ -7,9 +7,12 @@ no command or option: each surface has its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.guards import Guards
-from graphdoctor.model.recording import CaptureGap, CompileSwitch, Coverage, Recording, TargetInfo
+from graphdoctor.model.recording import CaptureGap, CompileSwitch, Recording, TargetInfo
+from graphdoctor.model.watch import CallWatch, WatchedFunction
 from graphdoctor.model.wording import counted, switch_text
 from graphdoctor.probe.wire import Event
 from graphdoctor.trace.grammar import LogDamage
@@ -142,11 +145,55 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
             kind="script",
             message=f"A {kind}'s calls have no numbers: lines and call paths say where things happened.",
         )
-        yield CaptureGap(
-            code="GD900", kind="coverage", message=f"Coverage was not measured: a {kind}'s calls are not repeated."
-        )
+        if recording.watch is not None:
+            yield from watch_gaps(recording.watch)
+        else:
+            why = "a block's calls are not repeated" if kind == "block" else "the script's calls were not watched"
+            yield CaptureGap(code="GD900", kind="coverage", message=f"Coverage was not measured: {why}.")
     elif is_hooked:
         yield CaptureGap(code="GD905", kind="nothing_compiled", message=_why_empty(recording))
+
+
+def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
+    """The functions of a script whose coverage or steady time is unknown.
+
+    Args:
+        watch: The calls that were watched.
+    """
+    for found in watch.functions:
+        place = "" if found.file is None else f", compiled at {Path(found.file).name}:{found.line},"
+        is_own = found in watch.own
+        if found.coverage is None and found.not_covered not in (None, "nested"):
+            whose = ", and so is the program's" if is_own else ""
+            yield CaptureGap(
+                code="GD900",
+                kind="coverage",
+                message=f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.",
+            )
+        elif found.coverage is not None and found.steady_us is None:
+            yield CaptureGap(
+                code="GD900",
+                kind="steady_time",
+                message=f"The time of a steady call of `{found.compiled}`{place} is unknown: no call that compiled "
+                "nothing was timed.",
+            )
+
+
+def _not_covered(found: WatchedFunction) -> str:
+    calls = "its calls" if found.calls is None else f"its {counted(found.calls, 'call')}"
+    return {
+        "once": "it was called only once",
+        "compiling": f"each of {calls} that was watched compiled something",
+        "raised": "the calls that were watched raised an exception",
+        "profiler": "the program ran a profiler or a tracer, and only one can run at a time",
+        "capture": "its calls were captured in a CUDA graph",
+        "busy": "calls in another thread were being watched",
+        "deferred": "a generator or coroutine works after its call has returned",
+        "nested": "another compiled function made its calls",
+        "cost": "watching other calls had taken its share of the time",
+        "few": f"none of {calls} was watched",
+        "ended": "the process ended before it could say how often it was called",
+    }[found.not_covered or "few"]
 
 
 def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:

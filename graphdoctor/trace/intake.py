@@ -20,12 +20,14 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import (
+    CalledArtifact,
     GeneratedArtifact,
     GraphArtifact,
     RecompileArtifact,
     RootArtifact,
     StackArtifact,
     StackEntryRecord,
+    WatchedCallArtifact,
 )
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
@@ -129,6 +131,8 @@ class Intake:
         self.compile_calls: list[CompileCall] = []
         self.generated: dict[str, str | None] = {}
         self.roots: dict[int, Root] = {}
+        self.called: dict[int, CalledArtifact] = {}
+        self.watched_calls: list[WatchedCallArtifact] = []
         self._handlers: Mapping[str, Handler] = {
             "str": self._on_str,
             "torch_version": self._on_torch_version,
@@ -147,6 +151,8 @@ class Intake:
             "graphdoctor_stack": self._on_stack,
             "graphdoctor_sources": self._on_sources,
             "graphdoctor_generated": self._on_generated,
+            "graphdoctor_called": self._on_called,
+            "graphdoctor_watched_call": self._on_watched_call,
         }
 
     @property
@@ -163,6 +169,7 @@ class Intake:
         later = Intake(self.environment)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
         later._files, later._entries, later.generated = self._files, self._entries, self.generated
+        later.called, later.watched_calls = self.called, self.watched_calls
         later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
         return later
 
@@ -304,6 +311,14 @@ class Intake:
 
     def _on_compile_call(self, record: Record) -> None:
         self.compile_calls.append(CompileCall.model_validate(orjson.loads(record.payload or "{}")))
+
+    def _on_called(self, record: Record) -> None:
+        value: CalledArtifact = orjson.loads(record.payload or "{}")
+        self.called[value["function"]] = value
+
+    def _on_watched_call(self, record: Record) -> None:
+        value: WatchedCallArtifact = orjson.loads(record.payload or "{}")
+        self.watched_calls.append(value)
 
     def _on_root(self, record: Record) -> None:
         compile_ = self._compile_of(record)

@@ -11,16 +11,9 @@ from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.base import InvalidFactError
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import Treatment
-from graphdoctor.model.recording import (
-    CompileSwitch,
-    Coverage,
-    Environment,
-    Recording,
-    Settling,
-    SteadyCall,
-    TargetInfo,
-)
+from graphdoctor.model.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
@@ -42,6 +35,7 @@ from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.sections import LogContents, Section, first_section, read_logs
 from graphdoctor.trace.variations import read_variations
+from graphdoctor.trace.watched import call_watch
 
 
 def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -> Recording:
@@ -75,7 +69,7 @@ def _read(folder: RecordingFolder, *, has_guards: bool, has_picture: bool) -> Re
     contents = read_logs(processes, lambda: first_section(environment, has_guards=has_guards, has_picture=has_picture))
     run = _run_facts(folder)
     parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))
-    merged = _merged(contents, run, [part for part, _ in parts], events)
+    merged = _merged(contents, run, [part for part, _ in parts], events, main_pid)
     if has_picture:
         merged = _with_picture(merged, parts, events, contents.damage)
     if has_guards:
@@ -94,10 +88,15 @@ def _parts(
             yield Part(recording, name, reset), section
 
 
-def _merged(contents: LogContents, run: RunFacts, parts: Sequence[Part], events: Events) -> Recording:
+def _merged(
+    contents: LogContents, run: RunFacts, parts: Sequence[Part], events: Events, main_pid: int | None
+) -> Recording:
     """One recording of all parts, with what only the events have and with the gaps of the whole."""
     switches = tuple(_switches(events))
-    merged = merge(parts).model_copy(update={"switches": switches})
+    watch = call_watch((name, process.sections[0].intake) for name, process in contents.named(main_pid))
+    merged = merge(parts).model_copy(update={"switches": switches, "watch": watch})
+    if watch is not None:
+        merged = merged.model_copy(update={"coverage": watch.coverage})
     gaps = [
         *reported_gaps(events.all),
         *switch_gaps(switches),

@@ -8,7 +8,7 @@ import pytest
 
 from graphdoctor.capture.discover import discover
 from graphdoctor.config import load_project
-from graphdoctor.model.recording import Coverage
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.runs.check import Ran
 from graphdoctor.runs.starter import add_section, starter_section, with_budgets
 from tests.conftest import CLEAN_TARGET, REPOSITORY, run_command

@@ -20,9 +20,10 @@ from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources
 from graphdoctor.fixes.replays import Limits
 from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
 from graphdoctor.fixes.verdicts import Observed
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.model.progress import DecidedTrial, TrialCounts, TrialEvent
-from graphdoctor.model.recording import BreakEffect, BreakReason, Coverage, Recording
+from graphdoctor.model.recording import BreakEffect, BreakReason, Recording
 from graphdoctor.model.run import ProbeExit, Setting
 from graphdoctor.model.spec import RunSpec, Timing
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind

@@ -11,7 +11,8 @@ from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.sites import SiteChange, reads_from
 from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge
-from graphdoctor.model.recording import BreakEffect, Coverage, Recording
+from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.recording import BreakEffect, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay
 from graphdoctor.rules.catalog import RULES
 from tests.factories import FILE, entry, graph, record, recording

@@ -21,7 +21,7 @@ from graphdoctor.gate.baseline import (
     write_baseline,
 )
 from graphdoctor.model.check import BaselineEntry, BaselineRun
-from graphdoctor.model.recording import Coverage
+from graphdoctor.model.coverage import Coverage
 from tests.gate.diagnoses import with_prints
 
 WORDS = st.text(max_size=12)

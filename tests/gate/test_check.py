@@ -9,8 +9,9 @@ from graphdoctor.gate.baseline import Baseline, entries_of, run_of
 from graphdoctor.gate.check import Policy, check_target
 from graphdoctor.gate.ignores import read_comments
 from graphdoctor.model.check import BaselineEntry, CheckReport
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.diagnosis import Effects
-from graphdoctor.model.recording import Call, CallError, CaptureGap, CompileSwitch, Coverage, Environment
+from graphdoctor.model.recording import Call, CallError, CaptureGap, CompileSwitch, Environment
 from graphdoctor.model.run import ProbeExit
 from tests.factories import compiled, frame
 from tests.gate.diagnoses import with_prints

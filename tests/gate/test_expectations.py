@@ -6,7 +6,8 @@ import pytest
 
 from graphdoctor.gate import expectations
 from graphdoctor.gate.gaps import missing_records, nothing_compiled
-from graphdoctor.model.recording import CaptureGap, CompileSwitch, Coverage
+from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.recording import CaptureGap, CompileSwitch
 from graphdoctor.model.run import ProbeExit
 from tests.gate.diagnoses import with_prints
 

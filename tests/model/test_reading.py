@@ -18,8 +18,9 @@ import graphdoctor.model.comparison
 import graphdoctor.model.lint
 import graphdoctor.model.picture  # noqa: F401
 from graphdoctor.model.base import Fact, InvalidFactError, field_types
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.diagnosis import Diagnosis, Finding, Location
-from graphdoctor.model.recording import Coverage, SteadyCall, TargetInfo
+from graphdoctor.model.recording import SteadyCall, TargetInfo
 from graphdoctor.model.stack import StackEntry
 
 

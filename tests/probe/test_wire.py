@@ -48,6 +48,8 @@ ARTIFACTS = dict(
             "graphdoctor_sources",
             "graphdoctor_file",
             "graphdoctor_generated",
+            "graphdoctor_called",
+            "graphdoctor_watched_call",
         ),
         typing.get_args(wire.Artifact),
         strict=True,
@@ -222,7 +224,8 @@ def test_a_full_run_is_as_declared(tmp_path, run_cli):
     events, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
     assert events >= {"process", "phase", "environment", "target", "coverage", "steady_call", "guard_cost", "lane"}
     assert events >= {"config", "finished"}
-    assert artifacts == set(ARTIFACTS) - {"graphdoctor_compile_call", "graphdoctor_root", "graphdoctor_generated"}
+    of_others = {"graphdoctor_compile_call", "graphdoctor_root", "graphdoctor_generated"}
+    assert artifacts == set(ARTIFACTS) - of_others - {"graphdoctor_called", "graphdoctor_watched_call"}
 
     assert run_cli("recompiles", "model.py", "--vary").returncode == 0
     events, _ = assert_as_declared(folder / (folder / "last").read_text().strip())
@@ -232,11 +235,12 @@ def test_a_full_run_is_as_declared(tmp_path, run_cli):
 @pytest.mark.slow
 def test_a_scripts_run_is_as_declared(tmp_path, run_cli):
     (tmp_path / "script.py").write_text(
-        "import torch\ntorch.compile(torch.nn.Sequential(torch.nn.ReLU()), backend='eager')(torch.ones(2))\n"
+        "import torch\nnet = torch.compile(torch.nn.Sequential(torch.nn.ReLU()), backend='eager')\n"
+        "net(torch.ones(2)), net(torch.ones(2))\n"
     )
     assert run_cli("run", "script.py").returncode == 0
     folder = tmp_path / ".graphdoctor"
     events, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
     assert events >= {"process", "environment", "config", "ended"}
     assert artifacts >= {"graphdoctor_compile_call", "graphdoctor_graph", "graphdoctor_caller", "graphdoctor_file"}
-    assert "graphdoctor_root" in artifacts
+    assert artifacts >= {"graphdoctor_root", "graphdoctor_called", "graphdoctor_watched_call"}

@@ -13,8 +13,9 @@ from graphdoctor.diagnosis.comparison import compare
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.model.comparison import DiagnosisComparison
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.recording import Coverage, Recording, SteadyCall
+from graphdoctor.model.recording import Recording, SteadyCall
 from graphdoctor.render.comparison import render_comparison
 from graphdoctor.rules.catalog import RULES
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording

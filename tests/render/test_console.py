@@ -12,7 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.recording import BreakReason, Coverage, Enclosing, GraphRun, Recording, SteadyCall
+from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.render.console import render_console
 from graphdoctor.rules.catalog import RULES

@@ -24,6 +24,7 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import WhatIf
 from graphdoctor.model.variations import Variation
+from graphdoctor.model.watch import WatchedFunction
 from graphdoctor.rules.catalog import ALL_RULES
 
 Reader = Callable[[str], str | None]
@@ -54,6 +55,7 @@ class Facts:
             Location: self._location,
             Frame: self._frame,
             CompileCall: self._compile_call,
+            WatchedFunction: self._watched,
             GuardChange: self._change,
             Finding: self._finding,
             BreakReason: self._reason,
@@ -166,6 +168,9 @@ class Facts:
     def _compile_call(self, call: CompileCall) -> dict[str, object]:
         return {"file": self._shown.file(call.file), "function": self._shown.function(call.function, call.file)}
 
+    def _watched(self, found: WatchedFunction) -> dict[str, object]:
+        return {"file": found.file and self._shown.file(found.file)}
+
     def _change(self, change: GuardChange) -> dict[str, object]:
         values = {"old": change.old, "previous": change.previous, "new": change.new}
         if change.kind not in _PUBLIC_CHANGES:
@@ -236,6 +241,8 @@ class Facts:
             ("CallError", "traceback"): shown.traceback,
             ("CallError", "eager"): shown.outcome,
             ("CompileCall", "compiled"): name,
+            ("WatchedFunction", "compiled"): name,
+            ("WatchedFunction", "process"): public.process,
             ("CompileSwitch", "value"): public.switch,
             ("CompileCall", "process"): public.process,
             ("FailedCompile", "type"): shown.exception,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
@@ -16,12 +16,14 @@ from graphdoctor.bundle.redact import public
 from graphdoctor.bundle.redact.public import Public
 from graphdoctor.bundle.redact.shapes import Table, let_through, number, one_of, text
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
+from graphdoctor.probe.wire import UnwatchedReason, WatchOutcome
 from graphdoctor.trace.grammar import Record
 
 Redacted = tuple[dict[str, Any], str | None]
 """Metadata without ``has_payload``, and the payload."""
 
 _CONTEXT = ("frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "rank")
+_OUTCOMES, _REASONS = get_args(WatchOutcome), get_args(UnwatchedReason)
 _NO_CODE = f"# {LEFT_OUT} left out by graphdoctor bundle --redact"
 
 
@@ -46,6 +48,8 @@ class Records:
             },
             "graphdoctor_call": _call_table(shown),
             "graphdoctor_compile_call": self._compile_call,
+            "graphdoctor_called": self._called,
+            "graphdoctor_watched_call": self._watched_call,
             "graphdoctor_root": self._root,
             "graphdoctor_sources": [self._source],
             "graphdoctor_graph": self._graph_table(),
@@ -164,6 +168,25 @@ class Records:
             "compiled": self._shown.name(str(value.get("compiled"))),
             "arguments": {},
         }
+
+    def _called(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        counts = ("function", "line", "calls", "last_compile", "compiling_calls", "is_deferred", "is_end")
+        file, unwatched = value.get("file"), value.get("unwatched") or {}
+        return {name: number(value.get(name)) for name in counts} | {
+            "compiled": self._shown.name(str(value.get("compiled"))),
+            "file": None if file is None else self._shown.file(str(file)),
+            "unwatched": {reason: number(unwatched.get(reason)) for reason in _REASONS if reason in unwatched},
+        }
+
+    def _watched_call(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        counts = ("function", "call", "duration_us", "is_profiled", "cost_us", "graph_runs", "graph_ops", "eager_ops")
+        kept: dict[str, Any] = {name: number(value[name]) for name in counts if name in value}
+        outcome = value.get("outcome")
+        kept["outcome"] = outcome if outcome in _OUTCOMES else None
+        if "eager_op_names" in value:
+            names = {self._shown.operation(name) or LEFT_OUT: count for name, count in value["eager_op_names"].items()}
+            kept["eager_op_names"] = {name: number(count) for name, count in names.items()}
+        return kept
 
     def _root(self, value: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -104,8 +104,9 @@ RECORD_KINDS = _words(
     "aot_backward_graph aot_forward_graph aot_inference_graph aot_joint_graph bwd_compilation_metrics chromium_event "
     "compilation_metrics create_symbol describe_source describe_storage describe_tensor dynamo_cpp_guards_str "
     "dynamo_error dynamo_graph_break_reason dynamo_output_graph dynamo_start fx_graph_cache_hit fx_graph_cache_miss "
-    "fx_graph_runnable graphdoctor_call graphdoctor_caller graphdoctor_compile_call graphdoctor_file "
-    "graphdoctor_graph graphdoctor_recompile graphdoctor_root graphdoctor_sources graphdoctor_stack "
+    "fx_graph_runnable graphdoctor_call graphdoctor_called graphdoctor_caller graphdoctor_compile_call "
+    "graphdoctor_file graphdoctor_graph graphdoctor_recompile graphdoctor_root graphdoctor_sources "
+    "graphdoctor_stack graphdoctor_watched_call "
     "inductor_output_code inductor_post_grad_graph recompile_reasons str torch_version"
 )
 """Kinds of records in torch's log that keep their names."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,16 @@ RANGE_PREFIX = "graphdoctor_graph "
 BACKWARD_RANGE = "graphdoctor_backward"
 """Profiler range of what backward adds to a call."""
 
-_CONVERSION_RANGE = "graphdoctor_conversion"
+CONVERSION_RANGE = "graphdoctor_conversion"
+"""Profiler range of what Dynamo's code converts after a graph."""
+
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+_OPERATION = "aten::"
 _NOT_EAGER = (
-    "aten::",
+    _OPERATION,
     RANGE_PREFIX,
     BACKWARD_RANGE,
-    _CONVERSION_RANGE,
+    CONVERSION_RANGE,
     _BACKWARD_PREFIX,
     *torch_api.PROFILED_OVERHEAD,
 )
@@ -76,7 +79,7 @@ def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
     runs.watched = "count"
     try:
         with (
-            torch_api.marked_conversions(_CONVERSION_RANGE),
+            torch_api.marked_conversions(CONVERSION_RANGE),
             torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
         ):
             call()
@@ -119,7 +122,7 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCallEvent:
 
 def is_eager(event: Any) -> bool:  # noqa: ANN401
     """An outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's own."""
-    if not event.name.startswith("aten::"):
+    if not event.name.startswith(_OPERATION):
         return False
     parent = event.cpu_parent
     while parent is not None:
@@ -127,3 +130,21 @@ def is_eager(event: Any) -> bool:  # noqa: ANN401
             return False
         parent = parent.cpu_parent
     return True
+
+
+def eager_operations(ranges: Iterable[str | None]) -> Iterator[str]:
+    """The names of the operations that ``is_eager``, in one thread.
+
+    Args:
+        ranges: The name of each range where it begins, and None where the last one that began ends.
+    """
+    around: list[bool] = []
+    for name in ranges:
+        if name is None:
+            if around:
+                around.pop()
+            continue
+        is_inside = bool(around) and around[-1]
+        if not is_inside and name.startswith(_OPERATION):
+            yield name
+        around.append(is_inside or name.startswith(_NOT_EAGER))

@@ -51,12 +51,13 @@ def compile_call(frame: FrameType) -> CompileCallArtifact:
         file=caller.f_code.co_filename,
         line=caller.f_lineno,
         function=caller.f_code.co_name,
-        compiled=_compiled_name(given["model"]),
+        compiled=compiled_name(given["model"]),
         arguments=arguments,
     )
 
 
-def _compiled_name(model: Any) -> str:  # noqa: ANN401
+def compiled_name(model: Any) -> str:  # noqa: ANN401
+    """What to call something that is compiled: the qualified name of a function, or of a module's class."""
     # Module.compile hands over the module's bound method.
     owner = getattr(model, "__self__", model)
     if isinstance(owner, torch.nn.Module):

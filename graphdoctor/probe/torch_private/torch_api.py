@@ -291,6 +291,9 @@ graph (``PyCodegen.make_call_generated_code``, ``torch/_dynamo/codegen.py``, 2.1
 tensors of NumPy arrays too (``_PythonDispatcher``'s cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
 
 
+_CONVERTING = frozenset({"item", "to_numpy_helper"})
+
+
 @contextlib.contextmanager
 def marked_conversions(range_name: str) -> Iterator[None]:
     """Put what Dynamo's code converts after a graph into a profiler range, while the context lasts.
@@ -331,6 +334,16 @@ def marked_conversions(range_name: str) -> Iterator[None]:
             del torch.Tensor.item  # it is inherited again
         else:
             torch.Tensor.item = own_item  # type: ignore[method-assign]
+
+
+def has_conversions() -> bool:
+    """Some code that Dynamo generated can convert what a graph returns, as ``marked_conversions`` marks it."""
+    try:
+        seen = _lookup("torch._dynamo.convert_frame").output_codes.seen
+    except (AttributeError, ImportError):
+        return True
+    codes = (reference() for reference in seen)
+    return any(code is not None and not _CONVERTING.isdisjoint(code.co_names) for code in codes)
 
 
 def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401

@@ -86,6 +86,14 @@ def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
     return put_in_place(bisector, "get_backend", classmethod(get_backend))
 
 
+def compile_frame() -> FrameType | None:
+    """The frame of ``torch.compile`` that this is called in; None outside it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not torch.compile.__code__:
+        frame = frame.f_back
+    return frame
+
+
 def watch_graphs(*, before: Callable[[Any], GraphArtifact], after: Callable[[GraphArtifact], None]) -> Undo:
     """Watch each graph on its way to the backend, whichever it is.
 

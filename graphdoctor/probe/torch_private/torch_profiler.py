@@ -1,11 +1,13 @@
-"""The private names of torch's profiler: quick ranges, and events without the tree that ``events()`` builds of them.
+"""The private names of torch's profilers: quick ranges, quick access to events, and the older profiler.
 
 Seen on 2.13.0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -61,3 +63,35 @@ def profiled_ranges(profiler: Any, prefixes: tuple[str, ...]) -> tuple[list[Prof
     except AttributeError:
         return None
     return found, len(events)
+
+
+class RangeProfiler:
+    """Torch's older profiler, which notes the ranges of this thread, and of those that work for it, until its end.
+
+    ``_enable_profiler_legacy``: ``torch/autograd/profiler_legacy.py``, 2.13. Kineto's, that of ``torch.profiler``,
+    writes to standard error (``USDT: ... profiler_start``), and only one can be prepared in a process.
+
+    Raises:
+        AttributeError: This torch lacks it.
+        RuntimeError: A profiler runs in this thread.
+    """
+
+    def __init__(self) -> None:
+        profiler = import_module("torch.autograd")
+        self._disable = profiler._disable_profiler_legacy
+        state, experimental = profiler.ProfilerState.CPU, torch._C._profiler._ExperimentalConfig()
+        options = (False,) * 5  # shapes, memory, stacks, FLOPs, modules
+        profiler._enable_profiler_legacy(profiler.ProfilerConfig(state, *options, experimental))
+
+    def end(self) -> Iterator[Iterator[str | None]]:
+        """For each thread the name of each range where it begins, and None where the last one that began ends."""
+        return (_ranges(events) for events in self._disable())
+
+
+def _ranges(events: Iterable[Any]) -> Iterator[str | None]:
+    for event in events:
+        kind = event.kind()
+        if kind == "push":
+            yield event.name()
+        elif kind == "pop":
+            yield None

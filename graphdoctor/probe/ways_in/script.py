@@ -2,7 +2,7 @@
 
 Comes in: the recording's folder. Goes out: torch's trace log with our records in it, one for each process, and the
 events of the main process. Everything hangs on torch being imported; until then nothing but ``os``, ``sys`` and
-``atexit`` is needed. A call that is compiled already calls nothing of ours.
+``atexit`` is needed. A call that is compiled already calls nothing of ours, but for the few that are watched.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..events import EventFile
+    from ..measure.watched_calls import CallWatcher, CompiledAt
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
     from ..torch_private.trace_keeper import TraceKeeper
-    from ..wire import CompileCallArtifact, ErrorRecord, Event, GraphArtifact
+    from ..wire import CalledArtifact, CompileCallArtifact, ErrorRecord, Event, GraphArtifact, WatchedCallArtifact
 
 _MAX_MESSAGE = 20_000
 
@@ -43,6 +44,7 @@ def begin(recording: str) -> None:
     watched = {
         "torch": recorder.on_torch,
         "torch._dynamo.convert_frame": recorder.on_convert_frame,
+        "torch._dynamo.eval_frame": recorder.on_eval_frame,
         "torch._dynamo.output_graph": recorder.on_output_graph,
         "torch._inductor.compiler_bisector": recorder.on_compiler_bisector,
     }
@@ -94,6 +96,7 @@ class _Recorder:
         self._listener: TraceListener | None = None
         self._keeper: TraceKeeper | None = None
         self._recompiles: RecompileRecorder | None = None
+        self._watcher: CallWatcher | None = None
         self._graph_count = 0
         self._has_compiled = False
         self._unwritten_calls: list[CompileCallArtifact] = []
@@ -112,7 +115,7 @@ class _Recorder:
             self._attach()
             os.register_at_fork(after_in_child=self._begin_in_fork)
             # Before logging's own exit function, which was registered earlier, closes the trace log.
-            atexit.register(self._write_last_sources)
+            atexit.register(self._write_last)
 
     def on_convert_frame(self, _module: ModuleType) -> None:
         """The module sets up its loggers when it is imported."""
@@ -127,12 +130,24 @@ class _Recorder:
             if (lost := self._recompiles.install()) is not None:
                 self._write({"event": "gap", "kind": "recompile_causes", "message": lost})
 
+    def on_eval_frame(self, _module: ModuleType) -> None:
+        """Watch some of the calls of compiled functions."""
+        with self._surviving("coverage and the time of steady calls"):
+            from ..measure.watched_calls import CallWatcher
+
+            watcher = CallWatcher(self._write_watched_call, self._write_called)
+            watcher.install_calls(self._compiled_at)
+            self._watcher = watcher
+
     def on_output_graph(self, _module: ModuleType) -> None:
         """Watch graphs on their way to the backend."""
         with self._surviving("the operations and inputs of graphs"):
             from ..torch_private import torch_hooks
 
             torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph)
+        with self._surviving("how much of a call runs in graphs"):
+            if self._watcher is not None:
+                self._watcher.install_graphs()
 
     def on_compiler_bisector(self, _module: ModuleType) -> None:
         """Watch calls of torch.compile."""
@@ -167,7 +182,7 @@ class _Recorder:
         from ..torch_private.trace_keeper import TraceKeeper
 
         if self._listener is None or self._keeper is None:
-            self._listener = TraceListener(self._on_compile, FileTexts())
+            self._listener = TraceListener(self._on_compile, FileTexts(), on_limit=self._on_limit)
             self._keeper = TraceKeeper(self._listener, self._trace_folder)
         self._keeper.restore()
 
@@ -182,11 +197,18 @@ class _Recorder:
             # At the end of each compile, so that a process that is killed, or a forked one, which has no exit
             # functions, leaves them too.
             self._write_last_sources()
-        elif not self._has_compiled:
+            return
+        if self._watcher is not None:
+            self._watcher.on_compile()
+        if not self._has_compiled:
             self._has_compiled = True
             calls, self._unwritten_calls = self._unwritten_calls, []
             for call in calls:
                 self._write_compile_call(call)
+
+    def _on_limit(self) -> None:
+        if self._watcher is not None:
+            self._watcher.on_compile()
 
     def _on_compile_call(self, frame: FrameType) -> None:
         from ..record.compile_calls import compile_call, compiled_root
@@ -208,6 +230,41 @@ class _Recorder:
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._want_file(call["file"])
 
+    # Calls that are watched.
+
+    @staticmethod
+    def _compiled_at(function: object) -> CompiledAt:
+        from ..measure.watched_calls import CompiledAt
+        from ..record.compile_calls import compile_call, compiled_name
+        from ..torch_private import torch_hooks
+
+        if (frame := torch_hooks.compile_frame()) is None:
+            return CompiledAt(compiled_name(function))
+        call = compile_call(frame)
+        return CompiledAt(call["compiled"], call["file"], call["line"])
+
+    def _write_watched_call(self, artifact: WatchedCallArtifact) -> None:
+        from ..torch_private import torch_api
+
+        if self._writes_calls():
+            torch_api.write_artifact("graphdoctor_watched_call", artifact)
+
+    def _write_called(self, artifact: CalledArtifact) -> None:
+        from ..torch_private import torch_api
+
+        if self._writes_calls():
+            torch_api.write_artifact("graphdoctor_called", artifact)
+
+    def _writes_calls(self) -> bool:
+        """Not in another process that has compiled nothing, which leaves no log."""
+        if not (self.is_main or self._has_compiled):
+            return False
+        if self._keeper is not None:
+            self._keeper.restore()
+        return True
+
+    # Graphs.
+
     def _describe_graph(self, gm: Any) -> GraphArtifact:  # noqa: ANN401
         from ..record.backend import describe_graph, files_of_graph
 
@@ -221,11 +278,19 @@ class _Recorder:
         from ..torch_private import torch_api
 
         torch_api.write_artifact("graphdoctor_graph", artifact)
+        if self._watcher is not None and "index" in artifact and "tensor_op_count" in artifact:
+            self._watcher.add_graph(artifact["index"], artifact["tensor_op_count"])
 
     def _write_last_sources(self) -> None:
         if self._listener is not None and self._pid == os.getpid():
             with contextlib.suppress(Exception):  # an extra, not worth an error in the program's last moments
                 self._listener.write_sources()
+
+    def _write_last(self) -> None:
+        self._write_last_sources()
+        if self._watcher is not None and self._pid == os.getpid():
+            with contextlib.suppress(Exception):
+                self._watcher.end()
 
     # Other processes.
 
@@ -249,6 +314,8 @@ class _Recorder:
             self._attach()
             if "torch._dynamo.convert_frame" in sys.modules:
                 self._install_keeper()
+            if self._watcher is not None:
+                self._watcher.begin_in_fork()
 
     # The end.
 

@@ -92,6 +92,8 @@ def _environment() -> Environment:
         "worths": worths,
         "coverage_text": words.coverage_text,
         "compile_calls_text": words.compile_calls_text,
+        "watched_texts": words.watched_texts,
+        "watching_text": words.watching_text,
     }
     return environment
 

@@ -68,6 +68,8 @@ def tiles(summary: Summary) -> Iterator[Tile]:
     seconds = summary.compile_time_s
     took = "unknown" if seconds is None else f"{seconds:.2f} s"
     yield Tile("compile time", took, counted(summary.compiles, "compile"), None, "time")
+    if summary.steady_call_us is not None and not summary.calls:
+        yield Tile("steady call", duration(summary.steady_call_us))
 
 
 def changes(treatment: Treatment | None) -> Iterator[Tile]:

@@ -8,9 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from graphdoctor.diagnosis.comparison import compare
+from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.render.html.comparison import render_comparison_page
-from tests.factories import LOOP, Coverage, entry, record, recording
+from tests.factories import LOOP, entry, record, recording
 from tests.render.html.made import diagnosed
 
 pytestmark = pytest.mark.slow
