@@ -83,6 +83,8 @@ def clean_environment(**changes: str | None) -> dict[str, str]:
         changes: Variables to set; None removes one.
     """
     ours = ("GRAPHDOCTOR_", "TORCH", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    # pytest names the test in it, and the environment of two commands is compared.
+    ours += ("PYTEST_CURRENT_TEST",)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment["PYTHONPATH"] = str(REPOSITORY)
     for name, value in changes.items():

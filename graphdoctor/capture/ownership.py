@@ -17,6 +17,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from graphdoctor.capture.state import state_folder
 from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, REQUEST_FILE, TRACE_FOLDER
@@ -55,12 +56,42 @@ def is_own(recording: Path) -> bool:
         return False
 
 
+def signature_of(recording: Path, content: str) -> str | None:
+    """The signature of a text that belongs to a recording; None without a key.
+
+    Args:
+        recording: The recording's folder.
+        content: The text.
+    """
+    try:
+        key = _key()
+        return None if key is None else _signed(key, [*_where(recording), "text", content])
+    except OSError:
+        return None
+
+
+def keyed_digest(text: str) -> str | None:
+    """A digest from which nobody can guess the text; None without a key."""
+    try:
+        key = _key()
+        return None if key is None else _signed(key, ["digest", text])
+    except OSError:
+        return None
+
+
 def _signature(recording: Path, key: bytes) -> str:
     """What only someone with the key can write: of the machine, the folder and what a script can be made from."""
-    machine = _MACHINE_ID.read_text() if _MACHINE_ID.is_file() else ""
     files = [[str(path.relative_to(recording)), _digest(path)] for path in _signed_files(recording)]
-    content = json.dumps([machine.strip(), platform.node(), str(recording.resolve()), files])
-    return hmac.new(key, content.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+    return _signed(key, [*_where(recording), files])
+
+
+def _where(recording: Path) -> list[str]:
+    machine = _MACHINE_ID.read_text() if _MACHINE_ID.is_file() else ""
+    return [machine.strip(), platform.node(), str(recording.resolve())]
+
+
+def _signed(key: bytes, content: list[Any]) -> str:
+    return hmac.new(key, json.dumps(content).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
 
 
 def _signed_files(recording: Path) -> Iterator[Path]:

@@ -51,11 +51,13 @@ class Measured:
         coverage: How much of a steady call runs in graphs.
         guard_cost: What guard checks cost.
         lanes: Where the time of each call goes; the calls are repeated under the profiler.
+        reads: Which files are read.
     """
 
     coverage: bool = False
     guard_cost: bool = False
     lanes: bool = False
+    reads: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class Request:
             coverage=measured.coverage,
             guard_cost=measured.guard_cost,
             lanes=measured.lanes,
+            reads=measured.reads,
             vary=self.vary is not None,
             vary_count=vary.count,
             vary_s=vary.limit_s,

@@ -128,6 +128,11 @@ class Store:
             )
         return max(found, key=lambda path: path.name)
 
+    def newest(self) -> list[Path]:
+        """All recordings but those of the gate, the newest first."""
+        found = [path for folder in self._folders() for path in _recordings(folder) if not _pool_of(path)]
+        return sorted(found, key=lambda path: path.name, reverse=True)
+
     def find(self, name: str) -> Path | None:
         """The recording of a name, or None."""
         found = (path for folder in self._folders() for path in _recordings(folder) if path.name == name)

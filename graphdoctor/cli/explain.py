@@ -54,7 +54,9 @@ def explain(
     output = choose_output(DIAGNOSIS, written, given)
     selection = shown.selection(settings)
     has_page = output.needs.picture
-    request = Request.of(replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page))
+    request = Request.of(
+        replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, reads=is_tried)
+    )
     asked = trials_of(trials, given, is_unsafe_tried=True)
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
         recorded = record_target(request, setup)

@@ -31,8 +31,10 @@ from graphdoctor.render.outcome import outcome
 from graphdoctor.render.words import applied_snippets
 
 if TYPE_CHECKING:
+    from graphdoctor.capture.unchanged import ChangeKind
     from graphdoctor.fixes.treatment import TreatmentResult
     from graphdoctor.model.fixes import Treatment
+    from graphdoctor.runs.kept import KeptFixes, OutdatedFixes
 
 
 @with_options(formats=FIXES.names)
@@ -55,6 +57,9 @@ def fix(
     is_tried: Annotated[
         bool, typer.Option("--try/--no-try", help="Try each fix by running the target with it; or only suggest fixes.")
     ] = True,
+    is_again: Annotated[
+        bool, typer.Option("--again", help="Try fixes anew, even if nothing changed since they were verified.")
+    ] = False,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -68,7 +73,8 @@ def fix(
     from graphdoctor.cli.running import finish, project_settings, set_up, trials_of
     from graphdoctor.fixes.writing import check, write
     from graphdoctor.runs.diagnose import diagnose_recording
-    from graphdoctor.runs.fix import try_fixes
+    from graphdoctor.runs.fix import try_fixes, verified_before
+    from graphdoctor.runs.kept import KeptFixes
     from graphdoctor.runs.record import record_target
 
     if is_applied and not is_tried:
@@ -83,20 +89,29 @@ def fix(
     if is_applied:
         output = output.writing_edits()
     selection = shown.selection(settings)
-    request = Request.of(replace(spec, target=target), Measured(coverage=True))
+    request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
     asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
-        recorded = record_target(request, setup)
-        treated = try_fixes(
-            request,
-            recorded.folder,
-            asked,
-            selection,
-            setup,
-            # Trials take minutes: what must not be written is refused before them.
-            check=partial(check, force=written.force) if is_applied else None,
-        )
-    result = diagnose_recording(recorded.folder, selection, output.needs)
+        before = None if is_again or not is_tried else verified_before(request, asked, selection, setup)
+        if before is not None and not written.quiet:
+            say(_said_before(before))
+        if isinstance(before, KeptFixes):
+            recorded, folder, treated = None, before.recording, before.result
+            if is_applied:
+                check(treated.changes, force=written.force)
+        else:
+            recorded = record_target(request, setup)
+            folder = recorded.folder
+            treated = try_fixes(
+                request,
+                folder,
+                asked,
+                selection,
+                setup,
+                # Trials take minutes: what must not be written is refused before them.
+                check=partial(check, force=written.force) if is_applied else None,
+            )
+    result = diagnose_recording(folder, selection, output.needs)
     if is_diff:
         _write_patch(treated)
         if not written.quiet:
@@ -109,7 +124,8 @@ def fix(
         write(treated.changes, force=written.force)
         if not written.quiet:
             say("\n".join(_wrote(treated, is_rest_shown=is_diff)))
-    finish(recorded, result.diagnosis)
+    if recorded is not None:
+        finish(recorded, result.diagnosis)
 
 
 def _write_patch(treated: TreatmentResult) -> None:
@@ -122,6 +138,39 @@ def _write_patch(treated: TreatmentResult) -> None:
         name = Path(relative(str(change.path), Path.cwd())).as_posix()
         sys.stdout.buffer.write(unified_bytes(change.before, change.after, name.lstrip("/")))
     sys.stdout.flush()
+
+
+_CHANGES: dict[ChangeKind, str] = {
+    "file": "{} changed",
+    "modules": "modules were added to {} or removed from it",
+    "variable": "the environment variable {} changed",
+    "interpreter": "it was with another interpreter",
+    "folder": "it was in {}",
+    "network": "the program talks to a network, and may get something else now",
+    "processes": "the program forks processes, and what they read isn't known",
+    "reads": "what the program reads isn't known",
+}
+"""Why verdicts prove nothing any more, as a clause."""
+
+
+def _said_before(before: KeptFixes | OutdatedFixes) -> str:
+    """What comes of the trials that an earlier command made."""
+    from graphdoctor.model.stack import relative
+    from graphdoctor.runs.kept import KeptFixes
+
+    if isinstance(before, KeptFixes):
+        name = before.recording.name
+        return f"Verified {_age(before.age_s)} ago, and nothing changed since: {name} (--again tries anew)."
+    name = "" if before.change is None else relative(before.change.name, Path.cwd())
+    why = "its recording changed" if before.change is None else _CHANGES[before.change.kind].format(name)
+    return f"Trying anew what was tried {_age(before.age_s)} ago: {why}."
+
+
+def _age(seconds: float) -> str:
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{max(seconds, 0) / unit:.0f} {name}"
+    return f"{seconds / 86_400:.0f} days"
 
 
 def _wrote(treated: TreatmentResult, *, is_rest_shown: bool) -> Iterator[str]:

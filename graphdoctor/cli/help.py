@@ -19,7 +19,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--config"),
     "What to measure": ("--coverage", "--measure"),
     "Trials": (
-        *("--try", "--unsafe-fixes", "--apply", "--diff", "--what-if", "--vary", "--run"),
+        *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run"),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
     "What is allowed": (

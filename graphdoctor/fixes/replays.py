@@ -135,7 +135,7 @@ class Replays:
             }
         if earlier is not None:
             plan["earlier"] = self._results_of(earlier)
-        measured = Measured(coverage=coverage and not is_eager)
+        measured = Measured(coverage=coverage and not is_eager, reads=True)
         request = replace(self._changed(program, backend), measured=measured, trial=plan)
         self._record(request, folder)
         return read_recording(folder)

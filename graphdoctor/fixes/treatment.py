@@ -29,7 +29,7 @@ from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.user_backend import UserBackend
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, Treatment, UntriedCause, Verdict, deciding
+from graphdoctor.model.fixes import WORKING, Treatment, TrialChoices, UntriedCause, Verdict, deciding
 from graphdoctor.model.progress import TrialEvent
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import Timing
@@ -55,6 +55,7 @@ class TreatmentOptions:
         jobs: How many trials run in parallel.
         timeout_s: Seconds until a trial is stopped; None for a multiple of the untouched program's time.
         memory_bytes: Memory at which a trial is stopped; None for a multiple of the untouched program's memory.
+        choices: What of this the treatment remembers.
     """
 
     selection: Selection
@@ -64,6 +65,7 @@ class TreatmentOptions:
     jobs: int = 1
     timeout_s: float | None = None
     memory_bytes: int | None = None
+    choices: TrialChoices | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -543,6 +545,7 @@ class _Rounds:
             gone=self._gone(untouched, best) if applied else (),
             declined=self._log.declined,
             left=tuple(self._log.left(best)),
+            choices=self._options.choices,
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )

@@ -185,6 +185,21 @@ class LeftFinding(Fact):
     """Why no fix removed it."""
 
 
+class TrialChoices(Fact):
+    """Which fixes were tried, and what they were judged by."""
+
+    select: tuple[str, ...] = ()
+    """Prefixes of the codes of the findings to treat; empty for all."""
+    ignore: tuple[str, ...] = ()
+    """Prefixes of the codes that were left out."""
+    is_own_code_only: bool = False
+    """Whether findings in installed packages were left out."""
+    is_unsafe_tried: bool
+    """Whether fixes that may change results for other inputs were tried too."""
+    timing: Literal["final", "each", "none"]
+    """What was timed: the program with all verified fixes, each fix too, or nothing."""
+
+
 class Treatment(Fact):
     """All fixes that were tried on one target, and what the verified ones do together."""
 
@@ -212,6 +227,8 @@ class Treatment(Fact):
     """Findings of the unmodified program that no edit was written for, by fingerprint, each with the reason."""
     left: tuple[LeftFinding, ...] = ()
     """Findings that are still there."""
+    choices: TrialChoices | None = None
+    """What was asked for; None in recordings of 0.1."""
     trial_count: int = 0
     """Number of replays, including those of the unmodified program."""
     is_interrupted: bool = False

@@ -16,6 +16,7 @@ from .file_names import EVENTS_FILE as EVENTS_FILE
 from .file_names import FIXES_FILE as FIXES_FILE
 from .file_names import LOCK_FILE as LOCK_FILE
 from .file_names import META_FILE as META_FILE
+from .file_names import READS_FILE as READS_FILE
 from .file_names import REQUEST_FILE as REQUEST_FILE
 from .file_names import TRACE_FOLDER as TRACE_FOLDER
 from .file_names import WHAT_IF_FILE as WHAT_IF_FILE
@@ -139,12 +140,32 @@ class ProbeRequest(TypedDict):
     coverage: bool
     guard_cost: bool
     lanes: bool
+    reads: bool
+    """Note which files are read."""
     vary: bool
     """Make the first call alone, then vary one property of it at a time."""
     vary_count: int
     vary_s: float
     trial: Mapping[str, Any] | None
     """How the calls are replayed to try a remedy: see ``replay/trial.py``."""
+
+
+UnseenReads = Literal["network", "processes", "reads"]
+"""What a process may have read without our seeing it: from a network, in processes that it forked, or anything."""
+
+
+class ReadsRecord(TypedDict):
+    """``reads.json``: what a process read, as far as Python knows."""
+
+    files: list[str]
+    """Absolute paths, those of modules and mapped files among them, but for what changed while the process ran."""
+    missing: list[str]
+    """Paths that it tried to open, of no file."""
+    search_path: list[str]
+    """Where modules are looked for."""
+    prefix: list[str]
+    """Folders of the interpreter and its environment."""
+    unseen: list[UnseenReads]
 
 
 class ErrorRecord(TypedDict):

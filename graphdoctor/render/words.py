@@ -325,8 +325,16 @@ def apply_command(treatment: Treatment, target: TargetInfo) -> str | None:
         treatment: What was tried.
         target: What was run, and how.
     """
-    is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
-    return command_line(target, "fix", *(["--unsafe-fixes"] if is_unsafe else []), "--apply")
+    choices = treatment.choices
+    if choices is None:
+        is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
+        return command_line(target, "fix", *(["--unsafe-fixes"] if is_unsafe else []), "--apply")
+    flags = [flag for code in choices.select for flag in ("--select", code)]
+    flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
+    flags += ["--own-code"] if choices.is_own_code_only else []
+    flags += ["--unsafe-fixes"] if choices.is_unsafe_tried else []
+    flags += {"none": ["--no-timing"], "each": ["--timing", "each"]}.get(choices.timing, [])
+    return command_line(target, "fix", *flags, "--apply")
 
 
 def host_gap_note(findings: Sequence[Finding]) -> str | None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphdoctor.model.fixes import TrialChoices
 from graphdoctor.model.spec import Timing
+from graphdoctor.runs.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
 from graphdoctor.trace.reader import read_recording
 
 if TYPE_CHECKING:
@@ -42,6 +44,20 @@ class Trials:
     timeout_s: float | None = None
     memory_gib: float | None = None
 
+    def choices(self, selection: Selection) -> TrialChoices:
+        """What of it decides which fixes are verified.
+
+        Args:
+            selection: Findings to treat.
+        """
+        return TrialChoices(
+            select=selection.select,
+            ignore=selection.ignore,
+            is_own_code_only=selection.is_own_code_only,
+            is_unsafe_tried=self.is_unsafe_tried,
+            timing=self.timing.value,
+        )
+
 
 def try_fixes(
     request: Request,
@@ -73,8 +89,9 @@ def try_fixes(
         jobs=trials.jobs or _default_jobs(request, recorded),
         timeout_s=trials.timeout_s,
         memory_bytes=None if trials.memory_gib is None else int(trials.memory_gib * 2**30),
+        choices=trials.choices(selection),
     )
-    return treat(
+    treated = treat(
         request,
         recording,
         recorded,
@@ -86,6 +103,22 @@ def try_fixes(
         check=check,
         warm=setup.warm,
     )
+    keep(request, recording, treated, setup)
+    return treated
+
+
+def verified_before(
+    request: Request, trials: Trials, selection: Selection, setup: Setup
+) -> KeptFixes | OutdatedFixes | None:
+    """Fixes that an earlier command verified, or why they prove nothing any more; None if there are none.
+
+    Args:
+        request: What a run would be asked to do.
+        trials: How fixes would be tried.
+        selection: Findings to treat.
+        setup: How it would be run.
+    """
+    return kept_fixes(request, trials.choices(selection), setup)
 
 
 def _default_jobs(request: Request, recorded: Recording) -> int:

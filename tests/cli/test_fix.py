@@ -391,3 +391,106 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
     assert treatment["after"]["break_sites"] == 0
     assert any("interrupted" in note for note in treatment["notes"])
+
+
+READING = f"""\
+import json
+import os
+import pathlib
+
+import helper
+
+DATA = pathlib.Path(__file__).with_name("data.csv")
+try:
+    open("optional.json")
+except FileNotFoundError:
+    pass
+DATA.with_name("log.txt").write_text("started")
+SIZE = len(DATA.read_text()) + len(open("data.csv").read()) + os.stat("unread.txt").st_size
+
+{SPEAKING}"""
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A program that reads files, treated once; and what that printed."""
+    folder = tmp_path_factory.mktemp("verified")
+    (folder / "helper.py").write_text("VALUE = 1\n")
+    (folder / "data.csv").write_text("1,2\n")
+    (folder / "unread.txt").write_text("1")
+    (folder / "model.py").write_text(READING)
+    time.sleep(0.05)
+    done = run_command("fix", "model.py", *QUICK, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stderr
+
+
+def test_verdicts_are_printed_as_they_come_and_nothing_else(verified):
+    _, said = verified
+    assert re.fullmatch(
+        r"(trial \d of \d · [a-z ]+ · model\.py:\d+ · .+\n)+", re.sub(r"^hidden .*\n", "", said, flags=re.M)
+    )
+    assert "trial 1 of 1 · verified · model.py:25 · Skip `print(…)` while compiling" in said
+
+
+def test_what_python_reads_is_noted(verified):
+    folder, _ = verified
+    [recording] = folder.glob(".graphdoctor/2*")
+    for run in (recording, *recording.glob("fixes/*")):
+        reads = json.loads((run / "reads.json").read_text())
+        own = {
+            Path(file).name for file in reads["files"] if file.startswith(str(folder)) and ".graphdoctor" not in file
+        }
+        assert own - {"log.txt"} == {"model.py", "helper.py", "data.csv"}
+        assert str(folder / "optional.json") in reads["missing"]
+        assert reads["unseen"] == []
+        assert str(folder) in reads["search_path"]
+        assert any(file.endswith("/torch/_dynamo/eval_frame.py") for file in reads["files"])
+
+
+def test_apply_after_fix_tries_nothing_again(verified):
+    folder, _ = verified
+    text = (folder / "model.py").read_text()
+    runs = sorted(folder.glob(".graphdoctor/2*"))
+    for extra in (("--diff",), ("--format", "json"), ("--format", "markdown"), ()):
+        again = run_command("fix", "model.py", *QUICK, *extra, cwd=folder)
+        assert again.returncode == 0
+        assert re.search(
+            r"Verified \d+ s ago, and nothing changed since: \S+-model \(--again tries anew\)\.", again.stderr
+        )
+    quiet = run_command("fix", "model.py", *QUICK, "-q", "--diff", cwd=folder)
+    assert quiet.stderr == ""
+    assert "+        if not torch.compiler.is_compiling():" in quiet.stdout
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=folder)
+    try:
+        assert done.returncode == 0, done.stderr
+        assert "nothing changed since" in done.stderr
+        assert f"Wrote {folder / 'model.py'}" in done.stderr
+        assert "--apply" not in done.stdout
+        assert (folder / "model.py").read_text() == READING.replace(SPEAKING, GUARDED)
+        assert sorted(folder.glob(".graphdoctor/2*")) == runs, "nothing ran"
+    finally:
+        # For the other tests; the same content counts as the same file.
+        (folder / "model.py").write_text(text)
+
+
+def test_what_changed_since_is_named_and_tried_anew(verified):
+    folder, _ = verified
+    (folder / "data.csv").write_text("1,3\n")
+    try:
+        done = run_command("fix", "model.py", *QUICK, "--diff", cwd=folder)
+    finally:
+        (folder / "data.csv").write_text("1,2\n")
+    assert re.search(r"Trying anew what was tried \d+ s ago: data\.csv changed\.", done.stderr)
+    assert "trial 1 of 1 · verified" in done.stderr
+    assert len(list(folder.glob(".graphdoctor/2*"))) == 2
+
+
+def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
+    forking = "import os\nif (child := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(child, 0)\n"
+    (tmp_path / "model.py").write_text(forking + SPEAKING)
+    time.sleep(0.05)
+    assert "verified" in run_command("fix", "model.py", *QUICK, cwd=tmp_path).stderr
+    again = run_command("fix", "model.py", *QUICK, cwd=tmp_path)
+    assert "the program forks processes, and what they read isn't known" in again.stderr
+    assert "trial 1 of 1 · verified" in again.stderr

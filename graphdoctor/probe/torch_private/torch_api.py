@@ -386,6 +386,18 @@ def as_not_compiled_in_place(module: torch.nn.Module) -> None:
             vars(inner)["_compiled_call_impl"] = None
 
 
+def keep_from_compiling(function: Callable[..., Any]) -> bool:
+    """Have Dynamo leave a function alone, whoever calls it; False if this torch can't.
+
+    ``skip_code``: ``torch/_dynamo/eval_frame.py``, 2.13.
+    """
+    try:
+        _lookup("torch._dynamo.eval_frame").skip_code(function.__code__)
+    except (AttributeError, ImportError):
+        return False
+    return True
+
+
 def is_profiling() -> bool:
     """A ``torch.profiler`` runs in this thread; a second one would end it."""
     with contextlib.suppress(AttributeError):

@@ -27,6 +27,7 @@ from ..wire import (
     CRASH_FILE,
     EVENTS_FILE,
     EXIT_UNWRITABLE,
+    READS_FILE,
     ErrorEvent,
     ExitedEvent,
     FinishedEvent,
@@ -61,17 +62,17 @@ def main(request_path: Path) -> int:
     except OSError:
         return EXIT_UNWRITABLE
     hold(str(request_path.parent))
-    status = _reported(request, events, crash)
+    status = _reported(request, request_path.parent, events, crash)
     return status if events.error is None else EXIT_UNWRITABLE
 
 
-def _reported(request: ProbeRequest, events: EventFile, crash: IO[str]) -> int:
+def _reported(request: ProbeRequest, folder: Path, events: EventFile, crash: IO[str]) -> int:
     events.write(ProcessEvent(event="process", pid=os.getpid()))
     faulthandler.enable(file=crash)
     # What a script would see, without the probe's own arguments.
     sys.argv[:] = [request["file"] or request["module"] or ""]
     try:
-        return _run(request, events)
+        return _run(request, folder, events)
     except KeyboardInterrupt:
         events.write(InterruptedEvent(event="interrupted"))
         return 130
@@ -83,7 +84,7 @@ def _reported(request: ProbeRequest, events: EventFile, crash: IO[str]) -> int:
         return _EXIT_TARGET_FAILED
 
 
-def _run(request: ProbeRequest, events: EventFile) -> int:
+def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     events.phase("importing torch")
     import torch
 
@@ -94,6 +95,11 @@ def _run(request: ProbeRequest, events: EventFile) -> int:
     from ..steps.preparation import workload_of
     from ..steps.vary import Varying
 
+    reads = None
+    if request["reads"]:
+        from ..record.reads import Reads
+
+        reads = Reads()
     reports.report_environment(events, _device_name(torch))
     workload = workload_of(request, events)
     events.write(workload.description)
@@ -122,6 +128,8 @@ def _run(request: ProbeRequest, events: EventFile) -> int:
     if is_complete:
         measure(workload, request, events, lanes=lanes)
     reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
+    if reads is not None:
+        reads.write(folder / READS_FILE)
     peak = _peak_memory_bytes()
     events.write(FinishedEvent(event="finished", is_complete=is_complete, peak_memory_bytes=peak))
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED

@@ -1,0 +1,228 @@
+"""Verified fixes that are kept, and when they are taken again, without any probe."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.capture.child import Watching
+from graphdoctor.capture.ownership import sign
+from graphdoctor.capture.request import Measured, Request
+from graphdoctor.capture.unchanged import Change
+from graphdoctor.config import load_settings
+from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.treatment import TreatmentResult
+from graphdoctor.fixes.trial_log import diff_text
+from graphdoctor.model.fixes import Measures, Treatment, TrialChoices
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.probe.wire import FIXES_FILE, FORMAT, META_FILE, READS_FILE, REQUEST_FILE, TRACE_FOLDER
+from graphdoctor.runs.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
+from graphdoctor.runs.record import Setup
+
+BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
+COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+CHOICES = TrialChoices(is_unsafe_tried=False, timing="final")
+
+
+class Project:
+    """A program that was tried, and the recording of it.
+
+    Args:
+        folder: The working directory.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = folder / "model.py"
+        self.program.write_bytes(BEFORE)
+        time.sleep(0.02)
+        self.request = Request.of(RunSpec(target="model.py"), Measured(coverage=True, reads=True))
+        self.setup = Setup(load_settings(folder), Watching(lambda _phase: None, lambda _output: None), sys.executable)
+        self.recording = folder / ".graphdoctor" / "20261122-101112-000001-model"
+        self.recording.joinpath(TRACE_FOLDER).mkdir(parents=True)
+        self.recording.joinpath("fixes").mkdir()
+        self.recording.joinpath(REQUEST_FILE).write_text("{}")
+        meta = {"format": FORMAT, "target": {"text": "model.py"}, "exit": None}
+        self.recording.joinpath(META_FILE).write_text(json.dumps(meta))
+        reads = {"files": [str(self.program)], "missing": [], "search_path": [], "prefix": [], "unseen": []}
+        self.recording.joinpath(READS_FILE).write_text(json.dumps(reads))
+        sign(self.recording)
+        self.change = FileChange(self.program, BEFORE, AFTER)
+
+    def keep(self, **more: Any) -> None:
+        values: dict[str, Any] = {"tried": (), "before": COUNTS, "after": COUNTS, "choices": CHOICES}
+        treatment = Treatment(**{**values, "diff": diff_text(self.change, self.folder), **more})
+        (self.recording / FIXES_FILE).write_text(treatment.model_dump_json())
+        keep(self.request, self.recording, TreatmentResult(treatment, (self.change,)), self.setup)
+
+    def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:
+        return kept_fixes(self.request, CHOICES.model_copy(update=choices), self.setup)
+
+    def rewrite(self, **changes: Any) -> None:
+        """Change what was kept, as somebody without the key would."""
+        file = self.recording / "verified.json"
+        written = json.loads(file.read_text())
+        content = json.loads(written["content"]) | changes
+        file.write_text(json.dumps(written | {"content": json.dumps(content)}))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return Project(folder)
+
+
+def test_what_was_verified_is_taken_again_byte_for_byte(project: Project) -> None:
+    project.keep()
+    found = project.found()
+    assert isinstance(found, KeptFixes)
+    assert found.recording == project.recording
+    assert found.result.changes == (project.change,)
+    assert found.result.treatment.choices == CHOICES
+    assert 0 <= found.age_s < 60
+
+
+def test_what_is_measured_besides_the_calls_is_not_asked_of_trials(project: Project) -> None:
+    project.keep()
+    project.request = replace(project.request, measured=Measured(coverage=True, guard_cost=True, lanes=True))
+    assert isinstance(project.found(), KeptFixes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"calls": 2}, {"backend": "inductor"}, {"dynamic": True}, {"inputs": ("f32[2]",)}, {"seed": 1}, {"train": True},
+        {"config": {"torch._dynamo.config.capture_scalar_outputs": True}}, {"target": "model.py:other"},
+    ],
+)  # fmt: skip
+def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[str, Any]) -> None:
+    project.keep()
+    project.request = Request.of(replace(project.request.spec, **changes), Measured(coverage=True))
+    assert project.found() is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"is_unsafe_tried": True},
+        {"timing": "none"},
+        {"select": ("GD1",)},
+        {"ignore": ("GD2",)},
+        {"is_own_code_only": True},
+    ],
+)
+def test_other_options_of_the_trials_have_fixes_of_their_own(project: Project, changes: dict[str, Any]) -> None:
+    project.keep()
+    assert project.found(**changes) is None
+
+
+@pytest.mark.parametrize("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
+def test_what_verified_nothing_or_was_interrupted_is_not_kept(project: Project, more: dict[str, Any]) -> None:
+    project.keep(**more)
+    assert project.found() is None
+
+
+def test_a_program_that_was_edited_is_tried_anew(project: Project) -> None:
+    project.keep()
+    project.program.write_bytes(BEFORE + b"# more\n")
+    found = project.found()
+    assert isinstance(found, OutdatedFixes)
+    assert found.change == Change("file", str(project.program))
+
+
+def test_a_program_that_was_edited_during_the_trials_is_tried_anew(project: Project) -> None:
+    project.program.write_bytes(BEFORE + b"# more\n")
+    project.keep()
+    found = project.found()
+    assert isinstance(found, OutdatedFixes)
+    assert found.change == Change("file", str(project.program))
+
+
+def test_an_edit_of_a_file_that_nothing_read_is_not_kept(project: Project) -> None:
+    other = project.folder / "other.py"
+    other.write_bytes(BEFORE)
+    project.change = FileChange(other, BEFORE, AFTER)
+    project.keep()
+    found = project.found()
+    assert isinstance(found, OutdatedFixes)
+    assert found.change == Change("file", str(other))
+
+
+def test_another_interpreter_is_another_run(project: Project) -> None:
+    project.keep()
+    project.setup = replace(project.setup, python="/usr/bin/another")
+    found = project.found()
+    assert isinstance(found, OutdatedFixes)
+    assert found.change == Change("interpreter", sys.executable)
+
+
+def test_edits_that_somebody_else_wrote_count_for_nothing(project: Project) -> None:
+    project.keep()
+    project.rewrite(changes=[[str(project.program), "", "cm0gLXJm"]])
+    assert project.found() is None
+
+
+def test_a_recording_that_somebody_else_changed_counts_for_nothing(project: Project) -> None:
+    project.keep()
+    (project.recording / REQUEST_FILE).write_text('{"other": 1}')
+    assert project.found() is None
+
+
+def test_a_recording_that_was_moved_counts_for_nothing(project: Project) -> None:
+    project.keep()
+    project.recording.rename(project.recording.with_name("20261122-101112-000002-model"))
+    assert project.found() is None
+
+
+def test_without_the_key_nothing_is_kept_or_taken(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.keep()
+    monkeypatch.setenv("XDG_STATE_HOME", str(project.folder / "elsewhere"))
+    assert project.found() is None
+    project.keep()
+    assert project.found() is None
+
+
+def test_results_that_changed_since_are_refused(project: Project) -> None:
+    project.keep()
+    file = project.recording / FIXES_FILE
+    file.write_text(file.read_text().replace("= 2", "= 3"))
+    found = project.found()
+    assert isinstance(found, OutdatedFixes)
+    assert found.change is None
+
+
+def test_edits_that_are_not_the_ones_shown_are_refused(project: Project) -> None:
+    project.keep(diff="--- a/model.py\n+++ b/model.py\n@@ -1 +1 @@\n-1\n+2\n")
+    found = project.found()
+    assert isinstance(found, OutdatedFixes)
+    assert found.change is None
+
+
+def test_the_newest_counts(project: Project) -> None:
+    project.keep()
+    older = project.found()
+    assert isinstance(older, KeptFixes)
+    digest = hashlib.sha256((project.recording / "verified.json").read_bytes()).hexdigest()
+    second = project.folder / ".graphdoctor" / "20261122-111112-000001-model"
+    second.mkdir()
+    found = project.found()
+    assert isinstance(found, KeptFixes)
+    assert hashlib.sha256((found.recording / "verified.json").read_bytes()).hexdigest() == digest
+
+
+def test_what_cannot_be_read_is_nothing(project: Project) -> None:
+    project.keep()
+    (project.recording / "verified.json").write_text("[1]")
+    assert project.found() is None
+    (project.recording / "verified.json").write_text("{")
+    assert project.found() is None
