@@ -35,10 +35,11 @@ class CompiledCalls:
     def install(self, callback: Callable[[Any, Any], None]) -> Undo:
         """Call back with each context that torch.compile makes, and with what it compiles.
 
-        ``OptimizeContext.__call__``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15. For a module it calls itself again
-        with the module's bound method.
+        ``OptimizeContext.__call__``: ``torch/_dynamo/eval_frame.py``, 2.13; inherited in 2.11. For a module it calls
+        itself again with the module's bound method.
         """
-        owner = import_module("torch._dynamo.eval_frame").OptimizeContext
+        kind = import_module("torch._dynamo.eval_frame").OptimizeContext
+        owner = next(base for base in kind.__mro__ if "__call__" in vars(base))
         compile_function = owner.__call__
         seen = threading.local()
 
@@ -54,7 +55,7 @@ class CompiledCalls:
                 seen.depth = depth - 1
             if isinstance(code := getattr(compiled, "__code__", None), CodeType):
                 self._codes.add(code)
-            if depth == 1:
+            if depth == 1 and isinstance(context, kind):
                 with contextlib.suppress(Exception):  # an extra; torch.compile must go on
                     callback(context, function)
             return compiled
