@@ -49,6 +49,8 @@ _MAX_PACKAGE_LINES = 200
 """Longer files are shown in part."""
 _CONTEXT_LINES = 5
 """Lines shown before and after an annotated line outside any function."""
+_LEAST_FOLDED = 4
+"""Fewer lines take no more room than the line that would stand for them."""
 _ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
 
 
@@ -97,6 +99,8 @@ class AnnotatedLine:
     """For the line where a function starts: its frames, including resume functions."""
     is_call_path: bool = False
     """It is on the call path to a finding, a frame or a recompile, or it called torch.compile."""
+    is_folded: bool = False
+    """Nothing is known about its function, or about any line near it outside functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +183,12 @@ def _annotated(file: str, marks: FileMarks, source: SourceText | None, parsed: S
         known = dict(enumerate(source.text.removesuffix("\n").split("\n"), start=1))
         shown = _shown(known, marks, source, parsed)
     hidden = _ranges(sorted(known.keys() - shown))
+    folded = _folded(shown, marks, parsed)
     return AnnotatedFile(
         file=file,
         origin=marks.origin,
         package=marks.package,
-        lines=tuple(_line(number, known.get(number), marks.lines.get(number), marks) for number in shown),
+        lines=tuple(_line(number, known.get(number), marks, is_folded=number in folded) for number in shown),
         is_source_missing=source is None or source.text is None,
         hidden_line_count=len(known.keys() - shown),
         hidden_ranges=hidden,
@@ -194,16 +199,29 @@ def _shown(known: dict[int, str | None], marks: FileMarks, source: SourceText, p
     limit = _MAX_OWN_LINES if source.origin == "user" else _MAX_PACKAGE_LINES
     if len(known) <= limit:
         return sorted({*known, *marks.lines})
-    shown: set[int] = set()
+    return sorted((_reached(marks, parsed) & known.keys()) | marks.lines.keys())
+
+
+def _reached(marks: FileMarks, parsed: SourceFile | None) -> set[int]:
+    """The lines of functions with something known in them, and the surroundings of such lines outside functions."""
+    reached: set[int] = set()
     by_first_line = {function.first_line: function for function in parsed.functions} if parsed else {}
     for number in marks.lines:
         function = parsed.around(number) if parsed else None
         if function is None:
-            shown.update(range(number - _CONTEXT_LINES, number + _CONTEXT_LINES + 1))
+            reached.update(range(number - _CONTEXT_LINES, number + _CONTEXT_LINES + 1))
         else:
             outermost = by_first_line[function.outermost]
-            shown.update(range(outermost.first_line, outermost.end_line + 1), outermost.class_lines)
-    return sorted((shown & known.keys()) | marks.lines.keys())
+            reached.update(range(outermost.first_line, outermost.end_line + 1), outermost.class_lines)
+    return reached
+
+
+def _folded(shown: Sequence[int], marks: FileMarks, parsed: SourceFile | None) -> set[int]:
+    """The shown lines that a reader can do without."""
+    if parsed is None:
+        return set()
+    runs = _ranges(sorted({*shown} - _reached(marks, parsed)))
+    return {number for first, last in runs if last - first + 1 >= _LEAST_FOLDED for number in range(first, last + 1)}
 
 
 def _ranges(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -216,10 +234,11 @@ def _ranges(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
     return tuple(ranges)
 
 
-def _line(number: int, text: str | None, line: LineMark | None, marks: FileMarks) -> AnnotatedLine:
+def _line(number: int, text: str | None, marks: FileMarks, *, is_folded: bool) -> AnnotatedLine:
+    line = marks.lines.get(number)
     guard_count = 0 if marks.has_guards else None
     if line is None:
-        return AnnotatedLine(number, text, guard_count=guard_count)
+        return AnnotatedLine(number, text, guard_count=guard_count, is_folded=is_folded)
     return AnnotatedLine(
         number=number,
         # Past the end of the text, if the log names more lines than the file has.

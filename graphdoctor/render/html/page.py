@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from graphdoctor.render.html.document import write_document
 from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
+from graphdoctor.render.html.sizes import guard_lines, lanes_height, phases_height
 from graphdoctor.render.html.times import compile_shares, phase_rows
 from graphdoctor.render.html.verdict import changes, tiles
 
@@ -86,6 +88,9 @@ class _Page:
             "phase_rows": phase_rows(self._picture.phases),
             "compile_shares": compile_shares(self._picture.phases),
             "nothing_to_do": words.nothing_to_do(diagnosis.summary),
+            "lanes_height": lanes_height(self._picture.lanes),
+            "phases_height": phases_height(self._picture.phases),
+            "guard_lines": guard_lines(diagnosis),
             "gaps": words.other_gaps(diagnosis),
             "hue": self.hue,
             "anchor": self.anchor,
@@ -130,6 +135,10 @@ class _Page:
             "file": file,
             "name": Location(file=file.file, line=1, function="", package=file.package).shown_file,
             "notes": list(_notes(file)),
+            "runs": [
+                (is_folded, list(run))
+                for is_folded, run in groupby(enumerate(file.lines), lambda one: one[1].is_folded)
+            ],
             "hidden_before": {last + 1: last - first + 1 for first, last in file.hidden_ranges},
             "code": highlighted(whole) if any(text is not None for text in texts) else [],
         }
@@ -202,3 +211,5 @@ def _notes(file: AnnotatedFile) -> Iterator[str]:
         yield "source not recorded, only known lines are shown"
     if file.hidden_line_count:
         yield counted(file.hidden_line_count, "hidden line")
+    if folded := sum(line.is_folded for line in file.lines):
+        yield counted(folded, "folded line")

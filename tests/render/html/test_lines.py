@@ -411,3 +411,19 @@ def test_a_log_of_others_shows_the_lines_that_torch_named():
     (line,) = (line for line in file.lines if line.number == finding.location.line)
     assert line.state == "eager"
     assert line.text.strip() == finding.location.text
+
+
+def test_functions_of_which_nothing_is_known_are_folded_but_no_few_lines():
+    unused = "def unused(x):\n    y = x\n    return y\n"
+    used = "class A:\n    def g(self, x):\n        return x.sin()\n\n    def h(self): ...\n"
+    text = f"import torch\n\n\n{unused}\n\n{used}"
+    shown = picture(captured(11, file=PACKAGE), more=(package(text),))
+    file = annotate(diagnosed(), shown, ROOT)[-1]
+    assert [line.number for line in file.lines if line.is_folded] == [1, 2, 3, 4, 5, 6, 7, 8]
+    page = render_page(diagnosed(), shown, root=ROOT)
+    assert "8 folded lines</label>" in page
+    assert "unused" in page
+
+
+def test_no_line_of_a_file_that_can_not_be_parsed_is_folded():
+    assert not any(line.is_folded for line in in_package("%magic\n" * 30, 2).lines)

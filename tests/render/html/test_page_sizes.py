@@ -83,3 +83,21 @@ def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):
         return [of('print("x")')[0], of("return x * self.scale")[0]];
     }""")
     assert starts[0] == starts[1]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_what_is_below_a_drawing_stays_where_it_is(width, visit, reported):
+    page = visit(reported.page)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("""() => {
+        window.shifts = 0;
+        const add = (list) => { for (const shift of list.getEntries()) window.shifts += shift.value; };
+        new PerformanceObserver(add).observe({ type: "layout-shift", buffered: false });
+    }""")
+    heights = """() => ["lanes", "guard-tree", "graph-view", "phases"].map(
+        (id) => document.getElementById(id).getBoundingClientRect().height)"""
+    before = page.evaluate(heights)
+    everything_open(page)
+    expect(page.locator("#graph-view")).to_have_attribute("data-ready", "true")
+    assert page.evaluate(heights) == pytest.approx(before, abs=45)
+    assert page.evaluate("window.shifts") < 0.05

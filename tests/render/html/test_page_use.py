@@ -222,3 +222,20 @@ def test_on_paper_there_is_the_text_and_nothing_to_click(visit, reported, tmp_pa
         text = subprocess.run([reader, "-layout", pdf, "-"], capture_output=True, text=True, check=True).stdout
         for part in ("Verdict", "GD107", "smooth", "torch.relu(self.lin(x)) + x"):
             assert part in text
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_folded_lines_are_one_click_away_with_and_without_scripts(visit, reported, has_scripts):
+    page = visit(reported.page, java_script_enabled=has_scripts)
+    folded = page.locator("#source tbody.folded").first
+    expect(folded).to_be_hidden()
+    count = folded.locator("tr").count()
+    switch = page.get_by_label(f"{count} folded lines").first
+    switch.focus()
+    page.keyboard.press("Space")
+    expect(folded).to_be_visible()
+    page.keyboard.press("Space")
+    expect(folded).to_be_hidden()
+    line = folded.locator("tr").first.get_attribute("id")
+    page = visit(reported.page, f"#{line}", java_script_enabled=has_scripts)
+    expect(page.locator(f"[id='{line}']")).to_be_in_viewport()

@@ -216,6 +216,8 @@ const gd = (() => {
       }
     }
     for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
+    const fold = target.closest("tbody.folded")?.previousElementSibling.querySelector("input");
+    if (fold) fold.checked = true;
     const block = target.matches("tr, li, article") ? "center" : "start";
     target.scrollIntoView({ block });
     stay(target, block);
