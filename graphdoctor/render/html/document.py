@@ -21,6 +21,7 @@ from graphdoctor.model import wording
 from graphdoctor.render import words
 from graphdoctor.render.actions import worths
 from graphdoctor.render.html.diffs import diff_rows
+from graphdoctor.render.html.terms import explained
 from graphdoctor.render.outcome import outcome
 from graphdoctor.render.printable import printable
 
@@ -81,6 +82,7 @@ def _environment() -> Environment:
         "step": words.step,
         "diff_rows": diff_rows,
         "ticks": _ticks,
+        "explained": explained,
     }
     environment.globals |= {
         "applied_snippets": words.applied_snippets,
