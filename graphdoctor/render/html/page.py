@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
 _HUES = 8
 _MAX_CHIPS = 3
+_MAX_ACTIONS = 7
 
 
 def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_source: bool = True) -> str:
@@ -96,6 +97,7 @@ class _Page:
             "anchor": self.anchor,
             "location_anchor": lambda location: self.anchor(location.file, location.line),
             "max_chips": _MAX_CHIPS,
+            "max_actions": _MAX_ACTIONS,
         }
 
     def blobs(self) -> dict[str, str]:

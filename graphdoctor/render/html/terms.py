@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -176,16 +176,19 @@ _LEFT_OUT_CLASSES = {"called", "package", "place", "words", "diff", "filterbar",
 
 
 def explained(markup: str) -> Markup:
-    """The markup with an explanation at the first occurrence of each term.
+    """The markup with a button at the first occurrence of each term, and the hidden explanations at its end.
 
     Args:
         markup: Whole elements.
     """
-    return Markup("").join(_Explainer().pieces(markup))
+    explainer = _Explainer()
+    return Markup("").join([*explainer.pieces(markup), *map(_about, explainer.found)])
 
 
 class _Explainer:
     def __init__(self) -> None:
+        self.found: list[Term] = []
+        """Terms that got a button."""
         self._left = set(range(len(TERMS)))
         self._open: list[tuple[str, bool]] = []
         """The elements around the current place, each with whether what is in it is left out."""
@@ -228,6 +231,7 @@ class _Explainer:
         if number not in self._left:
             return match[0]
         self._left.remove(number)
+        self.found.append(TERMS[number])
         if is_link:
             self._waiting.append(number)
             return match[0]
@@ -242,17 +246,15 @@ def _is_left_out(name: str, attributes: str) -> bool:
 
 
 def _in_place(term: Term, word: str) -> str:
-    return (
-        f'<dfn><button type="button" class="term" popovertarget="term-{term.key}">{word}</button></dfn>{_about(term)}'
-    )
+    return f'<dfn><button type="button" class="term" popovertarget="term-{term.key}">{word}</button></dfn>'
 
 
 def _after_link(term: Term) -> Markup:
     return Markup(
         f'<button type="button" class="term more" popovertarget="term-{term.key}" aria-label="What is: {term.name}">?'
-        f"</button>{_about(term)}"
+        "</button>"
     )
 
 
-def _about(term: Term) -> str:
-    return f'<span popover id="term-{term.key}" class="about"><b>{term.name}</b> {escape(term.text)}</span>'
+def _about(term: Term) -> Markup:
+    return Markup('<div popover id="term-{}" class="about"><b>{}</b> {}</div>\n').format(term.key, term.name, term.text)

@@ -16,6 +16,7 @@ from graphdoctor.render.words import inputs_text
 from graphdoctor.rules.catalog import RULES
 from tests.factories import graph, recording
 from tests.render.html.made import diagnosed, written
+from tests.render.test_console import many
 from tests.render.test_fixes import peeled
 
 TIMED = PairedTime(
@@ -108,3 +109,11 @@ def test_inputs_of_one_shape_are_named_together() -> None:
     facts = recording(graphs=(graph().model_copy(update={"inputs": inputs}),))
     (found,) = diagnosed(facts).graphs
     assert inputs_text(found) == "x, y f32[s0, 8]; n (dynamic); z f32[3]; 1 parameter"
+
+
+def test_more_than_a_few_things_to_do_are_folded_and_counted(tmp_path: Path) -> None:
+    page = written(tmp_path, many(10), Picture()).read_text()
+    section = page[page.index('id="actions"') : page.index('id="findings"')]
+    first, rest = section.split("<details><summary>3 more</summary>")
+    assert (first.count('class="fix-title"'), rest.count('class="fix-title"')) == (7, 3)
+    assert '<ol class="actions" start="8">' in rest
