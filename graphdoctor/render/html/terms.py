@@ -122,7 +122,7 @@ TERMS = (
     ),
     Term(
         "eager",
-        r"eager(?:ly)?",
+        r"eagerly|eager operations?",  # the word alone can be the name of a backend
         "Run by Python operation by operation, without a graph, as without torch.compile.",
     ),
     Term(
