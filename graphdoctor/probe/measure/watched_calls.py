@@ -160,6 +160,33 @@ class _Watched:
             replace_call_hook(context, before, self._hook)
 
 
+class DeviceClock:
+    """Times work on the current CUDA stream by the device's own clock, so that nobody has to wait for it.
+
+    Two events with nothing between them come first: what they are apart is taken off.
+    """
+
+    def __init__(self) -> None:
+        self._events = [_recorded_event(), _recorded_event()]
+
+    def stop(self) -> None:
+        """Everything to be timed has been launched."""
+        self._events.append(_recorded_event())
+
+    def elapsed_us(self, *, has_to_wait: bool) -> float | None:
+        """Microseconds that the work took; None while it isn't done.
+
+        Args:
+            has_to_wait: Wait for it.
+        """
+        before, start, end = self._events
+        if has_to_wait:
+            end.synchronize()
+        elif not end.query():
+            return None
+        return float(start.elapsed_time(end) - before.elapsed_time(start)) * 1e3
+
+
 @dataclass
 class _Call:
     """A call that is being watched."""
@@ -175,7 +202,7 @@ class _Call:
     profiler: RangeProfiler | None = None
     runs: list[int] = field(default_factory=list)
     marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    start_event: Any = None
+    clock: DeviceClock | None = None
     started: float = 0.0
 
 
@@ -204,7 +231,7 @@ class CallWatcher:
         self._activity = 0
         self._cost_s = 0.0
         self._first: float | None = None
-        self._waiting: list[tuple[WatchedCallArtifact, Any, Any]] = []
+        self._waiting: list[tuple[WatchedCallArtifact, DeviceClock | None]] = []
 
     def install_calls(self, describe: Callable[[Any], CompiledAt]) -> None:
         """Watch what torch.compile makes from now on.
@@ -261,7 +288,8 @@ class CallWatcher:
         """Write what is only known at the end."""
         if (call := self._call) is not None:
             self._end_profiler(call)
-        self._write_waiting(is_end=True)
+        with contextlib.suppress(RuntimeError):  # a device that was lost
+            self._write_waiting(is_end=True)
         for watched in self._functions:
             if watched.calls:
                 self._write_called(watched, is_end=True)
@@ -284,7 +312,7 @@ class CallWatcher:
             if self._graphs is not None and self._is_profile_due(watched):
                 self._begin_profiler(call, self._graphs)
             if torch.cuda.is_initialized():
-                call.start_event = _recorded_event()
+                call.clock = DeviceClock()
         except BaseException:
             self._end_profiler(call)
             self._lock.release()
@@ -337,9 +365,11 @@ class CallWatcher:
                 self._end_profiler(call)
 
     def _leave(self, call: _Call) -> None:
-        self._end_profiler(call)
-        self._call = None
-        self._lock.release()
+        try:
+            self._end_profiler(call)
+        finally:
+            self._call = None
+            self._lock.release()
 
     def _end(self, call: _Call) -> None:
         ended = time.perf_counter()
@@ -348,8 +378,9 @@ class CallWatcher:
                 self._finish(call, ended)
 
     def _finish(self, call: _Call, ended: float) -> None:
-        end_event = None if call.start_event is None else _recorded_event()
         try:
+            if call.clock is not None:
+                call.clock.stop()
             ranges = self._end_profiler(call)
             if sys.exc_info()[1] is not call.error:
                 call.outcome = "raised"
@@ -370,11 +401,10 @@ class CallWatcher:
             cost_s = time.perf_counter() - ended + call.started - call.began
             artifact["cost_us"] = cost_s * 1e6
             self._cost_s += cost_s
-            self._waiting.append((artifact, call.start_event, end_event))
+            self._waiting.append((artifact, call.clock))
             self._write_waiting()
         finally:
-            self._call = None
-            self._lock.release()
+            self._leave(call)
 
     @staticmethod
     def _add_coverage(artifact: WatchedCallArtifact, call: _Call, ranges: Iterator[Iterator[str | None]]) -> None:
@@ -388,13 +418,12 @@ class CallWatcher:
     def _write_waiting(self, *, is_end: bool = False) -> None:
         """Write the calls whose work on the device is done, or at the end all."""
         while self._waiting:
-            artifact, start, end = self._waiting[0]
-            if end is not None:
-                if is_end:
-                    end.synchronize()
-                elif not end.query():
+            artifact, clock = self._waiting[0]
+            if clock is not None:
+                elapsed_us = clock.elapsed_us(has_to_wait=is_end)
+                if elapsed_us is None:
                     return
-                artifact["duration_us"] = max(artifact["duration_us"], start.elapsed_time(end) * 1e3)
+                artifact["duration_us"] = max(artifact["duration_us"], elapsed_us)
             self._write_call(self._waiting.pop(0)[0])
 
     def _write_called(self, watched: _Watched, *, is_end: bool) -> None:
@@ -415,7 +444,6 @@ class CallWatcher:
 
 
 def _recorded_event() -> Any:  # noqa: ANN401
-    """The device's own clock tells how long the call's work takes, and nobody has to wait for it."""
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
