@@ -56,6 +56,9 @@ _MAX_ACTIONS = 5
 _MAX_CARDS = 10
 _MOST_LINES = 40
 """Of whole cards, so that an answer fits on two screens of 40 lines; the cards after them are short."""
+_NARROW = 100
+_NARROW_COLUMN = 17
+"""Of what fixes mend and save, on a terminal narrower than that."""
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 
 
@@ -89,7 +92,7 @@ def _report(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> Iter
     todo = actions(diagnosis.findings)
     if len(todo) > 1 and any(action.fix for action in todo):
         yield Text()
-        yield _todo_table(todo)
+        yield _todo_table(todo, console.width)
     yield from _findings(diagnosis, todo, console, is_verbose=is_verbose)
     if diagnosis.treatment is not None:
         yield from treatment_sections(diagnosis, diagnosis.treatment, is_verbose=is_verbose)
@@ -167,12 +170,13 @@ def _counts(summary: Summary, watch: CallWatch | None) -> Text:
 # What to do, and why.
 
 
-def _todo_table(todo: Sequence[Action]) -> RenderableType:
-    """What to do, the worst and costliest first."""
+def _todo_table(todo: Sequence[Action], width: int) -> RenderableType:
+    """What to do, the worst and costliest first; on a narrow terminal, code has the most room."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     table.add_column("", justify="right", style="dim", no_wrap=True)
-    for heading in ("Do this", "fixes", "saves"):
-        table.add_column(heading)
+    table.add_column("Do this")
+    for heading in ("fixes", "saves"):
+        table.add_column(heading, max_width=_NARROW_COLUMN if width < _NARROW else None)
     known = [action for action in todo if action.fix is not None]
     for number, action in enumerate(known[:_MAX_ACTIONS], start=1):
         code = code_line(action)

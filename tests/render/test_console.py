@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.diagnosis import Cost, Fix
 from graphdoctor.model.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.render.console import render_console
@@ -198,3 +199,22 @@ def test_the_call_path_is_for_v_and_the_users_own_line_for_everyone() -> None:
     assert "called at  model.py:11  in Net.forward" in text
     assert " path " not in text
     assert " path " in rendered(facts, width=140, is_verbose=True)
+
+
+def test_no_name_is_cut_in_the_code_of_what_to_do() -> None:
+    known = diagnose(many(2), RULES, root=Path("/project"), version="0")
+    code = "torch.compiler.config.allow_unspec_int_on_nn_module = True"
+    findings = [
+        finding.model_copy(
+            update={
+                "fixes": (Fix(kind="config", title=f"Set {number}", snippet=code + " " * number),),
+                "cost": Cost(compile_s=1.4),
+            }
+        )
+        for number, finding in enumerate(known.findings)
+    ]
+    buffer = StringIO()
+    shown = known.model_copy(update={"findings": tuple(findings)})
+    render_console(shown, Console(file=buffer, width=80, color_system=None))
+    table = buffer.getvalue().partition("Do this")[2].partition("GD101")[0]
+    assert "allow_unspec_int_on_nn_module" in table
