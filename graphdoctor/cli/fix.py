@@ -68,10 +68,11 @@ def fix(
 
     Nothing is written without --apply.
     """
+    from graphdoctor.capture.child import interpreter
     from graphdoctor.capture.request import Measured, Request
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import finish, project_settings, set_up, trials_of
-    from graphdoctor.fixes.writing import check, write
+    from graphdoctor.fixes.writing import check
     from graphdoctor.runs.diagnose import diagnose_recording
     from graphdoctor.runs.fix import try_fixes, verified_before
     from graphdoctor.runs.kept import KeptFixes
@@ -91,15 +92,17 @@ def fix(
     selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
     asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
-        before = None if is_again or not is_tried else verified_before(request, asked, selection, setup)
-        if before is not None and not written.quiet:
-            say(_said_before(before))
-        if isinstance(before, KeptFixes):
-            recorded, folder, treated = None, before.recording, before.result
-            if is_applied:
-                check(treated.changes, force=written.force)
-        else:
+    before = None
+    if is_tried and not is_again:
+        before = verified_before(request, asked, selection, settings, interpreter(python))
+    if before is not None and not written.quiet:
+        say(_said_before(before))
+    if isinstance(before, KeptFixes):
+        recorded, folder, treated = None, before.recording, before.result
+        if is_applied:
+            check(treated.changes, force=written.force)
+    else:
+        with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
             recorded = record_target(request, setup)
             folder = recorded.folder
             treated = try_fixes(
@@ -121,9 +124,7 @@ def fix(
     if not written.quiet and (is_diff or not output.is_text):
         say(outcome(treated.treatment, result.diagnosis.target))
     if is_applied:
-        write(treated.changes, force=written.force)
-        if not written.quiet:
-            say("\n".join(_wrote(treated, is_rest_shown=is_diff)))
+        _write_edits(treated, written, is_rest_shown=is_diff)
     if recorded is not None:
         finish(recorded, result.diagnosis)
 
@@ -171,6 +172,14 @@ def _age(seconds: float) -> str:
         if seconds < limit:
             return f"{max(seconds, 0) / unit:.0f} {name}"
     return f"{seconds / 86_400:.0f} days"
+
+
+def _write_edits(treated: TreatmentResult, written: OutputOptions, *, is_rest_shown: bool) -> None:
+    from graphdoctor.fixes.writing import write
+
+    write(treated.changes, force=written.force)
+    if not written.quiet:
+        say("\n".join(_wrote(treated, is_rest_shown=is_rest_shown)))
 
 
 def _wrote(treated: TreatmentResult, *, is_rest_shown: bool) -> Iterator[str]:

@@ -15,6 +15,7 @@ from graphdoctor.trace.reader import read_recording
 
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
+    from graphdoctor.config import Settings
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import TreatmentResult
@@ -108,7 +109,7 @@ def try_fixes(
 
 
 def verified_before(
-    request: Request, trials: Trials, selection: Selection, setup: Setup
+    request: Request, trials: Trials, selection: Selection, settings: Settings, interpreter: str
 ) -> KeptFixes | OutdatedFixes | None:
     """Fixes that an earlier command verified, or why they prove nothing any more; None if there are none.
 
@@ -116,9 +117,10 @@ def verified_before(
         request: What a run would be asked to do.
         trials: How fixes would be tried.
         selection: Findings to treat.
-        setup: How it would be run.
+        settings: The project's settings.
+        interpreter: The interpreter that would run it.
     """
-    return kept_fixes(request, trials.choices(selection), setup)
+    return kept_fixes(request, trials.choices(selection), settings, interpreter)
 
 
 def _default_jobs(request: Request, recorded: Recording) -> int:

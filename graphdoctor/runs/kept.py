@@ -23,6 +23,7 @@ from graphdoctor.trace.reader import read_recording
 
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
+    from graphdoctor.config import Settings
     from graphdoctor.fixes.treatment import TreatmentResult
     from graphdoctor.model.fixes import TrialChoices
     from graphdoctor.runs.record import Setup
@@ -102,26 +103,29 @@ def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setu
         (recording / _FILE).write_text(json.dumps({"content": content, "signature": signature}), encoding="utf-8")
 
 
-def kept_fixes(request: Request, choices: TrialChoices, setup: Setup) -> KeptFixes | OutdatedFixes | None:
+def kept_fixes(
+    request: Request, choices: TrialChoices, settings: Settings, interpreter: str
+) -> KeptFixes | OutdatedFixes | None:
     """Verified fixes for the same request, if there are any.
 
     Args:
         request: What a run would be asked to do.
         choices: What would be tried.
-        setup: How it would be run.
+        settings: The project's settings.
+        interpreter: The interpreter that would run it.
 
     Returns:
         The fixes, or what has changed since; None if there are none.
     """
     asked = _asked(request, choices)
-    for recording in store_of(setup.settings).newest()[:_MAX_LOOKED_AT]:
+    for recording in store_of(settings).newest()[:_MAX_LOOKED_AT]:
         content = _content(recording)
         if content is not None and content.get("asked") == asked:
-            return _checked(recording, content, setup)
+            return _checked(recording, content, interpreter)
     return None
 
 
-def _checked(recording: Path, content: dict[str, Any], setup: Setup) -> KeptFixes | OutdatedFixes:
+def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> KeptFixes | OutdatedFixes:
     # Not earlier: without anything that was kept, they would only delay the run.
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import TreatmentResult
@@ -130,7 +134,7 @@ def _checked(recording: Path, content: dict[str, Any], setup: Setup) -> KeptFixe
     age_s = time.time() - content["time_s"]
     if content["hindrance"] is not None:
         return OutdatedFixes(age_s, Change(*content["hindrance"]))
-    change = first_change(Surroundings(**content["surroundings"]), interpreter=setup.interpreter)
+    change = first_change(Surroundings(**content["surroundings"]), interpreter=interpreter)
     if change is not None:
         return OutdatedFixes(age_s, change)
     if age_s < 0 or _digest(recording / FIXES_FILE) != content["fixes"]:

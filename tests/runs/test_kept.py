@@ -63,7 +63,8 @@ class Project:
         keep(self.request, self.recording, TreatmentResult(treatment, (self.change,)), self.setup)
 
     def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:
-        return kept_fixes(self.request, CHOICES.model_copy(update=choices), self.setup)
+        choices_now = CHOICES.model_copy(update=choices)
+        return kept_fixes(self.request, choices_now, self.setup.settings, self.setup.interpreter)
 
     def rewrite(self, **changes: Any) -> None:
         """Change what was kept, as somebody without the key would."""
