@@ -214,6 +214,8 @@ def test_on_paper_there_is_the_text_and_nothing_to_click(visit, reported, tmp_pa
     page.emulate_media(media="print")
     for name in (".sections", "#theme", ".skip", "#findings .filterbar"):
         expect(page.locator(name)).to_be_hidden()
+    sizes = "all => all.map(one => parseFloat(getComputedStyle(one).fontSize))"
+    assert max(page.locator("#verdict p:not(.sentence), #verdict dd small").evaluate_all(sizes)) < 13
     pdf = tmp_path / "report.pdf"
     page.pdf(path=pdf)
     assert pdf.read_bytes().startswith(b"%PDF-")
