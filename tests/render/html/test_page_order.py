@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from playwright.sync_api import expect
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.fixes import PairedTime
+from graphdoctor.model.guards import Guards, GuardSet
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import GraphInput
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.render.html.verdict import changes
 from graphdoctor.render.words import inputs_text
 from graphdoctor.rules.catalog import RULES
@@ -117,3 +120,26 @@ def test_more_than_a_few_things_to_do_are_folded_and_counted(tmp_path: Path) -> 
     first, rest = section.split("<details><summary>3 more</summary>")
     assert (first.count('class="fix-title"'), rest.count('class="fix-title"')) == (7, 3)
     assert '<ol class="actions" start="8">' in rest
+
+
+def test_a_run_that_ended_early_does_not_say_that_nothing_is_to_do(tmp_path: Path) -> None:
+    ended = ProbeExit(status=1, reason="killed", message="The program was killed.")
+    nothing = recording(compiles=(), frames=(), graphs=(), calls=(), coverage=None, ended=ended)
+    page = written(tmp_path, nothing, Picture()).read_text()
+    section = page[page.index('id="actions"') : page.index('id="findings"')]
+    assert "The run ended early, so what there is to do is unknown." in section
+    assert "Nothing" not in section
+
+
+def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None:
+    facts = recording()
+    clean = diagnosed(facts)
+    guards = Guards(
+        sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),), share=0.04, searches_us=4, call_us=100
+    )
+    page = written(tmp_path, clean.model_copy(update={"guards": guards}), Picture()).read_text()
+    section = page[page.index('id="actions"') : page.index('id="findings"')]
+    text = " ".join(re.sub(r"<[^>]*>", "", section).split())
+    assert "Nothing: all 4 tensor operations of a call run compiled" in text
+    assert "Compiling took" in text
+    assert "Guard checks take 4% of a steady call." in text
