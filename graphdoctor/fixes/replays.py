@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from graphdoctor.capture.warm import WarmProbes
 from graphdoctor.fixes.program import Program
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.trials import ResultKind
 from graphdoctor.trace.reader import read_recording
 
 EAGER = "eager"
@@ -100,6 +101,7 @@ class Replays:
         is_timed: bool = False,
         backend: str | None = None,
         is_counted: bool = True,
+        decisive: Collection[ResultKind] = (),
     ) -> Recording:
         """Make the calls once.
 
@@ -114,6 +116,7 @@ class Replays:
             coverage: Measure coverage after the calls, unless the run is eager.
             is_timed: Time the last call once it compiles nothing.
             backend: The backend to compile with; None for the user's.
+            decisive: Kinds of results; the replay stops at the first call in which one differs.
             is_counted: Somebody counts what compiling takes; otherwise Inductor may find what it compiled for timing.
         """
         folder = self._new_folder(name)
@@ -124,9 +127,10 @@ class Replays:
             "outputs": self._results_of(name),
             "references": {of: self._results_of(other) for of, other in (references or {}).items()},
             "is_float64": is_float64,
+            "decisive": sorted(decisive),
         }
         if not is_counted:
-            plan["compiled"] = str(self._compiled)
+            plan |= self._compiled_plan(program, backend)
         if rounding is not None:
             plan |= {
                 "float64": self._results_of(rounding.float64),
@@ -157,7 +161,7 @@ class Replays:
         """
         folder = self._new_folder(name)
         request = self._changed(program, backend)
-        plan = {**self._plan(program, folder), "timing": descriptor, "compiled": str(self._compiled)}
+        plan = {**self._plan(program, folder), **self._compiled_plan(program, backend), "timing": descriptor}
         ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
         return None if ended.reason == "finished" else str(ended.message)
 
@@ -209,6 +213,14 @@ class Replays:
             edited.write_bytes(content)
             patches[str(path)] = str(edited)
         return {**program.change.plan(), "patches": patches}
+
+    def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
+        """Where Inductor looks for what it compiled, and leaves it; empty for where it always does.
+
+        The recorded run has compiled the untouched program with the user's backend, so that leaves nothing new there.
+        """
+        is_recorded = program == Program() and backend in (None, self._request.spec.backend)
+        return {} if is_recorded else {"compiled": str(self._compiled)}
 
     def _changed(self, program: Program, backend: str | None) -> Request:
         change, spec = program.change, self._request.spec

@@ -123,6 +123,7 @@ class TrialLog:
     ) -> None:
         """Note a fix that was tried."""
         replay = after.recording.replay
+        is_whole = after.recording.exit.reason == "finished" and not after.is_stopped
         entry = self._add(
             finding,
             proposal,
@@ -132,7 +133,7 @@ class TrialLog:
                 "verdict": judged.verdict,
                 "reason": judged.reason,
                 "before": state.observed.measures,
-                "after": after.measures if after.recording.exit.reason == "finished" else None,
+                "after": after.measures if is_whole else None,
                 "sites_gone": judged.gone,
                 "sites_new": judged.new,
                 "recording": after.name,

@@ -316,6 +316,7 @@ class Trials:
             earlier=earlier,
             coverage=True,
             backend=self.trial_backend,
+            decisive=self.reference.decisive,
         )
 
     def judge(self, finding: Finding, proposal: Proposal, state: State, after: Observed) -> Judgment:

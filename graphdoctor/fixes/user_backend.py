@@ -108,6 +108,7 @@ class UserBackend:
             coverage=True,
             backend=self.name,
             is_counted=False,
+            decisive=() if self._untouched is None else self._trials.reference_beside(self._untouched).decisive,
         )
 
     def _judged(self, recording: Recording, *, drops_output: bool) -> Check:

@@ -18,6 +18,8 @@ from graphdoctor.model.trials import Comparison, Difference, ResultKind
 from graphdoctor.model.wording import counted, percents
 
 _COVERAGE_NOISE = 0.005
+_OF_CALLS: frozenset[ResultKind] = frozenset({"outputs", "gradients"})
+"""Results that each call has of its own."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class Observed:
     diagnosis: Diagnosis
     name: str | None = None
     is_compile_counted: bool = True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it stopped at a call that decided it, so that its counts aren't those of the program."""
+        return self.recording.replay is not None and self.recording.replay.is_stopped
 
     @property
     def measures(self) -> Measures:
@@ -68,6 +75,12 @@ class Reference:
     unstable_numbers: frozenset[ResultKind] = frozenset()
     compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
     is_known: bool = True
+
+    @property
+    def decisive(self) -> frozenset[ResultKind]:
+        """Kinds that say at once that a fix changes results, if a call's differ."""
+        doubtful = self.unstable | self.unstable_numbers | self.compiled_differs.keys()
+        return _OF_CALLS - doubtful if self.is_known else frozenset()
 
     @property
     def unprovable(self) -> frozenset[ResultKind]:
@@ -146,9 +159,11 @@ def judge(
     """
     if after.recording.exit.reason != "finished":
         return Judgment("failed", _failure(after))
-    gone, new = sites.gone_text, tuple(map(site_text, sites.new.values()))
     known = differences_of(before.recording)
     verdict, reason = judge_results(after.recording, reference, drops_output=drops_output, known=known)
+    if after.is_stopped:
+        return Judgment(verdict, reason)
+    gone, new = sites.gone_text, tuple(map(site_text, sites.new.values()))
     if verdict == "changes results":
         return Judgment(verdict, reason, gone, new)
     was, now = before.measures, after.measures
@@ -277,6 +292,9 @@ def judge_results(
             return "changes results", described(difference)
         else:
             changed.append(kind)
+    if recording.replay is not None and recording.replay.is_stopped:
+        # What it stopped for isn't certain any more, and the rest isn't known.
+        return "unproven", "results differ from run to run"
     if changed:
         kinds = " and ".join(map(kind_text, changed))
         first = described(reference.compiled_differs[changed[0]])

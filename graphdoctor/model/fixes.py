@@ -154,7 +154,7 @@ class TriedFix(Fact):
     before: Measures | None = None
     """Counts of the program that it was tried on; None if not tried."""
     after: Measures | None = None
-    """Counts of the program with the fix; None if not tried or failed."""
+    """Counts of the program with the fix; None if not tried, if it failed, or if its results made it stop early."""
     sites_gone: tuple[str, ...] = ()
     """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
     sites_new: tuple[str, ...] = ()

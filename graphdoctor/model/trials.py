@@ -60,6 +60,8 @@ class Replay(Fact):
     ``earlier``: how an earlier run of the same trial compares with ``eager``."""
     is_rounding_known: bool = False
     """Whether a float64 run of the unmodified program said what rounding is."""
+    is_stopped: bool = False
+    """Whether it stopped at the first call that gave other results; what came until then is compared."""
     steady_us: float | None = None
     """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""
     warm_up_frames_over_limit: int = 0

@@ -444,6 +444,7 @@ class TrialEvent(TypedDict):
     event: Literal["trial"]
     compared: dict[str, ComparisonRecord]
     is_rounding_known: bool
+    is_stopped: bool
     steady_us: NotRequired[float | None]
 
 

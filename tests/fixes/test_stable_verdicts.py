@@ -9,10 +9,11 @@ import pytest
 
 from graphdoctor.capture.request import Request
 from graphdoctor.fixes.pace import Pace
-from graphdoctor.fixes.program import RunChange
+from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.replays import Limits, Replays
-from graphdoctor.fixes.trials import Trials
+from graphdoctor.fixes.trials import Trials, with_proposals
+from graphdoctor.fixes.user_backend import Check, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.model.run import Setting
 from graphdoctor.model.spec import RunSpec
@@ -52,23 +53,29 @@ REPETITIONS = 3
 SETTING = Setting(name="torch._dynamo.config.reorderable_logging_functions", member="print")
 
 
-def judged(folder: Path) -> tuple[Judgment, Trials]:
-    """The verdict of one treatment, from the runs of the untouched program to the trial."""
+def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
+    """The verdicts of one treatment, from the runs of the untouched program to the trial and to Inductor's kernels."""
     (folder / "model.py").write_text(PROGRAM)
     request = Request.of(RunSpec(target=f"{folder}/model.py:Loss", backend="inductor"))
     replays = Replays(request, folder / "fixes", python=str(probe_python()), limits=Limits())
+    # What is compiled is the same each time, and stays for the next: only how it rounds isn't.
+    ours, replays._compiled = replays._compiled, folder.parent / "compiled"
     try:
         trials = Trials(
             replays, folder, jobs=1, backend="inductor", on_phase=lambda _text: None, pace=Pace(1, lambda _event: None)
         )
-        state = trials.run_untouched()
+        recorded = trials.observe(replays.replay(Program(), "recorded"))
+        state = trials.run_untouched(recorded, {found.fingerprint for found in recorded.diagnosis.findings})
         assert state is not None
+        assert trials.trial_backend == "eager"
         [finding] = [found for found in state.observed.diagnosis.findings if found.code == "GD101"]
         change = RunChange(settings=(SETTING,))
         proposal = Proposal("Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change)
         [observed] = trials.run_each([proposal], state, "1")
-        return trials.judge(finding, proposal, state, observed), trials
+        check = UserBackend(trials).check(with_proposals(Program(), [proposal]), drops_output=False)
+        return trials.judge(finding, proposal, state, observed), check, trials
     finally:
+        replays._compiled = ours
         replays.close()
 
 
@@ -77,6 +84,6 @@ def test_a_gpt2_with_gradients_gets_the_same_verdict_each_time(tmp_path: Path) -
     for number in range(REPETITIONS):
         folder = tmp_path / str(number)
         folder.mkdir()
-        judgment, trials = judged(folder)
-        found.append((judgment.verdict, judgment.reason, trials.reference.unstable, trials.notes))
-    assert found == [("verified", None, frozenset(), [])] * REPETITIONS
+        judgment, check, trials = judged(folder)
+        found.append((judgment.verdict, judgment.reason, check.verdict, trials.reference.unstable, trials.notes))
+    assert found == [("verified", None, "verified", frozenset(), [])] * REPETITIONS

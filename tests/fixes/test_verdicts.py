@@ -10,7 +10,7 @@ import pytest
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.sites import SiteChange, reads_from
-from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge
+from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge, judge_results
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.recording import BreakEffect, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay
@@ -266,3 +266,20 @@ def test_a_break_that_is_contained_must_make_something_better() -> None:
 def test_a_break_that_stays_is_contained_even_if_more_is_compiled() -> None:
     found = judged(seen(3, graphs=(graph(), graph(index=1))), seen(4, graphs=(graph(),)), contains=True)
     assert (found.verdict, found.reason) == ("contained", "the break stays, but 2 graphs → 1")
+
+
+def test_a_trial_that_stopped_is_judged_by_its_results_alone() -> None:
+    other = Comparison(kinds=("outputs",), differences=(Difference(kind="outputs", where="call 1", largest=0.5),))
+    facts = recording().model_copy(update={"replay": Replay(compared={"eager": other}, is_stopped=True)})
+    assert judge_results(facts, Reference(), drops_output=False) == ("changes results", "call 1 differs by 0.5")
+    # A later run showed that these results differ without any fix.
+    unstable = Reference(unstable=frozenset({"outputs"}))
+    assert judge_results(facts, unstable, drops_output=False)[0] == "unproven"
+
+
+def test_what_decides_at_once_is_what_never_differs_without_fixes() -> None:
+    assert Reference().decisive == {"outputs", "gradients"}
+    assert Reference(unstable=frozenset({"outputs"})).decisive == {"gradients"}
+    difference = Difference(kind="gradients", where="call 1", largest=0.5)
+    assert Reference(compiled_differs={"gradients": difference}).decisive == {"outputs"}
+    assert Reference(is_known=False).decisive == frozenset()

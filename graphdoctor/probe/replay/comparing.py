@@ -129,6 +129,25 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     )
 
 
+def is_different(kind: str, mine: Results, reference: Results, rounding: Rounding | None, *, call: int) -> bool:
+    """Whether the results of one call differ.
+
+    Args:
+        kind: Which results.
+        mine: The results.
+        reference: Those to compare with.
+        rounding: What counts as rounding; None without a float64 run.
+        call: The call's number, from 1.
+    """
+    begin = f"call {call}, "
+    values, others = (
+        {name: value for name, value in of.values[kind].items() if name.startswith(begin)} for of in (mine, reference)
+    )
+    if mine.omitted_from is not None or reference.omitted_from is not None:
+        return False
+    return any(_differences(kind, values, others, rounding))
+
+
 def _worst(differences: Iterator[DifferenceRecord]) -> DifferenceRecord | None:
     """The first without a number (another shape or type), otherwise the one with the largest number."""
     worst: DifferenceRecord | None = None

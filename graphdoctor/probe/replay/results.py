@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,31 @@ class Results:
         byte_count: Bytes of the tensors among them.
         call_count: Calls that came back.
         omitted_from: The first call that was too large to keep, or None.
+        stopped_for: The kind of results of the last call that decided the replay, so that it stopped; None if none did.
     """
 
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     byte_count: int = 0
     call_count: int = 0
     omitted_from: int | None = None
+    stopped_for: str | None = None
+
+    def beside(self, stopped: Results) -> Results:
+        """What can be compared with a replay that may have stopped at a call: then results of the calls until then.
+
+        Args:
+            stopped: The replay.
+        """
+        if stopped.stopped_for is None:
+            return self
+        has_gradients = stopped.stopped_for == "gradients"
+        last = {"outputs": stopped.call_count, "gradients": stopped.call_count - (not has_gradients)}
+        begins = {kind: tuple(f"call {number}, " for number in range(1, last.get(kind, 0) + 1)) for kind in KINDS}
+        values = {
+            kind: {name: value for name, value in found.items() if name.startswith(begins[kind])}
+            for kind, found in self.values.items()
+        }
+        return replace(self, values=values)
 
     def add_call(self, output: object) -> None:
         """Keep what a call returned, containers taken apart."""
@@ -107,13 +126,14 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write them to disk."""
-        torch.save({"values": self.values, "call_count": self.call_count, "omitted_from": self.omitted_from}, path)
+        kept = ("values", "call_count", "omitted_from", "stopped_for")
+        torch.save({name: getattr(self, name) for name in kept}, path)
 
     @classmethod
     def load(cls, path: Path) -> Results:
         """Read them back."""
         kept = torch.load(path, weights_only=True)
-        return cls(kept["values"], 0, kept["call_count"], kept["omitted_from"])
+        return cls(kept["values"], 0, kept["call_count"], kept["omitted_from"], kept["stopped_for"])
 
 
 def _kept(leaf: object) -> Any:  # noqa: ANN401

@@ -6,11 +6,12 @@ The request's ``trial`` says how; every key but ``outputs`` and ``references`` m
      "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
      "steady": …, "timing": file descriptor, "compiled": path, "outputs": path,
      "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
-     "is_untouched": …, "earlier": path}
+     "is_untouched": …, "earlier": path, "decisive": ["outputs", …]}
 
 Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
 The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,
-it and the ``others``, which are more runs of the untouched one, say what is rounding.
+it and the ``others``, which are more runs of the untouched one, say what is rounding. The replay stops at the first
+call whose results of a ``decisive`` kind differ: nothing that comes later changes what that means.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from ..target.errors import TargetError
 from ..target.targets import Call
 from ..torch_private import torch_api
 from ..wire import TrialEvent
-from .comparing import Rounding, compared
+from .comparing import Rounding, compared, is_different
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
@@ -51,6 +53,11 @@ class Trial:
         self._arguments: dict[str, torch.Tensor] = {}
         self._copies: dict[str, torch.Tensor] = {}
         self._lost_gradients: list[int] = []
+
+    @property
+    def is_decided(self) -> bool:
+        """The results of the last call decide what comes of the replay, so that no more calls are made."""
+        return self._results.stopped_for is not None
 
     @property
     def is_eager(self) -> bool:
@@ -148,6 +155,8 @@ class Trial:
         """
         gradients: dict[str, torch.Tensor | None]
         self._results.add_call(output)
+        if self._decides("outputs"):
+            return
         self._results.add_arguments(self._copies, self._arguments)
         if has_backward:
             tensors = {**self._arguments, **parameters_of(self._modules)}
@@ -160,6 +169,16 @@ class Trial:
                 self._lost_gradients.append(self._results.call_count)
                 return
         self._results.add_gradients(gradients)
+        self._decides("gradients")
+
+    def _decides(self, kind: str) -> bool:
+        """Note whether the results of the last call decide the trial."""
+        decisive, eager = self._plan.get("decisive", ()), self._references.get("eager")
+        if kind not in decisive or eager is None:
+            return False
+        if is_different(kind, self._results, eager, self._rounding, call=self._results.call_count):
+            self._results.stopped_for = kind
+        return self.is_decided
 
     def _named_arguments(self, call: Call) -> dict[str, Any]:
         try:
@@ -173,25 +192,34 @@ class Trial:
         Args:
             texts: What the program wrote in the calls, by kind of result.
         """
-        self._results.add_state(self._modules)
-        self._results.add_written(texts)
-        self._results.save(Path(self._plan["outputs"]))
-        references = {
-            name: results for name, path in self._plan["references"].items() if (results := _loaded(path)) is not None
+        if not self.is_decided:
+            self._results.add_state(self._modules)
+            self._results.add_written(texts)
+        mine, rounding, eager = self._results, self._rounding, self._references.get("eager")
+        mine.save(Path(self._plan["outputs"]))
+        found = {
+            name: compared(mine.beside(mine), results.beside(mine), rounding)
+            for name, results in self._references.items()
         }
-        rounding = self._rounding(references.get("eager"))
-        found = {name: compared(self._results, results, rounding) for name, results in references.items()}
         earlier = _loaded(self._plan.get("earlier"))
-        if earlier is not None and "eager" in references:
-            found["earlier"] = compared(earlier, references["eager"], rounding)
+        if earlier is not None and eager is not None:
+            found["earlier"] = compared(earlier.beside(earlier), eager.beside(earlier), rounding)
         if self._lost_gradients:
             calls = ", ".join(map(str, self._lost_gradients))
             for comparison in found.values():
                 comparison["note"] = f"backward can't run for call {calls}: gradients are not compared"
-        return TrialEvent(event="trial", compared=found, is_rounding_known=rounding is not None)
+        return TrialEvent(
+            event="trial", compared=found, is_rounding_known=rounding is not None, is_stopped=self.is_decided
+        )
 
-    def _rounding(self, eager: Results | None) -> Rounding | None:
-        precise = _loaded(self._plan.get("float64"))
+    @cached_property
+    def _references(self) -> dict[str, Results]:
+        named = self._plan["references"].items()
+        return {name: results for name, path in named if (results := _loaded(path)) is not None}
+
+    @cached_property
+    def _rounding(self) -> Rounding | None:
+        precise, eager = _loaded(self._plan.get("float64")), self._references.get("eager")
         if precise is None or eager is None:
             return None
         others = [results for path in self._plan.get("others", ()) if (results := _loaded(path)) is not None]

@@ -32,7 +32,7 @@ def make_calls(
     varying: Varying | None = None,
     lanes: Lanes | None = None,
 ) -> bool:
-    """Make the user's calls in order; stop at the first that fails.
+    """Make the user's calls in order; stop at the first that fails, or that decides a trial.
 
     Args:
         workload: Makes them.
@@ -42,7 +42,7 @@ def make_calls(
         lanes: Notes where the time of each call goes.
 
     Returns:
-        Whether every call came back.
+        Whether every call that was made came back.
     """
     calls = workload.calls()
     index = 0
@@ -83,6 +83,8 @@ def make_calls(
         workload.mark_end(index, outcome="ok", duration_s=duration_s)
         workload.listener.write_sources()
         workload.keep_results()
+        if workload.is_decided:
+            return True
 
 
 @dataclass(frozen=True)

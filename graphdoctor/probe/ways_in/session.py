@@ -125,7 +125,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
             varying.run()
     if (unrecorded := workload.unrecorded()) is not None:
         events.write(unrecorded)
-    if is_complete:
+    if is_complete and not workload.is_decided:
         measure(workload, request, events, lanes=lanes)
     reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
     if reads is not None:
