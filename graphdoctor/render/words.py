@@ -220,7 +220,7 @@ def _watched_text(watch: CallWatch) -> str:
         parts.append(f"{counted(watch.graph_runs, 'graph')} per call")
     parts.append(steady_time_text(watch.steady_us, watch) or "steady time unknown")
     if (calls := watch.calls) is not None:
-        parts.append(counted(calls, "call"))
+        parts.append("1 call" if calls == 1 else f"{calls:,} calls")
     return " · ".join(parts)
 
 

@@ -9,6 +9,7 @@ import pytest
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis, Steadiness
 from graphdoctor.model.recording import Call, Compile, CompileOutcome, Settling
+from graphdoctor.model.watch import CallWatch, WatchedFunction
 from graphdoctor.render.actions import actions
 from graphdoctor.render.words import compiles_text, sentence
 from graphdoctor.rules.catalog import RULES
@@ -146,3 +147,39 @@ def test_what_has_no_known_fix_comes_last_of_what_to_do() -> None:
     found = diagnosed(compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=settling)
     assert [finding.code for finding in found.findings] == ["GD217", "GD205"]
     assert [action.fix is None for action in actions(found.findings)] == [False, True]
+
+
+def script_steadiness(*functions: WatchedFunction, limited: bool = False) -> Steadiness:
+    compiles = (compiled(), *((again(1, "self.n", outcome="limit"),) if limited else ()))
+    found = recording(compiles=compiles, calls=(), coverage=None)
+    found = found.model_copy(update={"watch": CallWatch(functions=functions, cost_s=0.0)})
+    return steadiness(diagnose(found, RULES, root=Path("/project"), version="1"))
+
+
+def function(calls: int | None, last_compile: int | None, in_a_row: int = 1) -> WatchedFunction:
+    return WatchedFunction(
+        compiled="f", calls=calls, watched_calls=0, last_compile=last_compile, compiling_calls=in_a_row
+    )
+
+
+@pytest.mark.parametrize(
+    ("functions", "state"),
+    [
+        ((function(40, 1), function(2, None)), "settled"),
+        ((function(40, 1), function(1, 1)), None),
+        ((function(2, 2, 2),), None),
+        ((function(40, 40, 2),), None),
+        ((function(40, 40, 3),), "compiling"),
+        ((function(40, 39, 39),), "settled"),
+        ((function(None, 1),), None),
+    ],
+)
+def test_a_script_is_judged_only_by_what_is_certain(functions: tuple[WatchedFunction, ...], state: str | None) -> None:
+    found = script_steadiness(*functions)
+    assert found.state == state
+    assert compiles_text(found) == ("the last 3 calls of `f` all compiled" if state == "compiling" else None)
+
+
+def test_a_script_with_a_function_over_its_limit_is_over_it() -> None:
+    found = script_steadiness(function(40, 9, 9), limited=True)
+    assert (found.state, found.function, found.changing) == ("over_limit", "Net.forward", ("self.n",))

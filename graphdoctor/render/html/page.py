@@ -75,7 +75,7 @@ class _Page:
             "title": words.title_parts(diagnosis),
             "sentence": said,
             "tone": tone,
-            "tiles": list(tiles(diagnosis.summary)),
+            "tiles": list(tiles(diagnosis.summary, diagnosis.watch)),
             "changes": list(changes(diagnosis.treatment)),
             "actions": actions(diagnosis.findings),
             "uncovered": self._uncovered(),

@@ -12,6 +12,7 @@ from graphdoctor.render.words import UNKNOWN, Tone, duration, measured_rows, mea
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Summary
     from graphdoctor.model.fixes import Treatment
+    from graphdoctor.model.watch import CallWatch
 
 _HEADLINES = ("break sites", "graphs", "recompiles", "coverage")
 """What is said first of a treatment; its other counts are in a table."""
@@ -36,10 +37,19 @@ class Tile:
     anchor: str = "verdict"
 
 
-def tiles(summary: Summary) -> Iterator[Tile]:
-    """The counts, in the order people look for them."""
-    failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
-    yield Tile("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
+def tiles(summary: Summary, watch: CallWatch | None = None) -> Iterator[Tile]:
+    """The counts, in the order people look for them.
+
+    Args:
+        summary: The counts.
+        watch: The calls of a script, which have no numbers.
+    """
+    if watch is not None:
+        watched = f"{sum(found.watched_calls for found in watch.functions)} watched"
+        yield Tile("calls", UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched)
+    else:
+        failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
+        yield Tile("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
     yield Tile("graphs", str(summary.graphs), "", None, "graphs")
     yield Tile(
         "break sites",
@@ -68,8 +78,9 @@ def tiles(summary: Summary) -> Iterator[Tile]:
     seconds = summary.compile_time_s
     took = "unknown" if seconds is None else f"{seconds:.2f} s"
     yield Tile("compile time", took, counted(summary.compiles, "compile"), None, "time")
-    if summary.steady_call_us is not None and not summary.calls:
-        yield Tile("steady call", duration(summary.steady_call_us))
+    if watch is not None and summary.steady_call_us is not None:
+        each = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
+        yield Tile("steady call", duration(summary.steady_call_us), each)
 
 
 def changes(treatment: Treatment | None) -> Iterator[Tile]:

@@ -14,10 +14,11 @@ from graphdoctor.model.guards import Guards, GuardSet
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import GraphInput
 from graphdoctor.model.run import ProbeExit
-from graphdoctor.render.html.verdict import changes
+from graphdoctor.model.watch import CallWatch, WatchedFunction
+from graphdoctor.render.html.verdict import changes, tiles
 from graphdoctor.render.words import inputs_text
 from graphdoctor.rules.catalog import RULES
-from tests.factories import graph, recording
+from tests.factories import FULL_COVERAGE, graph, recording
 from tests.render.html.made import diagnosed, written
 from tests.render.test_console import many
 from tests.render.test_fixes import peeled
@@ -143,3 +144,24 @@ def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None
     assert "Nothing: all 4 tensor operations of a call run compiled" in text
     assert "Compiling took" in text
     assert "Guard checks take 4% of a steady call." in text
+
+
+def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> None:
+    function = WatchedFunction(
+        compiled="step",
+        calls=4000,
+        watched_calls=12,
+        coverage=FULL_COVERAGE,
+        graph_runs=1,
+        steady_us=420.0,
+        timed_calls=8,
+    )
+    watch = CallWatch(functions=(function, function.model_copy(update={"line": 9, "file": "b.py"})), cost_s=0.3)
+    facts = recording(calls=()).model_copy(update={"watch": watch})
+    shown = diagnose(facts, RULES, root=Path("/project"), version="0")
+    told = {tile.label: (tile.value, tile.note) for tile in tiles(shown.summary, shown.watch)}
+    assert told["calls"] == ("8,000", "24 watched")
+    assert told["steady call"] == ("840 µs", "2 functions")
+    text = written(tmp_path, shown, Picture()).read_text()
+    assert "Watched 24 of 8,000 calls; watching added about 300 ms." in text
+    assert "step (b.py:9): 100% of 4 operations compiled · 1 graph per call · 420 µs per steady call" in text

@@ -1,0 +1,143 @@
+"""What is made of the records of watched calls, on hand-built records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphdoctor.model.recording import Environment
+from graphdoctor.model.watch import CallWatch, WatchedFunction
+from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
+from graphdoctor.render.words import watched_texts, watching_text
+from graphdoctor.trace.gaps import watch_gaps
+from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.watched import call_watch
+
+
+def call(number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any) -> WatchedCallArtifact:
+    """A steady call; profiled if its operations in graphs and outside are given."""
+    made = WatchedCallArtifact(
+        function=0, call=number, outcome="steady", duration_us=us, is_profiled=ops is not None, cost_us=10.0
+    )
+    if ops is not None:
+        made |= {"graph_ops": ops[0], "eager_ops": ops[1], "eager_op_names": {"aten::add": ops[1]}, "graph_runs": 1}
+    return {**made, **changes}  # type: ignore[typeddict-item]
+
+
+def called(calls: int, last_compile: int | None = 1, **changes: Any) -> CalledArtifact:
+    made = CalledArtifact(
+        function=0,
+        compiled="f",
+        file="/project/train.py",
+        line=7,
+        calls=calls,
+        last_compile=last_compile,
+        compiling_calls=0 if last_compile is None else 1,
+        unwatched={},
+        is_deferred=False,
+        is_end=True,
+    )
+    return {**made, **changes}  # type: ignore[typeddict-item]
+
+
+def process(*functions: tuple[CalledArtifact, list[WatchedCallArtifact]]) -> Intake:
+    intake = Intake(Environment())
+    for number, (counts, calls) in enumerate(functions):
+        intake.called[number] = {**counts, "function": number}
+        intake.watched_calls += [{**one, "function": number} for one in calls]
+    return intake
+
+
+def watch_of(*functions: tuple[CalledArtifact, list[WatchedCallArtifact]]) -> CallWatch:
+    watch = call_watch([(None, process(*functions))])
+    assert watch is not None
+    return watch
+
+
+def only(counts: CalledArtifact, *calls: WatchedCallArtifact) -> WatchedFunction:
+    (found,) = watch_of((counts, list(calls))).functions
+    return found
+
+
+def test_the_last_profiled_call_and_the_median_of_the_last_fifteen_count() -> None:
+    times = [call(number, float(number)) for number in range(3, 30)]
+    found = only(called(40), call(2, 900, ops=(1, 9)), *times, call(30, 950, ops=(3, 1)), call(31, 9000.0))
+    assert found.coverage is not None
+    assert (found.coverage.share, found.coverage_call, found.graph_runs) == (0.75, 30, 1)
+    # 16 to 29, and 9000.
+    assert (found.steady_us, found.timed_calls) == (23.0, 15)
+    assert (found.calls, found.watched_calls, found.is_settled) == (40, 30, True)
+
+
+def test_calls_that_compiled_or_raised_count_for_nothing_but_their_cost() -> None:
+    unsteady = [call(2, outcome="compiled"), call(3, outcome="raised"), call(4, outcome="profiled")]
+    watch = watch_of((called(9), [*unsteady, call(5, 150.0, ops=(2, 0)), call(6, 100.0)]))
+    (found,) = watch.functions
+    assert (found.steady_us, found.timed_calls, found.watched_calls) == (100.0, 1, 5)
+    # Each took 10 µs beside it, and the profiled one 50 µs longer.
+    assert watch.cost_s == pytest.approx(100e-6)
+
+
+@pytest.mark.parametrize(
+    ("counts", "calls", "reason"),
+    [
+        (called(1), [], "once"),
+        (called(2, 2), [], "compiling"),
+        (called(3), [call(2, outcome="compiled"), call(3, outcome="compiled")], "compiling"),
+        (called(3), [call(2, outcome="raised")], "raised"),
+        (called(3), [call(2, outcome="profiled")], "profiler"),
+        (called(3, unwatched={"profiler": 2}), [], "profiler"),
+        (called(3, unwatched={"capture": 2}), [], "capture"),
+        (called(3, unwatched={"nested": 2}), [], "nested"),
+        (called(3, unwatched={"busy": 1}), [], "busy"),
+        (called(3, is_deferred=True), [], "deferred"),
+        (called(3), [call(2), call(3)], "cost"),
+        (called(3), [], "few"),
+        (called(1, is_end=False), [], "ended"),
+    ],
+)
+def test_why_a_function_has_no_coverage(counts: CalledArtifact, calls: list[WatchedCallArtifact], reason: str) -> None:
+    watch = watch_of((counts, calls))
+    assert watch.functions[0].not_covered == reason
+    assert watch.coverage is None
+    gaps = [gap.message for gap in watch_gaps(watch)]
+    assert len(gaps) == (reason != "nested")
+    assert all(message.startswith("Coverage of `f`, compiled at train.py:7, is unknown") for message in gaps)
+
+
+def test_a_programs_numbers_are_sums_and_unknown_if_one_part_is() -> None:
+    known = (called(9), [call(2, ops=(3, 1)), call(3, 100.0)])
+    other = (called(9, compiled="g"), [call(2, ops=(1, 5)), call(3, 50.0)])
+    both = watch_of(known, other)
+    assert both.coverage is not None
+    assert (both.coverage.graph_ops, both.coverage.eager_ops, both.coverage.share) == (4, 6, 0.4)
+    assert both.coverage.eager_op_names == {"aten::add": 6}
+    assert (both.steady_us, both.graph_runs, both.calls) == (150.0, None, 18)
+
+    lacking = watch_of(known, (called(1, compiled="g"), []))
+    assert (lacking.coverage, lacking.steady_us) == (None, None)
+    nested = watch_of(known, (called(5, compiled="g", unwatched={"nested": 4}), []))
+    assert nested.coverage is not None
+    assert (nested.coverage.share, nested.steady_us, nested.graph_runs) == (0.75, 100.0, 1)
+
+
+def test_the_first_process_with_functions_speaks_for_the_program() -> None:
+    ranks = [(name, process((called(5), [call(2, ops=(3, 1)), call(3, 100.0)]))) for name in ("rank0", "rank1")]
+    watch = call_watch([(None, Intake(Environment())), *ranks])
+    assert watch is not None
+    assert [found.process for found in watch.functions] == ["rank0", "rank1"]
+    assert (watch.coverage and watch.coverage.graph_ops, watch.steady_us, watch.calls) == (3, 100.0, 10)
+    assert call_watch([(None, Intake(Environment()))]) is None
+
+
+def test_the_words_for_it() -> None:
+    part = (called(2000), [call(2, ops=(3, 1)), call(3, 1500.0)])
+    assert watched_texts(watch_of(part)) == []
+    assert watching_text(watch_of(part)) == "Watched 2 of 2,000 calls; watching added about 1 ms."
+    assert watching_text(watch_of((called(5, is_end=False), [call(2)]))) == "Watched 1 call; watching added about 1 ms."
+    layers = (called(10, compiled="Layer"), [call(2, ops=(2, 0)), call(3, 10.0)])
+    assert watched_texts(watch_of(part, layers, layers)) == [
+        "f (train.py:7): 75% of 4 operations compiled · 1 graph per call · 1.50 ms per steady call · 2,000 calls",
+        "Layer (train.py:7), compiled twice: 100% of 4 operations compiled · 20 µs for a call of each · 20 calls",
+    ]
