@@ -49,7 +49,7 @@ class Surroundings:
     Args:
         folder: The working directory.
         interpreter: The interpreter, as it was named.
-        files: Size, times in ns and, of small files that aren't installed ones, SHA-256 by path; None for no file.
+        files: Size, times in ns and, of files that are small and not installed, SHA-256 by path; None for no file.
         modules: A digest of the names of modules by folder; None where there is no folder.
         variables: A digest of the value by name.
     """
@@ -90,6 +90,7 @@ def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: st
         missing.update(reads["missing"])
         folders.update(reads["search_path"])
         installed.update(reads["prefix"])
+        files.update(str(path) for prefix in reads["prefix"] for path in Path(prefix).glob("pyvenv.cfg"))
     own = f"{os.path.realpath(recording)}/"
     below = tuple(f"{prefix}/lib/" for prefix in installed)
     files = _outside(files, own)
@@ -168,11 +169,10 @@ def _is_same(file: str, before: list[Any] | None) -> bool:
     now = _state(file, is_hashed=False)
     if now is None or before is None:
         return now is before
-    if now[:3] == before[:3]:
-        return True
-    # Written again with the same content, as git does when it goes to another branch and back.
-    if before[3] is None or now[0] != before[0]:
-        return False
+    if before[3] is None:
+        return now[:3] == before[:3]
+    # Times don't count: git writes the same content again when it goes to another branch and back, and a file system
+    # with coarse times may not tell two contents apart.
     again = _state(file, is_hashed=True)
     return again is not None and again[3] == before[3]
 
