@@ -358,6 +358,15 @@ def test_times_are_taken_in_turns_under_both_backends(tmp_path):
     assert cost["call_us"] == pytest.approx(times["before_us"] * (1 - times["ratio"]))
     [applied] = [case for case in treatment["tried"] if case["is_applied"]]
     assert applied["times"] == treatment["times"]
+    # What Inductor compiled for timing is where nothing else finds it, and gone.
+    asked = {
+        path.parent.name: json.loads(path.read_text())["trial"] for path in tmp_path.glob("*/*/fixes/*/request.json")
+    }
+    assert {name for name, trial in asked.items() if trial.get("compiled")} == {
+        "time-1-eager-after", "time-1-inductor-before", "time-1-inductor-after",
+    }  # fmt: skip
+    assert len({trial["compiled"] for trial in asked.values() if trial.get("compiled")}) == 1
+    assert not list(tmp_path.glob("*/*/fixes/compiled"))
 
 
 def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):
