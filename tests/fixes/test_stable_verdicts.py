@@ -64,7 +64,7 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
         trials = Trials(
             replays, folder, jobs=1, backend="inductor", on_phase=lambda _text: None, pace=Pace(1, lambda _event: None)
         )
-        recorded = trials.observe(replays.replay(Program(), "recorded"))
+        recorded = trials.observe(replays.replay(Program(), "recorded", backend="eager"))
         state = trials.run_untouched(recorded, {found.fingerprint for found in recorded.diagnosis.findings})
         assert state is not None
         assert trials.trial_backend == "eager"
