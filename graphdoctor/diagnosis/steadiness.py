@@ -51,7 +51,8 @@ def _of_script(recording: Recording, watch: CallWatch) -> Steadiness:
             compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
         )
     for found in watch.own:
-        if found.is_settled is False and found.compiling_calls >= _COMPILING_CALLS:
+        has_compiled_on = found.is_settled is False and found.compiling_calls >= _COMPILING_CALLS
+        if has_compiled_on and found.not_covered != "raised":
             return Steadiness(
                 state="compiling",
                 compiles_per_call=(),

@@ -71,13 +71,14 @@ def _not_covered(called: CalledArtifact, watched: list[WatchedCallArtifact]) -> 
         return "deferred"
     if called["is_end"] and calls == 1:
         return "once"
+    if watched and watched[-1]["outcome"] == "raised":
+        return "raised"
     if called["is_end"] and calls == called["last_compile"]:
         return "compiling"
     if any(call["outcome"] == "steady" for call in watched):
         return "profiler" if called["unwatched"].get("profiler") else "cost"
     if watched:
-        last = watched[-1]["outcome"]
-        return "raised" if last == "raised" else "profiler" if last == "profiled" else "compiling"
+        return "profiler" if watched[-1]["outcome"] == "profiled" else "compiling"
     for reason in ("nested", "profiler", "capture", "busy"):
         if called["unwatched"].get(reason):
             return reason

@@ -351,6 +351,19 @@ def test_a_killed_script_leaves_what_was_watched(tmp_path):
 
 
 @pytest.mark.slow
+def test_nothing_of_a_watched_call_is_kept(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import gc, weakref, torch\n"
+        "def made():\n    f = torch.compile(lambda x: x + 1, backend='eager')\n"
+        "    for _ in range(4):\n        x = torch.ones(3)\n        f(x)\n"
+        "    return weakref.ref(f), weakref.ref(x)\n"
+        "found = made()\ngc.collect()\nprint([one() is None for one in found])\n"
+    )
+    assert_alike(tmp_path, "script.py")
+    assert [call["outcome"] for call in watched(tmp_path)] == ["steady"] * 3
+
+
+@pytest.mark.slow
 def test_a_forked_process_has_calls_of_its_own_if_it_compiles(tmp_path):
     (tmp_path / "script.py").write_text(FORKS)
     document = report(tmp_path, "script.py")

@@ -86,6 +86,7 @@ def test_calls_that_compiled_or_raised_count_for_nothing_but_their_cost() -> Non
         (called(2, 2), [], "compiling"),
         (called(3), [call(2, outcome="compiled"), call(3, outcome="compiled")], "compiling"),
         (called(3), [call(2, outcome="raised")], "raised"),
+        (called(3, 3), [call(2, outcome="raised"), call(3, outcome="raised")], "raised"),
         (called(3), [call(2, outcome="profiled")], "profiler"),
         (called(3, unwatched={"profiler": 2}), [], "profiler"),
         (called(3, unwatched={"capture": 2}), [], "capture"),

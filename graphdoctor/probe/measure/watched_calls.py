@@ -193,7 +193,7 @@ class _Call:
 
     function: _Watched
     number: int
-    frame: FrameType
+    frame: FrameType | None
     error: BaseException | None
     activity: int
     began: float
@@ -368,6 +368,8 @@ class CallWatcher:
         try:
             self._end_profiler(call)
         finally:
+            # What ended the call can live until the next watched one; the program's values must not.
+            call.frame = call.error = None
             self._call = None
             self._lock.release()
 
