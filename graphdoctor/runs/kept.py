@@ -7,6 +7,7 @@ treatment with its edits if a run would find everything as then; otherwise what 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -64,7 +65,7 @@ class OutdatedFixes:
 
 
 def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setup) -> None:
-    """Keep verified fixes in their recording; nothing is kept without a key to sign it with.
+    """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on a full disk.
 
     Args:
         request: What the recorded run was asked to do.
@@ -77,18 +78,27 @@ def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setu
     treatment = result.treatment
     if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
         return
-    replays = sorted((recording / FOLDER).iterdir())
-    found = surroundings_of(recording, replays, interpreter=setup.interpreter)
+    with contextlib.suppress(OSError):
+        replays = sorted((recording / FOLDER).iterdir())
+        found = surroundings_of(recording, replays, interpreter=setup.interpreter)
+        content = _described(_asked(request, treatment.choices), recording, result, found)
+        signature = signature_of(recording, content)
+        if signature is not None:
+            (recording / _FILE).write_text(json.dumps({"content": content, "signature": signature}), encoding="utf-8")
+
+
+def _described(asked: dict[str, Any], recording: Path, result: TreatmentResult, found: Surroundings | Change) -> str:
+    """What is kept, as JSON."""
     if isinstance(found, Surroundings):
         for change in result.changes:
             state = found.files.get(str(change.path))
             if state is None or state[3] != hashlib.sha256(change.before).hexdigest():
                 found = Change("file", str(change.path))
                 break
-    content = json.dumps(
+    return json.dumps(
         {
             "format": _FORMAT,
-            "asked": _asked(request, treatment.choices),
+            "asked": asked,
             "time_s": time.time(),
             "surroundings": found.as_json() if isinstance(found, Surroundings) else None,
             "hindrance": [found.kind, found.name] if isinstance(found, Change) else None,
@@ -98,9 +108,6 @@ def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setu
             "fixes": _digest(recording / FIXES_FILE),
         }
     )
-    signature = signature_of(recording, content)
-    if signature is not None:
-        (recording / _FILE).write_text(json.dumps({"content": content, "signature": signature}), encoding="utf-8")
 
 
 def kept_fixes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import sys
@@ -226,4 +227,14 @@ def test_what_cannot_be_read_is_nothing(project: Project) -> None:
     (project.recording / "verified.json").write_text("[1]")
     assert project.found() is None
     (project.recording / "verified.json").write_text("{")
+    assert project.found() is None
+
+
+def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *_args: Any, **_options: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", full)
+        project.keep()
     assert project.found() is None
