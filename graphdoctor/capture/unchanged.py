@@ -25,7 +25,7 @@ _IMPORTED = (".py", ".pyc", ".so", ".pth", ".egg-link", ".dylib", ".zip")
 _SHELL_VARIABLES = frozenset({"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"})
 """What a shell sets by itself, and changes from command to command."""
 
-ChangeKind = Literal["file", "modules", "variable", "interpreter", "folder", "network", "processes", "reads"]
+ChangeKind = Literal["file", "modules", "variable", "interpreter", "folder", "options", "network", "processes", "reads"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Change:
     Args:
         kind: ``modules``: of a folder that modules are looked for in; ``folder``: the working directory; ``network``,
             ``processes``, ``reads``: what was read can't be known.
-        name: The file, folder or variable; empty for others.
+        name: The file, folder, variable, or fields of what was asked for, separated by commas; empty for others.
     """
 
     kind: ChangeKind

@@ -147,6 +147,7 @@ _CHANGES: dict[ChangeKind, str] = {
     "variable": "the environment variable {} changed",
     "interpreter": "it was with another interpreter",
     "folder": "it was in {}",
+    "options": "{} differed",
     "network": "the program talks to a network, and may get something else now",
     "processes": "the program forks processes, and what they read isn't known",
     "reads": "what the program reads isn't known",
@@ -162,9 +163,19 @@ def _said_before(before: KeptFixes | OutdatedFixes) -> str:
     if isinstance(before, KeptFixes):
         name = before.recording.name
         return f"Verified {_age(before.age_s)} ago, and nothing changed since: {name} (--again tries anew)."
-    name = "" if before.change is None else relative(before.change.name, Path.cwd())
-    why = "its recording changed" if before.change is None else _CHANGES[before.change.kind].format(name)
+    change = before.change
+    if change is None:
+        why = "its recording changed"
+    else:
+        name = _flags(change.name) if change.kind == "options" else relative(change.name, Path.cwd())
+        why = _CHANGES[change.kind].format(name)
     return f"Trying anew what was tried {_age(before.age_s)} ago: {why}."
+
+
+def _flags(fields: str) -> str:
+    """Options, by the fields that they set."""
+    known = {"is_unsafe_tried": "unsafe-fixes", "is_own_code_only": "own-code", "inputs": "input", "options": "option"}
+    return ", ".join(f"--{known.get(name, name).replace('_', '-')}" for name in fields.split(","))
 
 
 def _age(seconds: float) -> str:

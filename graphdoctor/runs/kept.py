@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from graphdoctor.runs.record import Setup
 
 _FILE = "verified.json"
-_FORMAT = 1
+_FORMAT = 2
 _MAX_LOOKED_AT = 20
+_TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
 """What a request asks for besides the calls: trials measure what they need themselves."""
 
@@ -125,11 +126,16 @@ def kept_fixes(
         The fixes, or what has changed since; None if there are none.
     """
     asked = _asked(request, choices)
+    otherwise: OutdatedFixes | None = None
     for recording in store_of(settings).newest()[:_MAX_LOOKED_AT]:
         content = _content(recording)
-        if content is not None and content.get("asked") == asked:
+        if content is None or any(content["asked"][name] != asked[name] for name in _TARGET):
+            continue
+        if content["asked"] == asked:
             return _checked(recording, content, interpreter)
-    return None
+        others = [name for name in asked if content["asked"].get(name) != asked[name]]
+        otherwise = otherwise or OutdatedFixes(time.time() - content["time_s"], Change("options", ",".join(others)))
+    return otherwise
 
 
 def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> KeptFixes | OutdatedFixes:
@@ -158,7 +164,7 @@ def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> Kept
 def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
     """Everything that was asked for, as JSON gives it back."""
     described = {key: value for key, value in request.for_probe().items() if key not in _MEASURED}
-    known: dict[str, Any] = json.loads(json.dumps({"request": described, "choices": choices.model_dump()}))
+    known: dict[str, Any] = json.loads(json.dumps({**described, **choices.model_dump()}))
     return known
 
 

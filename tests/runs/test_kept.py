@@ -110,7 +110,12 @@ def test_what_is_measured_besides_the_calls_is_not_asked_of_trials(project: Proj
 def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[str, Any]) -> None:
     project.keep()
     project.request = Request.of(replace(project.request.spec, **changes), Measured(coverage=True))
-    assert project.found() is None
+    found = project.found()
+    if "target" in changes:
+        assert found is None
+        return
+    assert isinstance(found, OutdatedFixes)
+    assert found.change == Change("options", ",".join(changes))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,9 @@ def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[st
 )
 def test_other_options_of_the_trials_have_fixes_of_their_own(project: Project, changes: dict[str, Any]) -> None:
     project.keep()
-    assert project.found(**changes) is None
+    found = project.found(**changes)
+    assert isinstance(found, OutdatedFixes)
+    assert found.change == Change("options", ",".join(changes))
 
 
 @pytest.mark.parametrize("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
@@ -236,5 +243,12 @@ def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "iterdir", full)
+        project.keep()
+    assert project.found() is None
+
+
+def test_what_another_version_kept_is_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("graphdoctor.runs.kept._FORMAT", 1)
         project.keep()
     assert project.found() is None

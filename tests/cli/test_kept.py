@@ -1,0 +1,47 @@
+"""What ``fix`` says of trials that an earlier command made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.capture.unchanged import Change
+from graphdoctor.cli.fix import _said_before
+from graphdoctor.fixes.treatment import TreatmentResult
+from graphdoctor.model.fixes import Measures, Treatment
+from graphdoctor.runs.kept import KeptFixes, OutdatedFixes
+
+COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "says"),
+    [(0.2, "0 s"), (40.4, "40 s"), (119.0, "119 s"), (600.0, "10 min"), (9000.0, "2 h"), (260_000.0, "3 days")],
+)
+def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None:
+    result = TreatmentResult(Treatment(tried=(), before=COUNTS))
+    said = _said_before(KeptFixes(Path("/project/.graphdoctor/20261122-1-model"), age_s, result))
+    assert said == f"Verified {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (Change("file", "{cwd}/pkg/data.csv"), "pkg/data.csv changed"),
+        (Change("modules", "/env/lib/packages"), "modules were added to /env/lib/packages or removed from it"),
+        (Change("variable", "TORCH_LOGS"), "the environment variable TORCH_LOGS changed"),
+        (Change("interpreter", "/usr/bin/python3"), "it was with another interpreter"),
+        (Change("folder", "/elsewhere"), "it was in /elsewhere"),
+        (Change("options", "is_unsafe_tried,timing,inputs,no_grad"),
+         "--unsafe-fixes, --timing, --input, --no-grad differed"),
+        (Change("network"), "the program talks to a network, and may get something else now"),
+        (Change("processes"), "the program forks processes, and what they read isn't known"),
+        (Change("reads"), "what the program reads isn't known"),
+        (None, "its recording changed"),
+    ],
+)  # fmt: skip
+def test_what_is_tried_anew_says_why(change: Change | None, why: str) -> None:
+    if change is not None:
+        change = Change(change.kind, change.name.format(cwd=Path.cwd()))
+    assert _said_before(OutdatedFixes(40.0, change)) == f"Trying anew what was tried 40 s ago: {why}."
