@@ -2,7 +2,7 @@
 
 Nobody knows which call is the last, so the first calls after each compile are watched, and then ever fewer. One of
 them runs under a profiler, which gives its coverage, and then one whenever there have been twice as many calls; the
-others are timed. A call that isn't watched runs no Python of ours: C iterators count it.
+others are timed. A call that isn't watched runs no Python of ours: a C iterator counts it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from functools import partial
+from itertools import repeat
 from operator import length_hint
 from types import FrameType
 from typing import Any
@@ -47,6 +48,7 @@ _MAX_SHARE = 100
 _FREE_S, _COST_SHARE = 1.0, 0.01
 """Calls are profiled as long as watching has taken less than this and than this share of the time since."""
 
+_MAX_STRETCH = 100_000
 _NEVER = 1 << 60
 _MAX_NAMES = 20
 
@@ -104,60 +106,83 @@ class _Watched:
     @property
     def calls(self) -> int:
         """Calls that have begun."""
-        return self._before + self._ahead - length_hint(self._unwatched_calls)
+        return self._counted + sum(planned - length_hint(ends) for planned, ends in self._stretches)
 
     def forget(self) -> None:
         """Count from 0, and leave the first call unwatched: it compiles, if any does."""
-        self._before, self._tries, self._armed_at = 0, 0, 0
-        self._since_armed = self.compiling_calls = 0
+        self._lock = threading.RLock()  # a forked process may have inherited one that nobody releases
+        self._counted = self._tries = self._plans = self._armed_at = self._since_armed = self.compiling_calls = 0
+        self._stretches: list[tuple[int, Iterator[Callable[[], object]]]] = []
         self.last_compile = self.profiled_call = None
         self.unwatched.clear()
-        self._watch_after(_NEVER if self.is_deferred else 1)
+        self._leave_unwatched(_NEVER if self.is_deferred else 1)
 
     def on_compile(self) -> None:
         """A call of it compiles: watch those that follow."""
-        if self.last_compile != self.calls:
-            is_next = self.last_compile == self.calls - 1
-            self.compiling_calls = self.compiling_calls + 1 if is_next else 1
-        self.last_compile = self._armed_at = self.calls
-        self._since_armed = 0
-        if not self.is_deferred:
-            self._before = self.calls
-            self._watch_after(self._until_allowed())
+        with self._lock:
+            calls = self.calls
+            if self.last_compile != calls:
+                is_next = self.last_compile == calls - 1
+                self.compiling_calls = self.compiling_calls + 1 if is_next else 1
+            self.last_compile = self._armed_at = calls
+            self._since_armed = 0
+            if not self.is_deferred:
+                self._leave_unwatched(self._until_allowed())
 
-    def __iter__(self) -> Iterator[Iterable[Callable[[], object]]]:
-        return self
-
-    def __next__(self) -> Iterable[Callable[[], object]]:
-        """What the next calls have to call when they end; called in a call that is to be watched."""
-        self._before += self._ahead + 1
-        self._plan(0)
-        self._tries += 1
-        self._since_armed += 1
-        # ``bool`` does nothing, in C.
-        end: Callable[[], object] = bool
+    def _watch(self) -> Callable[[], object]:
+        """The hook of a call that is to be watched; returns what its end calls."""
+        with self._lock:
+            self._counted += 1
+            if self._hook != self._watch:  # another thread's call came first
+                return bool
+            self._tries += 1
+            self._since_armed += 1
+            stretch = 0 if self._since_armed < _FIRST_CALLS else (self.calls - self._armed_at) // 4
+            self._leave_unwatched(max(stretch, self._until_allowed()))
         with contextlib.suppress(Exception):  # the call must go on
-            end = self._begin(self) or bool
-        stretch = 0 if self._since_armed < _FIRST_CALLS else (self.calls - self._armed_at) // 4
-        self._plan(max(stretch, self._until_allowed()))
-        return chain((end,), self._unwatched_calls)
-
-    def _plan(self, count: int) -> None:
-        """Leave the next calls unwatched."""
-        self._ahead = count
-        self._unwatched_calls = repeat(bool, count)
+            return self._begin(self) or bool
+        return bool
 
     def _until_allowed(self) -> int:
         """How many calls have to come before another may be watched."""
-        return 0 if self._tries < _MAX_WATCHED else max(0, (self._tries + 1) * _MAX_SHARE - self._before)
+        return 0 if self._tries < _MAX_WATCHED else max(0, (self._tries + 1) * _MAX_SHARE - self.calls)
 
-    def _watch_after(self, count: int) -> None:
-        """Watch the next calls after so many."""
-        self._plan(count)
+    def _leave_unwatched(self, count: int) -> None:
+        """Watch a call again after so many.
+
+        Every call takes the next item of an iterator and calls it when it ends: ``bool``, which does nothing, in C, or
+        ``_arm`` from the last one. A single C iterator, since two threads can be in it.
+        """
+        self._plans += 1
+        if not count:
+            self._replace_hook(self._watch)
+            return
+        if count == _NEVER:
+            ends: Iterator[Callable[[], object]] = repeat(bool, count)
+        else:
+            count = min(count, _MAX_STRETCH)
+            ends = iter([*[bool] * (count - 1), partial(self._arm, self._plans)])
+        while len(self._stretches) > 1:  # in the latest, a call of another thread can be about to begin
+            planned, old = self._stretches.pop(0)
+            self._counted += planned - length_hint(old)
+        self._stretches.append((count, ends))
+        self._replace_hook(partial(next, ends, self._count_late))
+
+    def _arm(self, plan: int) -> None:
+        with self._lock:
+            if plan == self._plans:
+                self._replace_hook(self._watch)
+
+    def _count_late(self) -> None:
+        """A call came after the last of a stretch had begun, and before it ended."""
+        with self._lock:
+            self._counted += 1
+
+    def _replace_hook(self, hook: Enter) -> None:
         context = self._context()
         if context is not None:
-            before, self._hook = self._hook, chain(self._unwatched_calls, chain.from_iterable(self)).__next__
-            replace_call_hook(context, before, self._hook)
+            before, self._hook = self._hook, hook
+            replace_call_hook(context, before, hook)
 
 
 class DeviceClock:
