@@ -165,3 +165,8 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
     text = written(tmp_path, shown, Picture()).read_text()
     assert "Watched 24 of 8,000 calls; watching added about 300 ms." in text
     assert "step (b.py:9): 100% of 4 operations compiled · 1 graph per call · 420 µs per steady call" in text
+
+
+def test_the_tab_of_calls_without_numbers_has_no_count(tmp_path: Path) -> None:
+    assert 'Calls <span class="count">1</span>' in written(tmp_path, recording(), Picture()).read_text()
+    assert '<a href="#calls">Calls</a>' in written(tmp_path, recording(calls=()), Picture()).read_text()
