@@ -75,6 +75,8 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> RecordedReport:
     """The report that ``explain`` wrote, and what ``report`` says of the same recording as JSON."""
     folder = tmp_path_factory.mktemp("reported")
     (folder / "program.py").write_text(PROGRAM)
+    # Whether guard checks take a large share of so short a call depends on the machine's mood.
+    (folder / "pyproject.toml").write_text('[tool.graphdoctor]\nignore = ["GD301"]\n')
     arguments = ("--backend", "aot_eager", "--backward", "-o", "report.html")
     for command in (("explain", "program.py:Net", *arguments), ("report", "-o", "report.json")):
         process = run_command(*command, cwd=folder)

@@ -96,7 +96,7 @@ def test_files_that_changed_since_are_shown_as_they_were(visit, run_here, tmp_pa
             file.unlink()
         else:
             file.write_text("import torch\nchanged = True\n")
-        process = run_here("report", reported.recording, "--html", "--no-open")
+        process = run_here("report", reported.recording, "--ignore", "GD301", "--html", "--no-open")
     finally:
         file.write_text(PROGRAM)
     assert process.returncode == 0, process.stderr
