@@ -32,8 +32,11 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
         treatment: What was tried.
         target: What was run, and how.
     """
+    if treatment.after is None and treatment.is_interrupted:
+        tried = _tried_text(treatment)
+        return f"Interrupted before {f'fixes were put together: {tried}' if tried else 'a fix was tried'}."
     if treatment.after is None:
-        return f"Nothing changed: {_why_nothing(treatment)}{_interrupted(treatment)}."
+        return f"Nothing changed: {_why_nothing(treatment)}."
     changes = [*_counts(treatment.before, treatment.after)]
     if treatment.before.coverage is not None and treatment.after.coverage is not None:
         before, after = share_changes(treatment.before.coverage, treatment.after.coverage)
@@ -43,7 +46,8 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     count = len(applied_fixes(treatment))
     subject = {1: "the fix", 2: "both fixes"}.get(count, f"all {count} fixes")
     untimed = "" if speed else "; the call wasn't timed"
-    return f"With {subject}: {text}{untimed}{_interrupted(treatment)}."
+    interrupted = "; interrupted before everything was tried" if treatment.is_interrupted else ""
+    return f"With {subject}: {text}{untimed}{interrupted}."
 
 
 def _counts(before: Measures, after: Measures) -> Iterator[str]:
@@ -71,12 +75,8 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
 
 
 def _why_nothing(treatment: Treatment) -> str:
-    tried = [fix for fix in distinct_fixes(treatment.tried) if fix.verdict != "not tried"]
-    if tried:
-        verdicts = Counter(fix.verdict for fix in tried)
-        counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
-        number = "1 fix" if len(tried) == 1 else f"{len(tried)} fixes"
-        return f"{number} tried, none kept ({counts})"
+    if tried := _tried_text(treatment):
+        return f"{tried}, none kept"
     causes = {fix.untried_cause for fix in treatment.tried if fix.untried_cause is not None}
     for cause, words in _UNTRIED.items():
         if cause in causes:
@@ -88,8 +88,14 @@ def _why_nothing(treatment: Treatment) -> str:
     return "no fix is known" if treatment.left else "there is nothing to fix"
 
 
-def _interrupted(treatment: Treatment) -> str:
-    return "; interrupted before everything was tried" if treatment.is_interrupted else ""
+def _tried_text(treatment: Treatment) -> str:
+    """How many fixes were tried, and what each kind of verdict says; empty for none."""
+    tried = [fix for fix in distinct_fixes(treatment.tried) if fix.verdict != "not tried"]
+    if not tried:
+        return ""
+    verdicts = Counter(fix.verdict for fix in tried)
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+    return f"{'1 fix' if len(tried) == 1 else f'{len(tried)} fixes'} tried ({counts})"
 
 
 def applied_fixes(treatment: Treatment) -> list[TriedFix]:

@@ -98,9 +98,9 @@ LEFT = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="n
         (({"untried_cause": "unfinished_run"},), (LEFT,), "the run didn't finish, so nothing was tried"),
         (({"untried_cause": "not_repeatable"}, {"untried_cause": "unsafe"}), (LEFT,),
          "the run couldn't be repeated, so nothing was tried"),
-        (({"verdict": "no effect"},), (LEFT,), "1 fix tried, none kept (1 no effect)"),
+        (({"verdict": "no effect"},), (LEFT,), "1 fix tried (1 no effect), none kept"),
         (({"verdict": "no effect"}, {"verdict": "failed"}, {"verdict": "no effect"}, {"untried_cause": "unsafe"}),
-         (LEFT,), "3 fixes tried, none kept (2 no effect, 1 failed)"),
+         (LEFT,), "3 fixes tried (2 no effect, 1 failed), none kept"),
     ],
 )  # fmt: skip
 def test_nothing_changed_says_why(tried: tuple[dict[str, Any], ...], left: tuple[LeftFinding, ...], says: str) -> None:
@@ -114,3 +114,10 @@ def test_nothing_changed_says_why(tried: tuple[dict[str, Any], ...], left: tuple
 def test_an_interrupt_is_said() -> None:
     treatment = treated(graphs=3).model_copy(update={"is_interrupted": True})
     assert said(treatment).endswith("; the call wasn't timed; interrupted before everything was tried.")
+
+
+def test_an_interrupt_before_anything_was_applied_is_not_called_a_failure() -> None:
+    verified = Treatment(tried=(fix(1, is_applied=False),), before=BEFORE, is_interrupted=True)
+    assert said(verified) == "Interrupted before fixes were put together: 1 fix tried (1 verified)."
+    nothing = Treatment(tried=(), before=BEFORE, is_interrupted=True, left=(LEFT,))
+    assert said(nothing) == "Interrupted before a fix was tried."
