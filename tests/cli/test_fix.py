@@ -362,9 +362,10 @@ def test_times_are_taken_in_turns_under_both_backends(tmp_path):
     asked = {
         path.parent.name: json.loads(path.read_text())["trial"] for path in tmp_path.glob("*/*/fixes/*/request.json")
     }
-    assert {name for name, trial in asked.items() if trial.get("compiled")} == {
-        "time-1-eager-after", "time-1-inductor-before", "time-1-inductor-after",
-    }  # fmt: skip
+    timed = {name for name in asked if name.startswith("time-")}
+    # The recorded run has compiled the untouched program with its backend.
+    private = {name for name in timed if not name.endswith("-eager-before")}
+    assert {name for name, trial in asked.items() if trial.get("compiled")} == private
     assert len({trial["compiled"] for trial in asked.values() if trial.get("compiled")}) == 1
     assert not list(tmp_path.glob("*/*/fixes/compiled"))
 
