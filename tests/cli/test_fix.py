@@ -354,8 +354,11 @@ def test_times_are_taken_in_turns_under_both_backends(tmp_path):
         assert times["before_us"] > 0 < times["after_us"]
     [finding] = [finding for finding in document["findings"] if finding["code"] == "GD101"]
     cost, times = finding["cost"], treatment["times"][0]
-    assert cost["call_from"] == "fix"
-    assert cost["call_us"] == pytest.approx(times["before_us"] * (1 - times["ratio"]))
+    if times["ratio_low"] <= 1 <= times["ratio_high"]:
+        assert cost is None, "no difference was measured"
+    else:
+        assert cost["call_from"] == "fix"
+        assert cost["call_us"] == pytest.approx(times["before_us"] * (1 - times["ratio"]))
     [applied] = [case for case in treatment["tried"] if case["is_applied"]]
     assert applied["times"] == treatment["times"]
     # What Inductor compiled for timing is where nothing else finds it, and gone.
