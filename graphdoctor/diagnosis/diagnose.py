@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphdoctor.diagnosis.costs import with_costs
-from graphdoctor.diagnosis.findings import by_cost, by_effect, finding_of
+from graphdoctor.diagnosis.findings import by_cost, by_effect, finding_of, with_shared_first
 from graphdoctor.diagnosis.fingerprints import with_distinct_fingerprints
 from graphdoctor.diagnosis.matching import at_compile_call, matches
 from graphdoctor.diagnosis.replays import with_replays
@@ -85,4 +85,4 @@ def _with_relative_files(watch: CallWatch | None, root: Path) -> CallWatch | Non
 def _findings(view: RecordingView, rules: RuleBook, root: Path) -> list[Finding]:
     recording = view.recording
     found = [finding_of(rule, at_compile_call(match, recording), root) for rule, match in matches(view, rules)]
-    return with_distinct_fingerprints(sorted(found, key=by_effect))
+    return with_distinct_fingerprints(with_shared_first(sorted(found, key=by_effect)))

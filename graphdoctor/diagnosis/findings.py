@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from graphdoctor.diagnosis.fingerprints import fingerprint
 from graphdoctor.diagnosis.rule import Rule, RuleMatch
 from graphdoctor.model.diagnosis import Cost, Finding, Fix, Location, Severity
 from graphdoctor.model.recording import BreakReason
+from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import StackEntry, relative
 
+_BREAK = "GD1"
 _SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -75,6 +79,28 @@ def _shown_fix(fix: Fix, root: Path) -> Fix:
         return fix
     place = fix.place.model_copy(update={"file": relative(fix.place.file, root)})
     return fix.model_copy(update={"place": place})
+
+
+def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; a torch setting that is for breaks on several lines comes before what is for one line.
+
+    Not one that drops output: what a program prints elsewhere would go too.
+    """
+    lines: dict[Setting, set[tuple[str, int]]] = defaultdict(set)
+    for finding in findings:
+        for fix in finding.fixes:
+            if fix.setting is not None and not fix.setting.drops_output:
+                lines[fix.setting].add((finding.location.file, finding.location.line))
+
+    def is_for_one(fix: Fix) -> bool:
+        return fix.setting is None or len(lines[fix.setting]) < 2
+
+    return [
+        finding.model_copy(update={"fixes": tuple(sorted(finding.fixes, key=is_for_one))})
+        if finding.code.startswith(_BREAK)
+        else finding
+        for finding in findings
+    ]
 
 
 def by_effect(finding: Finding) -> tuple[int, int, int, int]:

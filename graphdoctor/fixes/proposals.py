@@ -29,7 +29,6 @@ from graphdoctor.model.stack import PROGRAM_ORIGINS
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
 _START = SnippetPlace(where="start")
-_IGNORED_LOGGING = "torch._dynamo.config.ignore_logging_functions"
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,7 @@ def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, c
         snippet=setting.code,
         place=_START,
         contains=contains,
-        drops_output=setting.name == _IGNORED_LOGGING,
+        drops_output=setting.drops_output,
     )
 
 

@@ -34,6 +34,11 @@ class Setting(Fact):
     """Modules that ``member`` needs, such as ``logging``."""
 
     @property
+    def drops_output(self) -> bool:
+        """Whether the compiled program prints or logs less with it."""
+        return self.name == "torch._dynamo.config.ignore_logging_functions"
+
+    @property
     def line(self) -> str:
         """The line of Python that applies the setting, by its public name if it has one, without its imports."""
         name = self.shown_name

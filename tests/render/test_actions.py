@@ -7,10 +7,11 @@ from typing import Any
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Cost, Finding, Fix
+from graphdoctor.model.recording import BreakReason
 from graphdoctor.render.actions import actions, code_line, mends_text, saves_text, worths
 from graphdoctor.render.words import cost_text
 from graphdoctor.rules.catalog import RULES
-from tests.factories import change, compiled, entry, frame, recompiled, record, recording
+from tests.factories import PRINT, change, compiled, entry, frame, recompiled, record, recording
 
 SETTING = "torch.compiler.config.reorderable_logging_functions.add(print)"
 
@@ -98,3 +99,32 @@ def test_a_first_compile_is_no_recompile() -> None:
     [one, *_] = [finding for finding in two_values() if finding.code == "GD202"]
     first = one.model_copy(update={"compile_ids": ("0/0", "0/1")})
     assert mends_text(actions([first])[0]) == "1 recompile"
+
+
+def prints(reason: BreakReason) -> list[Finding]:
+    facts = recording(
+        breaks=tuple(record(entry(20 + at, f"print({at})"), compile_id=f"{at}/0", chain=(reason,)) for at in range(3)),
+        compiles=tuple(compiled(f"{at}/0") for at in range(3)),
+        frames=tuple(frame(at, line=10 + at) for at in range(3)),
+    )
+    return list(diagnose(facts, RULES, root=Path("/project"), version="0").findings)
+
+
+def test_one_setting_for_several_breaks_is_one_thing_to_do() -> None:
+    [action] = actions(prints(PRINT))
+    assert (code_line(action), mends_text(action)) == (SETTING, "3 breaks")
+
+
+def test_a_setting_that_drops_all_output_is_not_preferred() -> None:
+    context = "builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False"
+    found = actions(prints(PRINT.model_copy(update={"context": context})))
+    assert len(found) == 3
+    assert all(action.fix is not None and action.fix.title.startswith("Skip ") for action in found)
+
+
+def test_a_single_break_keeps_the_order_of_its_rule() -> None:
+    [finding, *_] = prints(PRINT)
+    facts = recording(breaks=(record(entry(20), chain=(PRINT,)),))
+    [alone] = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    assert alone.fixes[0].setting is None
+    assert finding.fixes[0].setting is not None

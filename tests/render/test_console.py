@@ -113,7 +113,13 @@ def test_hidden_findings_are_counted() -> None:
     assert "1 finding hidden" in rendered(recording(breaks=(record(place),)), own_code=True)
 
 
-def many(count: int, text: str = 'print("{}")', reason: BreakReason = PRINT, **place: Any) -> Recording:
+SHAPE = PRINT.model_copy(
+    update={"context": "builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False"}
+)
+"""Of a print that torch can't move behind the graph, so each line has a fix of its own."""
+
+
+def many(count: int, text: str = 'print("{}")', reason: BreakReason = SHAPE, **place: Any) -> Recording:
     """Breaks on lines of their own."""
     return recording(
         breaks=tuple(
