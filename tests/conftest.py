@@ -20,6 +20,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hypothesis import settings
 
 from graphdoctor.cli import main
 from tests.forking.server import Forking
@@ -58,6 +59,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _options.cold = config.getoption("--cold")
+    # How long an example takes says more about the machine.
+    settings.register_profile("any machine", settings(), deadline=None)
+    settings.load_profile("any machine")
     # No test writes into the state folder of the person who runs it.
     os.environ["XDG_STATE_HOME"] = _servers.enter_context(tempfile.TemporaryDirectory())
 

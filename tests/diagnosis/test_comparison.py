@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.diagnosis.comparison import compare
@@ -119,7 +119,6 @@ FACTS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(FACTS)
 def test_nothing_is_new_or_gone_between_a_run_and_itself(facts: Recording) -> None:
     diagnosis = diagnosed(facts)
@@ -129,7 +128,6 @@ def test_nothing_is_new_or_gone_between_a_run_and_itself(facts: Recording) -> No
     assert all(pair.before == pair.after and not pair.changes for pair in comparison.same)
 
 
-@settings(deadline=None)
 @given(FACTS, FACTS)
 def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> None:
     there, back = compare(diagnosed(one), diagnosed(other)), compare(diagnosed(other), diagnosed(one))

@@ -126,7 +126,7 @@ def test_a_file_of_5000_lines_takes_no_time_to_speak_of() -> None:
 
 
 @given(lines, lines, lines)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_any_one_edit_is_taken_as_it_is_and_twice_is_once(base: bytes, version: bytes, other: bytes) -> None:
     if merged(base, [version])[1]:
         assert merged(base, [version]) == (version, (0,))
@@ -163,7 +163,7 @@ def test_several_lines_that_took_the_place_of_several_are_followed_to_the_first(
 
 
 @given(lines, lines)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: bytes) -> None:
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     found = LineMap(before, after)
@@ -281,7 +281,7 @@ class TestApplying:
 
 
 @given(before=lines, after=lines)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_diff_says_all_that_differs(before: bytes, after: bytes) -> None:
     """Applied by hand: what it removes and keeps is the file before, what it adds and keeps the file after."""
     diff = unified_bytes(before, after, "m.py").split(b"\n")[2:-1]

@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_taken_apart_gives_what_stands_before():
     assert [found.line for found in comments_in("x  # graphdoctor: ignore\ny = (\n")] == [1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet="#gG[]:,\n\\\"' \tx1(){}é", max_size=40), st.text(max_size=30))
 def test_no_text_makes_the_reader_fail_or_ignore_other_lines(before, reason):
     text = f"{before}# graphdoctor: ignore{reason}"
@@ -85,7 +85,7 @@ def test_no_text_makes_the_reader_fail_or_ignore_other_lines(before, reason):
         assert 1 <= found.first_line <= found.line <= lines
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.sampled_from(["GD1", "GD101", "GD2", "GD301"]), min_size=1, max_size=4),
     st.text(st.characters(categories=["L", "N"], include_characters=" ,.!"), max_size=30),

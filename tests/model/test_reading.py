@@ -87,7 +87,7 @@ def has_default(field: dataclasses.Field[Any]) -> bool:
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
 def test_what_is_written_is_read_back_equal(fact: type[Fact]) -> None:
-    @settings(max_examples=4, deadline=None)
+    @settings(max_examples=4)
     @given(fields_of(fact))
     def check(value: dict[str, Any]) -> None:
         try:
@@ -106,7 +106,7 @@ def test_what_is_written_is_read_back_equal(fact: type[Fact]) -> None:
 def test_pydantic_takes_and_refuses_the_same(fact: type[Fact]) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(fact)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(fields_of(fact))
     def check(value: dict[str, Any]) -> None:
         text = json.dumps(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -141,8 +141,10 @@ def test_code_is_read_as_it_is(text):
 
 
 @given(TEXT)
+@example("0 `")
 def test_a_sentence_is_read_as_it_is(text):
-    assert shown(sentence(text)).replace("`", "") == one_line(text, 300).replace("`", "").strip()
+    # Spaces beside a backtick are at an end once it is left out.
+    assert shown(sentence(text)).replace("`", "").strip() == one_line(text, 300).replace("`", "").strip()
 
 
 @pytest.mark.parametrize("text", ["@a", "#1", "GH-1", "https://x", "www.x", ":100:", "a@b.c"])

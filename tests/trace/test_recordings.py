@@ -22,7 +22,6 @@ DEMO = Path("/home/user/demo")
 
 CUT = settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -83,7 +83,6 @@ def _outcome(code: str, inputs: list[torch.Tensor]) -> Any:
 @pytest.mark.slow
 @settings(
     max_examples=200,
-    deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

@@ -36,7 +36,6 @@ EXAMPLES_COUNT = max(10, min(100, 320 // len(RECIPES)))
 Columns = tuple[int, int | None] | None
 
 quick = settings(
-    deadline=None,
     max_examples=EXAMPLES_COUNT,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
