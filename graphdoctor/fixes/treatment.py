@@ -16,6 +16,7 @@ from graphdoctor.capture.request import Request
 from graphdoctor.capture.warm import WarmProbes
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.announcing import Announcing
+from graphdoctor.fixes.gone import gone
 from graphdoctor.fixes.pace import Pace
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.program import Program
@@ -23,13 +24,14 @@ from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, optio
 from graphdoctor.fixes.replays import Limits, Replays
 from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
-from graphdoctor.fixes.timing import faster, slower
+from graphdoctor.fixes.slowness import Slowness
+from graphdoctor.fixes.timing import faster
 from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.user_backend import UserBackend
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, Treatment, TrialChoices, UntriedCause, Verdict, deciding
+from graphdoctor.model.fixes import WORKING, Treatment, TrialChoices, UntriedCause, Verdict
 from graphdoctor.model.progress import TrialEvent
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import Timing
@@ -39,8 +41,6 @@ from graphdoctor.probe.wire import FIXES_FILE
 FOLDER = "fixes"
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
-_MAX_TIMED = 6
-"""How many fixes are timed one by one; all together are always timed."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,7 @@ class _Rounds:
         self._options = options
         self._log = TrialLog(trials, options.selection)
         self._backend = UserBackend(trials)
+        self._slowness = Slowness(trials, self._log, is_each=options.timing is Timing.each)
         self._number = 0
         self._last: State | None = None
         self._outweighed: list[Proposal] = []
@@ -442,58 +443,11 @@ class _Rounds:
         self._trials.pace.end_trials()
         if not self._options.is_timed or not best.applied:
             return None
-        self._trials.time(Program(), best.program)
-        found = self._slow_alone(best) if self._options.timing is Timing.each else None
-        found = found or self._slow(untouched, best)
-        self._note_times(best)
+        found = self._slowness.blamed(untouched, best)
         if found is None:
             return None
         blamed, reason = found
         return self._back(untouched, best, blamed, "makes it worse", reason)
-
-    def _slow(self, untouched: State, best: State) -> tuple[Proposal, str] | None:
-        """The fix to blame if all of them make the call longer, and why; None if the call takes no longer."""
-        change = self._confirmed_slower(untouched.program, best.program)
-        if change is None:
-            return None
-        if len(best.applied) == 1:
-            return best.applied[0][0], f"with it, the steady call is {change}"
-        alone = self._slow_alone(best)
-        if alone is not None:
-            return alone
-        slowest, _ = max(best.applied[:_MAX_TIMED], key=lambda pair: self._ratio(*_added(*pair)))
-        return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
-
-    def _slow_alone(self, best: State) -> tuple[Proposal, str] | None:
-        """The first fix that makes the call longer by itself, and why; None if none does."""
-        timed = best.applied[:_MAX_TIMED]
-        if self._options.timing is Timing.each:
-            for pair in timed:
-                self._trials.time(*_added(*pair))
-        for proposal, before in timed:
-            # A step counts together with what follows it.
-            if not self._log.is_step(proposal):
-                change = self._confirmed_slower(*_added(proposal, before))
-                if change is not None:
-                    return proposal, f"with it, the steady call is {change}"
-        return None
-
-    def _confirmed_slower(self, before: Program, after: Program) -> str | None:
-        """How much longer the second program's call takes, if two pairs of processes say so."""
-        if slower(self._trials.time(before, after)) is None:
-            return None
-        return slower(self._trials.time(before, after, is_again=True))
-
-    def _ratio(self, before: Program, after: Program) -> float:
-        pair = deciding(self._trials.time(before, after))
-        return pair.ratio if pair else 1.0
-
-    def _note_times(self, best: State) -> None:
-        """Note the times of the applied fixes that were timed by themselves."""
-        for pair in best.applied:
-            self._log.add_times(pair[0], self._trials.times_of(*_added(*pair)) or ())
-        if self._options.timing is Timing.each and len(best.applied) > _MAX_TIMED:
-            self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed one by one")
 
     # Results.
 
@@ -519,6 +473,7 @@ class _Rounds:
     def _treated(self, untouched: State, best: State) -> TreatmentResult:
         changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
+        kept = list(filter(self._options.selection.keeps, untouched.observed.diagnosis.findings))
         times = self._trials.times_of(Program(), best.program) or ()
         self._log.settle_moved(best)
         replay = best.observed.recording.replay
@@ -542,7 +497,7 @@ class _Rounds:
             compared=compared,
             backend=self._backend.name if compared else None,
             times=times,
-            gone=self._gone(untouched, best) if applied else (),
+            gone=gone(self._trials, self._log, untouched, best, kept) if applied else (),
             declined=self._log.declined,
             left=tuple(self._log.left(best)),
             choices=self._options.choices,
@@ -551,33 +506,6 @@ class _Rounds:
         )
         return TreatmentResult(treatment, changes)
 
-    def _gone(self, untouched: State, best: State) -> tuple[str, ...]:
-        """Fingerprints of the untouched program's findings that the best program no longer has."""
-        sites = self._trials.sites(untouched, best)
-        gone = list(filter(self._options.selection.keeps, untouched.observed.diagnosis.findings))
-        for finding in best.observed.diagnosis.findings:
-            line = self._trials.original_line(best.program, finding.location)
-            same = [other for other in gone if _is_same_cause(other, finding)]
-            if same:
-                # Of equal lines, the one that is still there; the fingerprint says only which of them comes first.
-                gone.remove(min(same, key=lambda other: _distance(other, finding, line)))
-        return tuple(
-            finding.fingerprint
-            for finding in gone
-            if not (sites.replacements(finding) or self._log.is_unresolved(finding) or _is_still_skipped(finding, best))
-        )
-
-
-def _added(proposal: Proposal, before: Program) -> tuple[Program, Program]:
-    """A program without a fix and with it."""
-    return before, with_proposals(before, (proposal,))
-
-
-def _is_still_skipped(finding: Finding, state: State) -> bool:
-    """Whether a finding says that torch skips a function, and it still skips it, if because of another line."""
-    skipped = {name for found in state.observed.diagnosis.findings for name in found.effects.skipped_frames}
-    return finding.code == SKIPPED_FRAME and not skipped.isdisjoint(finding.effects.skipped_frames)
-
 
 def _is_before(state: State, best: State, at: int) -> bool:
     """Whether a state led to the best one, before the fix with an index was applied."""
@@ -585,25 +513,6 @@ def _is_before(state: State, best: State, at: int) -> bool:
     return len(state.applied) <= at and all(
         one[0] is other[0] for one, other in zip(state.applied, earlier, strict=False)
     )
-
-
-def _is_same_cause(one: Finding, other: Finding) -> bool:
-    """Whether two findings differ in nothing but the line; a fingerprint numbers them."""
-    return one.fingerprint == other.fingerprint or _cause(one) == _cause(other)
-
-
-def _cause(finding: Finding) -> tuple[str, str, str, str | None, str | None]:
-    return (
-        finding.code,
-        finding.location.file,
-        finding.location.function,
-        finding.location.text,
-        finding.torch_id,
-    )
-
-
-def _distance(one: Finding, other: Finding, line: int) -> tuple[int, bool]:
-    return abs(one.location.line - line), one.fingerprint != other.fingerprint
 
 
 def _place(options: FindingOptions) -> tuple[str, int]:
