@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from graphdoctor.model.progress import TrialCounts, TrialEvent
@@ -55,7 +55,9 @@ class Pace:
         self.report = on_event
         self._clock = clock
         self._lock = threading.Lock()
-        self._trials, self._timings = _Work(), _Work()
+        self._trials = _Work()
+        # What timing takes is mostly compiling, so one backend says nothing of another.
+        self._timings: dict[str, _Work] = {}
         self._is_open = True
 
     def plan_trials(self, count: int) -> int:
@@ -72,14 +74,15 @@ class Pace:
             self._trials.planned += count
             return self._trials.planned - count + 1
 
-    def plan_timings(self, count: int) -> None:
+    def plan_timings(self, backends: Iterable[str]) -> None:
         """Note timings that are certain to be made.
 
         Args:
-            count: How many.
+            backends: The backend of each.
         """
         with self._lock:
-            self._timings.planned += count
+            for backend in backends:
+                self._timings.setdefault(backend, _Work()).planned += 1
 
     def end_trials(self) -> None:
         """Note that no more trials are expected."""
@@ -93,20 +96,20 @@ class Pace:
             yield
 
     @contextlib.contextmanager
-    def timing(self) -> Iterator[int]:
-        """While two programs are timed; its number."""
-        with self._running(self._timings) as number:
-            yield number
+    def timing(self, backend: str) -> Iterator[int]:
+        """While two programs are timed under a backend; the number of the timing."""
+        with self._running(self._timings[backend]):
+            yield sum(work.begun for work in self._timings.values())
 
     @contextlib.contextmanager
-    def _running(self, work: _Work) -> Iterator[int]:
+    def _running(self, work: _Work) -> Iterator[None]:
         with self._lock:
             work.begun += 1
             number = work.begun
             work.running[number] = self._clock()
             self._report()
         try:
-            yield number
+            yield
         finally:
             with self._lock:
                 work.took_s.append(self._clock() - work.running.pop(number))
@@ -115,13 +118,15 @@ class Pace:
     def _report(self) -> None:
         # Under the lock, so that counts never come after later ones.
         now = self._clock()
-        left = (self._trials.left_s(now, self._jobs), self._timings.left_s(now, 1))
+        timings = self._timings.values()
+        left = [self._trials.left_s(now, self._jobs), *(work.left_s(now, 1) for work in timings)]
+        known = [seconds for seconds in left if seconds is not None]
         counts = TrialCounts(
             trial=self._trials.begun,
             trials=self._trials.planned,
-            timing=self._timings.begun,
-            timings=self._timings.planned,
-            left_s=None if left[0] is None or left[1] is None else left[0] + left[1],
+            timing=sum(work.begun for work in timings),
+            timings=sum(work.planned for work in timings),
+            left_s=sum(known) if len(known) == len(left) else None,
             is_open=self._is_open,
         )
         self.report(counts)

@@ -383,9 +383,9 @@ class Trials:
             return known
         found: list[PairedTime] = []
         backends = tuple(dict.fromkeys((self.backend, _INDUCTOR)))
-        self.pace.plan_timings(len(backends))
+        self.pace.plan_timings(backends)
         for backend in backends:
-            with self.pace.timing() as number:
+            with self.pace.timing(backend) as number:
                 times = time_pair(self.replays, before, after, f"time-{len(self._timed) + 1}", backend=backend)
             if isinstance(times, str):
                 self.notes.append(f"not timed under {backend}: {times}")

@@ -113,11 +113,12 @@ def twice(explain_json: Explain, folder: Path, text: str) -> tuple[dict[str, Any
 
 
 def assert_equal(first: dict[str, Any], second: dict[str, Any]) -> None:
+    # Their order is that of what they cost, which is measured.
     found = [
-        [
+        sorted(
             (finding["fingerprint"], finding["location"]["file"], finding["location"]["line"], finding["message"])
             for finding in document["findings"]
-        ]
+        )
         for document in (first, second)
     ]
     assert found[0] == found[1]

@@ -57,8 +57,8 @@ def test_a_trial_that_takes_longer_than_usual_has_nothing_left_rather_than_less(
         clock.now = 1.0
     with found.trial():
         clock.now = 50.0
-        found.plan_timings(1)
-        with found.timing() as number:
+        found.plan_timings(["eager"])
+        with found.timing("eager") as number:
             assert number == 1
     assert all(not isinstance(event, TrialCounts) or (event.left_s or 0.0) >= 0.0 for event in events)
 
@@ -80,12 +80,26 @@ def test_timings_have_a_time_of_their_own() -> None:
     with found.trial():
         clock.now = 100.0
     found.end_trials()
-    found.plan_timings(3)
-    with found.timing():
+    found.plan_timings(["eager"] * 3)
+    with found.timing("eager"):
         assert last(events) == TrialCounts(1, 1, timing=1, timings=3, left_s=None, is_open=False)
         clock.now = 110.0
     # One after the other, however many jobs there are.
     assert last(events) == TrialCounts(1, 1, timing=1, timings=3, left_s=20.0, is_open=False)
+
+
+def test_one_backend_says_nothing_of_how_long_another_takes() -> None:
+    found, clock, events = pace()
+    found.plan_timings(["eager", "inductor"])
+    with found.timing("eager") as number:
+        assert number == 1
+        clock.now = 3.0
+    assert last(events) == TrialCounts(0, 0, timing=1, timings=2, left_s=None)
+    found.plan_timings(["eager"])
+    with found.timing("inductor") as number:
+        assert number == 2
+        clock.now = 18.0
+    assert last(events) == TrialCounts(0, 0, timing=2, timings=3, left_s=3.0)
 
 
 def test_a_trial_that_raises_counts_as_over() -> None:
