@@ -163,6 +163,7 @@ def program(lines: list[str], result: str) -> str:
     return HEAD + "".join(f"        {part}\n" for part in body)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(LINES), min_size=1, max_size=7), st.sampled_from(RESULTS))
 def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: str) -> None:
