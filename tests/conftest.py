@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # What torch and the tests' modules hold stays until the end; looking through it for garbage takes time in each test.
+    # What torch and the tests' modules hold stays until the end; looking through it for garbage takes time.
     gc.collect()
     gc.freeze()
 
