@@ -33,6 +33,7 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         "with causes",
         "steady call",
         "a replay",
+        "taken again",
         "--help",
         "report",
         "100 MB",
