@@ -202,7 +202,9 @@ def _results(treatment: Treatment) -> str:
 def _difference(found: Difference) -> str:
     if found.largest is not None:
         return f"{found.where} by {found.largest:.3g}"
-    return found.detail or found.where
+    # A text has one place, which its kind names already.
+    place = "" if found.kind in _KINDS else found.where
+    return ": ".join(part for part in (place, found.detail) if part)
 
 
 def ending(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[RenderableType]:

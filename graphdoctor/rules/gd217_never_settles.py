@@ -81,7 +81,7 @@ class NeverSettles(RecordingRule):
         if frame is None or settling is None or steadiness is None:
             return ()
         changes = unsettled_changes(view.recording)
-        why = f" because {names(steadiness.changing)} changed" if steadiness.changing else ""
+        why = f", because {names(steadiness.changing)} changed" if steadiness.changing else ""
         end = ""
         if steadiness.compiles_to_limit is not None:
             end = f", and it runs eagerly after {counted(steadiness.compiles_to_limit, 'compile')}"

@@ -163,6 +163,21 @@ def test_what_the_whole_program_prints_less_is_said_at_the_end() -> None:
     assert "state, printed text. Different: printed text (3 of 4 lines; the first missing one: 'x')." in text
 
 
+@pytest.mark.parametrize(
+    ("difference", "told"),
+    [
+        ({"detail": "0.2 instead of 0.1"}, "state (took after the calls: 0.2 instead of 0.1)"),
+        ({"largest": 0.12345}, "state (took after the calls by 0.123)"),
+    ],
+)
+def test_what_differs_is_named(difference: dict[str, Any], told: str) -> None:
+    known, treatment = every_verdict()
+    found = Difference(kind="state", where="took after the calls", **difference)
+    compared = COMPARED.model_copy(update={"differences": (found,)})
+    text = words(rendered(known, treatment.model_copy(update={"compared": compared}), width=140))
+    assert f"Different: {told}." in text
+
+
 def suggested() -> tuple[Recording, Treatment]:
     known = facts(12, 15)
     fixes = (
