@@ -96,7 +96,9 @@ class SpecializedDim(RecompileRule):
             )
         where = change.guard_location
         line = f" on line {where.line}" if where is not None else ""
+        # torch computes with a dynamic number of a module as with a size.
+        what = "sizes" if ".shape[" in change.expression or ".size(" in change.expression else "values"
         return (
-            Fix(title=f"Write the code{line} so that one version holds for all sizes", kind="code", source=GUIDE),
+            Fix(title=f"Write the code{line} so that one version holds for all {what}", kind="code", source=GUIDE),
             Fix(title="If you need both branches, call both during warm-up", kind="call", source=GUIDE),
         )
