@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import json
 import os
 import subprocess
@@ -75,12 +74,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
-
-
-def pytest_collection_finish() -> None:
-    # What torch and the tests' modules hold stays until the end; looking through it for garbage takes time.
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
