@@ -74,8 +74,8 @@ def fix(
     from graphdoctor.cli.running import finish, project_settings, set_up, trials_of
     from graphdoctor.fixes.writing import check
     from graphdoctor.runs.diagnose import diagnose_recording
-    from graphdoctor.runs.fix import try_fixes, verified_before
-    from graphdoctor.runs.kept import KeptFixes
+    from graphdoctor.runs.fix import try_fixes
+    from graphdoctor.runs.kept import KeptFixes, kept_fixes
     from graphdoctor.runs.record import record_target
 
     if is_applied and not is_tried:
@@ -94,7 +94,7 @@ def fix(
     asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     before = None
     if is_tried and not is_again:
-        before = verified_before(request, asked, selection, settings, interpreter(python))
+        before = kept_fixes(request, asked.choices(selection), settings, interpreter(python))
     if before is not None and not written.quiet:
         say(_said_before(before))
     if isinstance(before, KeptFixes):

@@ -23,7 +23,6 @@ from graphdoctor.fixes.verdicts import (
     Reference,
     judge,
     judge_results,
-    kind_text,
     lost,
     reference_of,
 )
@@ -32,6 +31,7 @@ from graphdoctor.model.fixes import PairedTime, SnippetPlace
 from graphdoctor.model.progress import TimedPrograms
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.wording import kind_text
 from graphdoctor.rules.catalog import RULES
 
 AGAIN = "-again"

@@ -15,7 +15,7 @@ from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import WORKING, Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, ResultKind
-from graphdoctor.model.wording import counted, percents
+from graphdoctor.model.wording import counted, kind_text, percents
 
 _COVERAGE_NOISE = 0.005
 _OF_CALLS: frozenset[ResultKind] = frozenset({"outputs", "gradients"})
@@ -342,12 +342,6 @@ def described(difference: Difference) -> str:
     if difference.largest is not None:
         return f"{difference.where} differs by {difference.largest:.3g}"
     return f"{difference.where}: {difference.detail or 'differs'}"
-
-
-def kind_text(kind: ResultKind) -> str:
-    """A kind of result in words."""
-    words: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
-    return words.get(kind, kind)
 
 
 def _failure(after: Observed) -> str:

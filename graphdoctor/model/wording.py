@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from graphdoctor.model.recording import CompileSwitch
+    from graphdoctor.model.trials import ResultKind
 
 _MAX_NAMES = 3
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -18,6 +19,12 @@ UNCHANGED = "same"
 def counted(number: int, noun: str) -> str:
     """A number with its noun: ``1 graph``, ``2 graphs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def kind_text(kind: ResultKind) -> str:
+    """A kind of result in words."""
+    words: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
+    return words.get(kind, kind)
 
 
 def percent(share: float) -> str:

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from graphdoctor.model.wording import kind_text
 from graphdoctor.render.cards import (
     Code,
     Command,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.model.diagnosis import Diagnosis, Finding
     from graphdoctor.model.fixes import Treatment, Verdict
-    from graphdoctor.model.trials import Difference, ResultKind
+    from graphdoctor.model.trials import Difference
 
 
 def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False, is_written: bool = False) -> None:
@@ -183,14 +184,11 @@ def _together(treatment: Treatment) -> Iterator[RenderableType]:
     yield clean(_results(treatment), "dim")
 
 
-_KINDS: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
-
-
 def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
-    named = [_KINDS.get(kind, kind) for kind in kinds]
+    named = list(map(kind_text, kinds))
     differences = treatment.compared.differences if treatment.compared else ()
-    told = ", ".join(f"{_KINDS.get(found.kind, found.kind)} ({_difference(found)})" for found in differences)
+    told = ", ".join(f"{kind_text(found.kind)} ({_difference(found)})" for found in differences)
     differs = f" Different: {told}." if told else ""
     under = f", under {treatment.backend}" if treatment.backend else ""
     others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
@@ -203,7 +201,7 @@ def _difference(found: Difference) -> str:
     if found.largest is not None:
         return f"{found.where} by {found.largest:.3g}"
     # A text has one place, which its kind names already.
-    place = "" if found.kind in _KINDS else found.where
+    place = "" if found.where == kind_text(found.kind) else found.where
     return ": ".join(part for part in (place, found.detail) if part)
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.model.fixes import TrialChoices
 from graphdoctor.model.spec import Timing
-from graphdoctor.runs.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
+from graphdoctor.runs.kept import keep
 from graphdoctor.trace.reader import read_recording
 
 if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
-    from graphdoctor.config import Settings
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import TreatmentResult
@@ -106,21 +105,6 @@ def try_fixes(
     )
     keep(request, recording, treated, setup)
     return treated
-
-
-def verified_before(
-    request: Request, trials: Trials, selection: Selection, settings: Settings, interpreter: str
-) -> KeptFixes | OutdatedFixes | None:
-    """Fixes that an earlier command verified, or why they prove nothing any more; None if there are none.
-
-    Args:
-        request: What a run would be asked to do.
-        trials: How fixes would be tried.
-        selection: Findings to treat.
-        settings: The project's settings.
-        interpreter: The interpreter that would run it.
-    """
-    return kept_fixes(request, trials.choices(selection), settings, interpreter)
 
 
 def _default_jobs(request: Request, recorded: Recording) -> int:

@@ -217,7 +217,6 @@ def test_a_script_behaves_as_under_python(tmp_path, name):
     assert_alike(tmp_path, "script.py")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TORCH_SCRIPTS)
 def test_a_script_with_torch_behaves_as_under_python(tmp_path, name):
     (tmp_path / "script.py").write_text(TORCH_SCRIPTS[name])
@@ -391,7 +390,6 @@ def test_trouble_with_the_report_leaves_the_scripts_exit_status(tmp_path):
 # What is recorded.
 
 
-@pytest.mark.slow
 def test_a_training_script_is_recorded_with_its_own_arguments(tmp_path, run_cli):
     (tmp_path / "train.py").write_text(TRAIN)
     process = run(tmp_path, "--report", "report.json", "train.py", "--epochs", "2")
@@ -422,7 +420,6 @@ def test_a_training_script_is_recorded_with_its_own_arguments(tmp_path, run_cli)
     assert "GD101" in run_cli("report").stdout
 
 
-@pytest.mark.slow
 def test_other_ways_to_compile_are_recorded(tmp_path):
     (tmp_path / "script.py").write_text(
         "import torch\nfrom torch import compile as shorter\n"
@@ -440,7 +437,6 @@ def test_other_ways_to_compile_are_recorded(tmp_path):
     ]
 
 
-@pytest.mark.slow
 def test_logging_that_the_script_sets_up_takes_nothing_from_the_recording(tmp_path):
     (tmp_path / "script.py").write_text(
         "import logging, logging.config, os\nos.environ['TORCH_TRACE'] = os.path.abspath('theirs')\nimport torch\n"
@@ -457,7 +453,6 @@ def test_logging_that_the_script_sets_up_takes_nothing_from_the_recording(tmp_pa
     assert len(list((tmp_path / "theirs").glob("*.log"))) == 1
 
 
-@pytest.mark.slow
 def test_a_reset_begins_new_ids(tmp_path):
     (tmp_path / "script.py").write_text(
         "import torch\ndef f(x): return x.sin()\nfor n in (2, 3, 4):\n"
@@ -471,7 +466,6 @@ def test_a_reset_begins_new_ids(tmp_path):
     assert document["summary"]["recompiles"] == 0
 
 
-@pytest.mark.slow
 def test_a_killed_script_leaves_what_it_compiled_and_where(tmp_path):
     (tmp_path / "script.py").write_text(
         "import os, torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
@@ -486,7 +480,6 @@ def test_a_killed_script_leaves_what_it_compiled_and_where(tmp_path):
     assert document["exit"]["reason"] == "killed"
 
 
-@pytest.mark.slow
 def test_nothing_of_ours_runs_in_a_compiled_call_that_is_not_watched(tmp_path):
     (tmp_path / "script.py").write_text(
         "import sys, torch\nf = torch.compile(lambda x: x.sin() + 1, backend='aot_eager')\nx = torch.ones(2)\n"
@@ -497,7 +490,6 @@ def test_nothing_of_ours_runs_in_a_compiled_call_that_is_not_watched(tmp_path):
     assert run(tmp_path, "-q", "script.py").stdout == "[] True\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -514,7 +506,6 @@ def test_a_script_that_compiles_nothing_is_told_why(tmp_path, body, says):
 # Several processes.
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, method):
     (tmp_path / "script.py").write_text(CHILDREN)
@@ -533,7 +524,6 @@ def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, meth
     assert "3 processes compiled" in said(document)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_data_loader_workers_leave_no_log(tmp_path, method):
     (tmp_path / "script.py").write_text(LOADER)
@@ -546,7 +536,6 @@ def test_data_loader_workers_leave_no_log(tmp_path, method):
     assert "processes compiled" not in said(document)
 
 
-@pytest.mark.slow
 def test_threads_compile_into_one_log(tmp_path):
     (tmp_path / "script.py").write_text(
         "import threading, torch\nfrom net import a, b\n"
@@ -562,7 +551,6 @@ def test_threads_compile_into_one_log(tmp_path):
     assert document["summary"]["compiles"] == 2
 
 
-@pytest.mark.slow
 def test_a_graphdoctor_that_the_script_starts_makes_a_recording_of_its_own(tmp_path):
     (tmp_path / "model.py").write_text(CLEAN_TARGET)
     command = command_line("explain", "model.py", "--no-coverage")

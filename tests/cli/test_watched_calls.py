@@ -12,6 +12,7 @@ from graphdoctor.probe.wire import TRACE_FOLDER, WatchedCallArtifact
 from graphdoctor.trace.grammar import LogDamage, read_records
 from tests.cli.test_run import assert_alike, logs, report, run, said
 
+pytestmark = pytest.mark.slow
 MODEL = """\
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -197,7 +198,6 @@ def watched(folder: Path) -> list[WatchedCallArtifact]:
     return found
 
 
-@pytest.mark.slow
 def test_coverage_is_that_of_explain_and_of_each_function(tmp_path, run_cli):
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "train.py").write_text(TRAIN)
@@ -225,7 +225,6 @@ def test_coverage_is_that_of_explain_and_of_each_function(tmp_path, run_cli):
     assert "of 24 calls; watching added about" in " ".join(process.stderr.split())
 
 
-@pytest.mark.slow
 def test_times_lie_within_those_that_the_script_measures(tmp_path):
     (tmp_path / "script.py").write_text(TIMED)
     process = run(tmp_path, "--report", "report.json", "script.py")
@@ -246,14 +245,12 @@ def test_times_lie_within_those_that_the_script_measures(tmp_path):
     assert document["watch"]["cost_s"] >= sum(call["cost_us"] for call in calls) / 1e6
 
 
-@pytest.mark.slow
 def test_watched_calls_behave_as_under_python(tmp_path):
     (tmp_path / "script.py").write_text(SEMANTICS)
     assert_alike(tmp_path, "script.py")
     assert {call["outcome"] for call in watched(tmp_path)} >= {"steady", "raised"}
 
 
-@pytest.mark.slow
 def test_the_programs_own_profiler_sees_what_it_would_see(tmp_path):
     (tmp_path / "script.py").write_text(PROFILED)
     process = run(tmp_path, "--report", "report.json", "script.py")
@@ -268,7 +265,6 @@ def test_the_programs_own_profiler_sees_what_it_would_see(tmp_path):
     assert "only one can run at a time" in said(document)
 
 
-@pytest.mark.slow
 def test_calls_of_several_threads_are_counted_and_watched(tmp_path):
     (tmp_path / "script.py").write_text(THREADS)
     process = run(tmp_path, "--report", "report.json", "script.py")
@@ -280,7 +276,6 @@ def test_calls_of_several_threads_are_counted_and_watched(tmp_path):
     assert sum(found["watched_calls"] for found in document["watch"]["functions"]) <= 2 * 41
 
 
-@pytest.mark.slow
 def test_each_function_is_covered_or_says_why_not(tmp_path):
     (tmp_path / "script.py").write_text(MANY)
     document = report(tmp_path, "script.py")
@@ -304,7 +299,6 @@ def test_each_function_is_covered_or_says_why_not(tmp_path):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("limit", [8, 1000])
 def test_a_script_that_recompiles_for_ever(tmp_path, limit):
     (tmp_path / "script.py").write_text(
@@ -327,7 +321,6 @@ def test_a_script_that_recompiles_for_ever(tmp_path, limit):
         assert found["watched_calls"] <= 32
 
 
-@pytest.mark.slow
 def test_a_script_that_ends_early_is_not_blamed(tmp_path):
     (tmp_path / "script.py").write_text(
         "import torch\nf = torch.compile(lambda x: x + 1, backend='eager', dynamic=False)\n"
@@ -338,7 +331,6 @@ def test_a_script_that_ends_early_is_not_blamed(tmp_path):
     assert functions(document)["<lambda>"]["not_covered"] == "compiling"
 
 
-@pytest.mark.slow
 def test_a_killed_script_leaves_what_was_watched(tmp_path):
     (tmp_path / "script.py").write_text(
         "import os, torch\nf = torch.compile(lambda x: x.sin() + 1, backend='eager')\n"
@@ -350,7 +342,6 @@ def test_a_killed_script_leaves_what_was_watched(tmp_path):
     assert document["summary"]["steadiness"]["state"] is None
 
 
-@pytest.mark.slow
 def test_nothing_of_a_watched_call_is_kept(tmp_path):
     (tmp_path / "script.py").write_text(
         "import gc, weakref, torch\n"
@@ -363,7 +354,6 @@ def test_nothing_of_a_watched_call_is_kept(tmp_path):
     assert [call["outcome"] for call in watched(tmp_path)] == ["steady"] * 3
 
 
-@pytest.mark.slow
 def test_a_forked_process_has_calls_of_its_own_if_it_compiles(tmp_path):
     (tmp_path / "script.py").write_text(FORKS)
     document = report(tmp_path, "script.py")
