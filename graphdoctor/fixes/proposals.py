@@ -14,7 +14,6 @@ from pathlib import Path
 
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, candidates
 from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
@@ -26,6 +25,7 @@ from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import FixKind, SnippetPlace
 from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import PROGRAM_ORIGINS
+from graphdoctor.replay.program import Program, RunChange
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
 _START = SnippetPlace(where="start")

@@ -13,7 +13,6 @@ from itertools import combinations, islice
 from typing import Literal
 
 from graphdoctor.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
-from graphdoctor.fixes.program import RunChange
 from graphdoctor.model.expressions import (
     argument_source,
     expression,
@@ -27,6 +26,7 @@ from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import Setting
 from graphdoctor.model.trials import Remedy, UntriedChange
+from graphdoctor.replay.program import RunChange
 
 _RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=64)
 _DYNAMIC_MODULE_INTS = Setting(name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.timing import slower
 from graphdoctor.fixes.trial_log import TrialLog
 from graphdoctor.fixes.trials import State, Trials, with_proposals
 from graphdoctor.model.fixes import deciding
+from graphdoctor.replay.program import Program
 
 _MAX_TIMED = 6
 """How many fixes are timed one by one; all together are always timed."""

@@ -6,84 +6,20 @@ steady come before that and aren't counted.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import socket
 import statistics
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
-from graphdoctor.fixes.confidence import MIN_TURNS, interval, is_decided
-from graphdoctor.fixes.program import Program
-from graphdoctor.fixes.replays import Replays
 from graphdoctor.model.fixes import PairedTime, deciding
 from graphdoctor.model.wording import speed_text
-
-_TURN_S = 0.04
-"""How long each program repeats its call in a turn, or one call that takes longer."""
+from graphdoctor.replay.confidence import MIN_TURNS, interval, is_decided
+from graphdoctor.replay.program import Program
+from graphdoctor.replay.replays import Replays
+from graphdoctor.replay.turns import TURN_S, TimedProbe
 
 _MAX_S = 10.0
 _NOISE = 0.03
 """How much two processes that run the same program can differ."""
-
-
-class _Timed:
-    """A probe that times its last call when asked.
-
-    Args:
-        replays: Starts it.
-        program: What it runs.
-        name: The replay's name.
-        backend: The backend.
-        pool: Where to wait until it ends.
-    """
-
-    def __init__(self, replays: Replays, program: Program, name: str, backend: str, pool: ThreadPoolExecutor) -> None:
-        ours, theirs = socket.socketpair()
-        self._connection = ours
-
-        def run() -> str | None:
-            try:
-                return replays.serve_times(program, name, backend=backend, descriptor=theirs.fileno())
-            finally:
-                # The other end then stops waiting for an answer.
-                theirs.close()
-
-        self._ended: Future[str | None] = pool.submit(run)
-        self._stream = ours.makefile("rw", encoding="utf-8")
-
-    def is_steady(self) -> bool:
-        """Wait until the calls are made; whether the last one no longer compiles anything."""
-        answer = self._answer()
-        return bool(answer and answer["is_steady"])
-
-    def median_us(self) -> float | None:
-        """The median time of one turn, in microseconds; None if the probe has ended."""
-        try:
-            self._stream.write(json.dumps({"seconds": _TURN_S}) + "\n")
-            self._stream.flush()
-        except OSError:
-            return None
-        answer = self._answer()
-        return None if answer is None else float(answer["median_us"])
-
-    def _answer(self) -> dict[str, Any] | None:
-        try:
-            line = self._stream.readline()
-        except OSError:
-            return None
-        return dict(json.loads(line)) if line else None
-
-    def close(self) -> None:
-        """Let the probe end."""
-        with contextlib.suppress(OSError):  # the probe may have ended, which is an error on some systems only
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-
-    def error(self) -> str | None:
-        """Wait until it ends; why it ended early, or None."""
-        return self._ended.result()
 
 
 def time_pair(replays: Replays, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
@@ -100,10 +36,10 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         The times, or why there are none, as a clause.
     """
     with ThreadPoolExecutor(max_workers=2) as pool:
-        pair: list[_Timed] = []
+        pair: list[TimedProbe] = []
         try:
             for program, which in ((before, "before"), (after, "after")):
-                pair.append(_Timed(replays, program, f"{name}-{backend}-{which}", backend, pool))
+                pair.append(TimedProbe(replays, program, f"{name}-{backend}-{which}", backend, pool))
             steady = [timed.is_steady() for timed in pair]
             turns = _turns(*pair) if all(steady) else []
         except BaseException:
@@ -150,7 +86,7 @@ def faster(times: Sequence[PairedTime]) -> str | None:
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
 
-def _turns(before: _Timed, after: _Timed) -> list[tuple[float, float]]:
+def _turns(before: TimedProbe, after: TimedProbe) -> list[tuple[float, float]]:
     """The times of both in each turn; they take turns going first."""
     found: list[tuple[float, float]] = []
     spent_s = 0.0
@@ -163,7 +99,7 @@ def _turns(before: _Timed, after: _Timed) -> list[tuple[float, float]]:
         found.append((other, one) if is_swapped else (one, other))
         if not one or not other or is_decided([fixed / plain for plain, fixed in found]):
             return found
-        turn_s = max(_TURN_S, one / 1e6) + max(_TURN_S, other / 1e6)
+        turn_s = max(TURN_S, one / 1e6) + max(TURN_S, other / 1e6)
         spent_s += turn_s
         if spent_s + turn_s > _MAX_S and len(found) >= MIN_TURNS:
             return found

@@ -19,9 +19,7 @@ from graphdoctor.fixes.announcing import Announcing
 from graphdoctor.fixes.gone import gone
 from graphdoctor.fixes.pace import Pace
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
-from graphdoctor.fixes.replays import Limits, Replays
 from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
 from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
 from graphdoctor.fixes.slowness import Slowness
@@ -37,6 +35,8 @@ from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import Timing
 from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import FIXES_FILE
+from graphdoctor.replay.program import Program
+from graphdoctor.replay.replays import Limits, Replays
 
 FOLDER = "fixes"
 _MAX_ROUNDS = 12

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.patch import FileChange, unified
-from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findings
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.fixes import WORKING, LeftFinding, Measures, PairedTime, TriedFix, UntriedCause, Verdict
 from graphdoctor.model.stack import relative
+from graphdoctor.replay.program import Program
 
 _NO_FIX = "no fix is known"
 _UNTRIED: dict[UntriedCause, str] = {

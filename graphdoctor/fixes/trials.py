@@ -11,9 +11,7 @@ from graphdoctor import __version__
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.fixes.pace import Pace
 from graphdoctor.fixes.patch import FileChange, LineMap, merged
-from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.replays import EAGER, Replays, RoundingNames
 from graphdoctor.fixes.scores import Score, score
 from graphdoctor.fixes.sites import SiteChange
 from graphdoctor.fixes.timing import time_pair
@@ -32,6 +30,8 @@ from graphdoctor.model.progress import TimedPrograms
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.wording import kind_text
+from graphdoctor.replay.program import Program
+from graphdoctor.replay.replays import EAGER, Replays, RoundingNames
 from graphdoctor.rules.catalog import RULES
 
 AGAIN = "-again"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from graphdoctor.fixes.program import Program
-from graphdoctor.fixes.replays import EAGER
 from graphdoctor.fixes.trials import AGAIN, UNTOUCHED, Trials, clause
 from graphdoctor.fixes.verdicts import judge_results
 from graphdoctor.model.fixes import Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison
+from graphdoctor.replay.program import Program
+from graphdoctor.replay.replays import EAGER
 
 
 @dataclass(frozen=True)

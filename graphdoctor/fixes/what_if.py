@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from graphdoctor.capture.request import Request
-from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.remedies import Candidate, Candidates, candidates
-from graphdoctor.fixes.replays import EAGER, Limits, Replays
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import TrialResult, WhatIf
 from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import WHAT_IF_FILE
+from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.replay.replays import EAGER, Limits, Replays
 from graphdoctor.trace.reader import read_recording
 
 FOLDER = "what-if"

@@ -11,13 +11,13 @@ import pytest
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding, Fix
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.replay.program import Program
 from graphdoctor.rules.catalog import RULES
 from tests.factories import change, compiled, entry, frame, recompiled, record, recording
 

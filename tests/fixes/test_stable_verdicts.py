@@ -9,14 +9,14 @@ import pytest
 
 from graphdoctor.capture.request import Request
 from graphdoctor.fixes.pace import Pace
-from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.replays import Limits, Replays
 from graphdoctor.fixes.trials import Trials, with_proposals
 from graphdoctor.fixes.user_backend import Check, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.model.run import Setting
 from graphdoctor.model.spec import RunSpec
+from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.replay.replays import Limits, Replays
 from tests.conftest import probe_python
 
 if importlib.util.find_spec("transformers") is None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from graphdoctor.fixes import timing
-from graphdoctor.fixes.confidence import LOOKS
-from graphdoctor.fixes.program import Program
 from graphdoctor.fixes.timing import faster, slower, time_pair
 from graphdoctor.model.fixes import PairedTime
+from graphdoctor.replay.confidence import LOOKS
+from graphdoctor.replay.program import Program
 
 TURNS = 64
 """More than are needed."""
@@ -119,7 +119,7 @@ def test_who_begins_alternates() -> None:
     timed(probes)
     assert probes.asked[:8] == ["before", "after", "after", "before", "before", "after", "after", "before"]
     assert probes.asked.count("before") == probes.asked.count("after") == LOOKS[0]
-    assert probes.seconds == {timing._TURN_S}
+    assert probes.seconds == {timing.TURN_S}
     assert probes.backends == {"before": "eager", "after": "eager"}
     assert sorted(probes.names) == ["time-1-eager-after", "time-1-eager-before"]
 
@@ -142,7 +142,7 @@ def test_equal_times_are_enough_once_they_are_surely_equal() -> None:
 
 def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
     ratios = [0.7, 1.4] * 200
-    probes = Probes([2 * timing._TURN_S * 1e6] * len(ratios), [2 * timing._TURN_S * 1e6 * ratio for ratio in ratios])
+    probes = Probes([2 * timing.TURN_S * 1e6] * len(ratios), [2 * timing.TURN_S * 1e6 * ratio for ratio in ratios])
     found = timed(probes)
     assert isinstance(found, PairedTime)
     spent_s = (found.before_us + found.after_us) / 1e6 * found.turns

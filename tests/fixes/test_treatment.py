@@ -15,9 +15,7 @@ from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.fixes import treatment as engine
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources
-from graphdoctor.fixes.replays import Limits
 from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.coverage import Coverage
@@ -27,6 +25,8 @@ from graphdoctor.model.recording import BreakEffect, BreakReason, Recording
 from graphdoctor.model.run import ProbeExit, Setting
 from graphdoctor.model.spec import RunSpec, Timing
 from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
+from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.replay.replays import Limits
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 SAME = Comparison(kinds=("outputs",), differences=())

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.program import Program, RunChange
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.trials import compatible, with_proposals
 from graphdoctor.model.run import Setting
+from graphdoctor.replay.program import Program, RunChange
 
 BASE = b"".join(b"a%d = %d\n" % (number, number) for number in range(1, 10))
 

@@ -16,10 +16,10 @@ from typing import TypeVar
 from graphdoctor.capture.child import Watching, probe_command, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.capture.warm import WarmProbes
-from graphdoctor.fixes.program import Program
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import ResultKind
+from graphdoctor.replay.program import Program
 from graphdoctor.trace.reader import read_recording
 
 EAGER = "eager"

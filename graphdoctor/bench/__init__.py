@@ -1,0 +1,1 @@
+"""Measures what torch.compile is worth: each way to run a program, compared with eager mode."""

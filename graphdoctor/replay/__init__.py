@@ -1,0 +1,1 @@
+"""Runs programs again in fresh probes, untouched or changed, and times them in turns."""
