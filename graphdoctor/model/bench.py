@@ -235,8 +235,9 @@ class BenchVerdict(Fact):
 
     text: str
     """One or two sentences."""
-    best: str
-    """Name of the fastest correct variant; ``eager`` if none is measurably faster."""
+    best: str | None
+    """Name of the fastest correct variant; ``eager`` if none is measurably faster. Of those that can't be told apart,
+    the one that compiles fastest; of a sweep, that of the largest size that ran. None if eager mode itself failed."""
 
 
 class Noise(Fact):

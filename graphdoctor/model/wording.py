@@ -108,6 +108,38 @@ def _factor(value: float) -> str:
     return f"{value:.{digits}f}{_TIMES}"
 
 
+def factor_text(ratio: float) -> str:
+    """A ratio of times in as many digits as are worth reading, such as 1.87 with a multiplication sign.
+
+    Args:
+        ratio: Above 0.
+    """
+    if ratio >= 100:
+        return f"{ratio:.0f}{_TIMES}"
+    digits = 1 if ratio >= 10 else 2
+    # What is near 1, but isn't 1, isn't shown as 1.
+    digits += f"{ratio:.{digits}f}" == "1.00" and ratio != 1
+    return f"{ratio:.{digits}f}{_TIMES}"
+
+
+def about_count(number: int) -> str:
+    """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1 million``."""
+    if number >= 100:
+        number = int(float(f"{number:.1e}"))
+    for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if number >= size:
+            return f"{number / size:,.1f}".removesuffix(".0") + f" {name}"
+    return f"{number:,}"
+
+
+def about_time(seconds: float) -> str:
+    """A long time as it is said: ``50 seconds``, ``12 minutes``, ``3 hours``, ``4 days``."""
+    for size, noun in ((365 * 86400, "year"), (86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 1.5 * size:
+            return f"{round(seconds / size):,} {noun}s"
+    return counted(round(seconds), "second")
+
+
 def switch_text(switch: CompileSwitch) -> str:
     """What can keep torch.compile from compiling, as a clause: ``TORCH_COMPILE_DISABLE is set``."""
     since = f" from call {switch.call_index} on" if (switch.call_index or 1) > 1 else ""

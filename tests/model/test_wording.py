@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.model.wording import percent, percent_of_limit, percents
+from graphdoctor.model.wording import about_count, about_time, factor_text, percent, percent_of_limit, percents
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,54 @@ def test_two_shares_that_differ_never_read_alike(before: float, after: float, sh
 def test_equal_texts_are_of_equal_shares(before: float, after: float) -> None:
     one, other = percents(before, after)
     assert (one == other) == (before == after)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"),
+    [
+        (1.873, "1.87×"),
+        (0.87, "0.87×"),
+        (1, "1.00×"),
+        (1.004, "1.004×"),
+        (0.9976, "0.998×"),
+        (12.34, "12.3×"),
+        (250, "250×"),
+    ],
+)
+def test_a_factor_has_the_digits_that_are_worth_reading(ratio: float, shown: str) -> None:
+    assert factor_text(ratio) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (0, "0"),
+        (94, "94"),
+        (2087, "2,100"),
+        (99_600, "100,000"),
+        (999_999, "1 million"),
+        (2_087_000, "2.1 million"),
+        (45_000_000_000, "45 billion"),
+        (3 * 10**12, "3 trillion"),
+    ],
+)
+def test_a_large_number_is_shown_as_it_is_said(number: int, shown: str) -> None:
+    assert about_count(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (1, "1 second"),
+        (52, "52 seconds"),
+        (60, "60 seconds"),
+        (95, "2 minutes"),
+        (3600, "60 minutes"),
+        (11_000, "3 hours"),
+        (86_400, "24 hours"),
+        (4 * 86_400, "4 days"),
+        (800 * 86_400, "2 years"),
+    ],
+)
+def test_a_long_time_is_shown_as_it_is_said(seconds: float, shown: str) -> None:
+    assert about_time(seconds) == shown

@@ -1,0 +1,316 @@
+"""Hand-built reports of benches, for tests of what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphdoctor.model.bench import (
+    EAGER,
+    BenchReport,
+    BenchVerdict,
+    BreakEven,
+    CacheUse,
+    CallTimes,
+    Correctness,
+    CudaGraphs,
+    Judgement,
+    KernelShare,
+    Noise,
+    ResultError,
+    Speedup,
+    StageResult,
+    Stages,
+    Sweep,
+    SweepPoint,
+    Throughput,
+    Variant,
+)
+from graphdoctor.model.diagnosis import Cost, Finding, Fix, Location
+from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
+
+QUIET = Noise(ratio=1.0, spread=0.012, is_noisy=False)
+NOISY = Noise(ratio=1.08, spread=0.31, is_noisy=True)
+H100 = Environment(
+    python="3.12.3",
+    torch="2.11.0+cu128",
+    torch_build="CUDA 12.8",
+    platform="Linux-6.1-x86_64",
+    device_name="NVIDIA H100 80GB HBM3",
+)
+CPU = Environment(python="3.11.7", torch="2.13.0+cpu", torch_build="CPU", platform="Linux-6.1-x86_64")
+EXACT = Correctness(
+    is_bitwise_equal=True,
+    is_eager_repeatable=True,
+    errors=(ResultError(kind="outputs", variant=1.31e-7, eager=1.31e-7),),
+)
+ROUNDED = Correctness(
+    is_bitwise_equal=False,
+    is_eager_repeatable=True,
+    errors=(
+        ResultError(kind="outputs", variant=1.52e-7, eager=1.31e-7),
+        ResultError(kind="gradients", variant=3.9e-7, eager=4.2e-7),
+    ),
+)
+WRONG = Correctness(
+    is_bitwise_equal=False,
+    is_eager_repeatable=True,
+    errors=(ResultError(kind="outputs", variant=0.021, eager=1.31e-7),),
+    where="outputs[0]",
+    largest=0.413,
+)
+
+
+def finding(code: str, message: str, *, call_us: float | None = None, **more: Any) -> Finding:
+    """One reason why a variant isn't faster."""
+    return Finding(
+        code=code,
+        rule="rule",
+        severity="info",
+        message=message,
+        location=Location(file="model.py", line=14, function="Attention.forward", text="w = q @ k.mT / d", indent=8),
+        count=1,
+        cost=None if call_us is None else Cost(call_us=call_us, call_from="fix"),
+        fingerprint=f"{abs(hash(message)):016x}"[:16],
+        **more,
+    )
+
+
+def calls(median_us: float, spread: float = 0.01) -> CallTimes:
+    """Calls whose quartiles are ``spread`` of their median apart."""
+    low, high = median_us * (1 - spread / 2), median_us * (1 + spread / 2)
+    return CallTimes(
+        median=median_us, q1=low, q3=high, min=low * 0.99, max=high * 1.3, mean=median_us * 1.01, count=640
+    )
+
+
+def eager(median_us: float = 5220.0, **more: Any) -> Variant:
+    """Eager mode."""
+    values: dict[str, Any] = {
+        "correct": True,
+        "call_us": calls(median_us),
+        "speedup": Speedup(ratio=1.0, low=0.997, high=1.003, rounds=32),
+        "judgement": "same",
+        "throughput": 32e6 / median_us,
+        "peak_memory_bytes": 812_400_000,
+        "launches": 153,
+    }
+    return Variant(name=EAGER, arguments={}, status="ok", **values | more)
+
+
+def variant(
+    name: str = "default",
+    median_us: float = 3560.0,
+    *,
+    eager_us: float = 5220.0,
+    cold_s: float | None = 28.4,
+    spread: float = 0.01,
+    judgement: Judgement | None = None,
+    **more: Any,
+) -> Variant:
+    """A variant that ran, with all that follows from its times."""
+    ratio = eager_us / median_us
+    low, high = ratio * (1 - spread), ratio * (1 + spread)
+    judged: Judgement = judgement or ("faster" if low > 1 else "slower" if high < 1 else "same")
+    key, _, value = name.partition("=")
+    warm_s = None if cold_s is None else cold_s / 4
+    cold, warm = _break_even(eager_us, low, ratio, high, cold_s), _break_even(eager_us, low, ratio, high, warm_s)
+    values: dict[str, Any] = {
+        "arguments": {key: value} if value else {},
+        "status": "ok",
+        "correct": True,
+        "correctness": ROUNDED,
+        "compile_cold_s": cold_s,
+        "compile_warm_s": warm_s,
+        "cache": CacheUse(hits=1, misses=0, bypasses=0),
+        "call_us": calls(median_us),
+        "speedup": Speedup(ratio=ratio, low=low, high=high, rounds=32),
+        "judgement": judged,
+        "break_even_calls": cold.calls if cold and judged == "faster" else None,
+        "break_even_cold": cold if judged == "faster" else None,
+        "break_even_warm": warm if judged == "faster" else None,
+        "throughput": 32e6 / median_us,
+        "peak_memory_bytes": 774_100_000,
+        "graphs": 1,
+        "break_sites": 0,
+        "recompiles": 0,
+        "launches": 96,
+    }
+    return Variant(name=name, **values | more)
+
+
+def _break_even(eager_us: float, low: float, ratio: float, high: float, compile_s: float | None) -> BreakEven | None:
+    if compile_s is None:
+        return None
+    counts = [round(compile_s * 1e6 / (eager_us * (1 - 1 / each))) if each > 1 else None for each in (ratio, high, low)]
+    if counts[0] is None or counts[1] is None:
+        return None
+    return BreakEven(calls=counts[0], low=counts[1], high=counts[2])
+
+
+def ended(name: str, status: str, reason: str, **more: Any) -> Variant:
+    """A variant that didn't give times."""
+    key, _, value = name.partition("=")
+    return Variant(name=name, arguments={key: value} if value else {}, status=status, reason=reason, **more)
+
+
+def report(*variants: Variant, text: str = "The answer.", best: str | None = EAGER, **more: Any) -> BenchReport:
+    """A report of ``model.py:Net``."""
+    values: dict[str, Any] = {
+        "graphdoctor_version": "0",
+        "environment": H100,
+        "target": TargetInfo(text="model.py:Net", name="Net", kind="module class", class_name="Net"),
+        "verdict": BenchVerdict(text=text, best=best),
+        "call": "f32[32, 3, 224, 224] cuda",
+        "throughput": Throughput(items=32, unit="samples"),
+        "noise": QUIET,
+        "variants": variants,
+    }
+    return BenchReport(**values | more)
+
+
+# Whole reports.
+
+FIX = Fix(
+    title="Use `scaled_dot_product_attention` in place of the written-out softmax",
+    kind="code",
+    snippet="out = F.scaled_dot_product_attention(q, k, v)",
+)
+LIBRARY = finding("GD401", "Kernels of libraries take 94% of a call, and nothing can fuse them.", call_us=478.0)
+COPIES = finding("GD404", "Copies take 3% of a call: `x.transpose(1, 2)` isn't contiguous.", fixes=(FIX,), call_us=15.2)
+
+
+def mobilenet() -> BenchReport:
+    """A network that gets much faster."""
+    return report(
+        eager(),
+        variant(
+            correctness=EXACT,
+            kernels=KernelShare(call_us=3560, library_us=2100.0, generated_us=1300.0, copy_us=60.0, launches=96),
+        ),
+        variant(
+            "mode=reduce-overhead",
+            1940.0,
+            cold_s=33.1,
+            launches=96,
+            cuda_graphs=CudaGraphs(captured=1),
+            peak_memory_bytes=1_204_000_000,
+        ),
+        variant(
+            "mode=max-autotune-no-cudagraphs",
+            3410.0,
+            cold_s=214.0,
+            cache=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("custom pass without a uuid",)),
+        ),
+        text=(
+            "mode=reduce-overhead is fastest: 2.69× (2.66 to 2.72) over eager, pays off after 10,000 calls; "
+            "mode=max-autotune-no-cudagraphs gives 1.53×; default gives 1.47×."
+        ),
+        best="mode=reduce-overhead",
+    )
+
+
+def attention() -> BenchReport:
+    """A network that gets slower."""
+    skipped = ("skipping cudagraphs due to mutated inputs (1 instances). Found from: model.py:22 in forward",)
+    return report(
+        eager(508.0),
+        variant(median_us=578.0, eager_us=508.0, findings=(LIBRARY, COPIES)),
+        variant(
+            "mode=reduce-overhead",
+            610.0,
+            eager_us=508.0,
+            findings=(
+                LIBRARY,
+                finding("GD402", "torch skipped CUDA graphs: line 22 writes to an input.", call_us=40.0),
+            ),
+            cuda_graphs=CudaGraphs(captured=0, skipped=skipped),
+        ),
+        text=(
+            "No variant is measurably faster than eager: default takes 1.14 times as long (1.13 to 1.15), "
+            "mode=reduce-overhead takes 1.20 times as long (1.19 to 1.21). Kernels of libraries take 94% of a call, "
+            "and nothing can fuse them."
+        ),
+    )
+
+
+def troubled() -> BenchReport:
+    """One variant fails, one is wrong, one can't be."""
+    stages = Stages(
+        results=(
+            StageResult(name="eager", outcome="ok"),
+            StageResult(name="aot_eager", outcome="ok"),
+            StageResult(name="aot_eager_decomp_partition", outcome="ok"),
+            StageResult(name="inductor", outcome="failed", reason="CppCompileError: C++ compile error"),
+        ),
+        first="inductor",
+        part="fusion",
+        reproducer=".graphdoctor/bench/default/repro.py",
+    )
+    wrong_stages = Stages(
+        results=(
+            StageResult(name="eager", outcome="ok"),
+            StageResult(name="aot_eager", outcome="ok"),
+            StageResult(name="aot_eager_decomp_partition", outcome="wrong", reason="outputs[0] differs by 0.413"),
+        ),
+        first="aot_eager_decomp_partition",
+        part="aten.gelu.default",
+    )
+    return report(
+        eager(90_300.0, launches=None, throughput=354.0),
+        ended("default", "failed", "CppCompileError: C++ compile error", stages=stages),
+        variant("backend=aot_eager", 96_000.0, eager_us=90_300.0, cold_s=3.2, launches=None, correctness=EXACT),
+        variant(
+            "mode=max-autotune",
+            45_000.0,
+            eager_us=90_300.0,
+            status="wrong",
+            reason="outputs[0] differs by 0.413",
+            correct=False,
+            correctness=WRONG,
+            stages=wrong_stages,
+            launches=None,
+            cuda_graphs=None,
+        ),
+        ended("mode=reduce-overhead", "skipped", "there is no CUDA device, and CUDA graphs need one"),
+        environment=CPU,
+        noise=NOISY,
+        text=(
+            "No variant is measurably faster than eager: backend=aot_eager takes 1.06 times as long (1.05 to 1.07). "
+            "mode=max-autotune is faster (2.01×), but its results are wrong; default failed."
+        ),
+        gaps=(
+            CaptureGap(
+                code="GD900",
+                message="Kernels of a call are unknown: this torch's profiler was built without CUPTI.",
+            ),
+        ),
+    )
+
+
+def swept() -> BenchReport:
+    """Several sizes, the largest of which doesn't fit."""
+    points = []
+    for size, eager_us, default_us, graphs_us in ((1, 3900, 4200, 1100), (8, 4000, 3900, 1300), (32, 5220, 3560, 1940)):
+        variants = (
+            eager(float(eager_us), throughput=size * 1e6 / eager_us),
+            variant(median_us=float(default_us), eager_us=float(eager_us), spread=0.03),
+            variant("mode=reduce-overhead", float(graphs_us), eager_us=float(eager_us), cold_s=33.1),
+        )
+        points.append(SweepPoint(size=size, variants=variants, noise=QUIET))
+    reason = "out of memory: tried to allocate 18.4 GiB"
+    last = (
+        ended(EAGER, "failed", reason),
+        ended("default", "failed", reason),
+        ended("mode=reduce-overhead", "failed", reason),
+    )
+    points.append(SweepPoint(size=128, variants=last))
+    return report(
+        *last,
+        sweep=Sweep(sources=("x.shape[0]",), points=tuple(points)),
+        text=(
+            "torch.compile is faster with every size of x.shape[0] that ran. x.shape[0] = 1 to 32: "
+            "mode=reduce-overhead is fastest (3.55× to 2.69×); 128: eager mode failed (out of memory)."
+        ),
+        best="mode=reduce-overhead",
+        noise=None,
+    )
