@@ -44,6 +44,7 @@ _PIPE_BYTES = 2**20
 RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
 """Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
 
+_TRACE_VARIABLE = "TORCH_TRACE"
 _PROBE = Path(__file__).resolve().parent.parent / "probe" / "__main__.py"
 
 
@@ -102,7 +103,7 @@ def record(
         process = _start(
             python,
             request_path,
-            recording,
+            recording if request.is_traced else None,
             backend=request.spec.backend,
             descriptors=() if descriptor is None else (descriptor,),
             warm=warm,
@@ -153,14 +154,17 @@ def probe_command(python: str) -> list[str]:
 def _start(
     python: str,
     request_path: Path,
-    recording: Path,
+    traced: Path | None,
     *,
     backend: str,
     descriptors: tuple[int, ...],
     warm: WarmProbes | None,
     timeout_s: float | None,
 ) -> subprocess.Popen[bytes] | WarmProcess:
-    environment = os.environ | {"TORCH_TRACE": str(recording / TRACE_FOLDER)}
+    environment = dict(os.environ)
+    environment.pop(_TRACE_VARIABLE, None)
+    if traced is not None:
+        environment[_TRACE_VARIABLE] = str(traced / TRACE_FOLDER)
     # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
     environment.pop(RECORDING_VARIABLE, None)
     if warm is not None:

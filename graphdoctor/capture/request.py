@@ -102,6 +102,11 @@ class Request:
         """
         return cls(spec, parse_target(spec.target), parse_inputs(spec.inputs), measured, vary)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether torch writes its trace log; a benched program runs as its user runs it."""
+        return not (self.trial and "bench" in self.trial)
+
     def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
         """The same request with other values in its ``spec``."""
         return replace(self, spec=replace(self.spec, **changes))

@@ -150,6 +150,52 @@ class ProbeRequest(TypedDict):
     """How the calls are replayed to try a remedy: see ``replay/trial.py``."""
 
 
+class CallItems(TypedDict):
+    """What one call works on."""
+
+    count: int
+    unit: Literal["samples", "tokens"]
+
+
+class CacheCounts(TypedDict):
+    """What the caches on disk did, in graphs."""
+
+    hits: int
+    misses: int
+    bypasses: int
+
+
+class BenchStart(TypedDict):
+    """What a benched program reports over its socket once its calls are steady, or never will be."""
+
+    is_steady: bool
+    excess_s: float
+    """Seconds by which ``torch.compile`` and the calls took longer than steady calls do, in all."""
+    passes: int
+    """How often all calls were made."""
+    call_count: int
+    """Calls of one pass."""
+    inputs: str | None
+    """The arguments of the last call, in short."""
+    items: CallItems | None
+    changes_arguments: bool
+    """The call changes its arguments, which are put back before each timed call."""
+    cache: CacheCounts | None
+    """None without torch.compile."""
+    uses_cuda: bool
+
+
+class BenchTurn(TypedDict):
+    """The times of one turn."""
+
+    times_us: list[float]
+    """Time of a call in each block, in microseconds."""
+    calls: int
+    """Calls in a block."""
+    peak_memory_bytes: int | None
+    """The most memory until now, since the calls are steady; None if unknown."""
+
+
 UnseenReads = Literal["network", "processes", "reads"]
 """What a process may have read without our seeing it: from a network, in processes that it forked, or anything."""
 
@@ -197,6 +243,7 @@ Phase = Literal[
     "measuring coverage",
     "measuring guard checks",
     "warming up",
+    "making the calls",
     "timing the last call",
     "comparing results",
 ]

@@ -23,6 +23,7 @@ class RunChange:
         marks: Sources and dims to mark as dynamic before each call.
         tensors: Sources of numbers to pass as tensors.
         contiguous: Sources of tensors to make contiguous.
+        sizes: Sources, dims and the size that each is to have.
         warm_up: Make all calls once before the ones that count.
     """
 
@@ -32,6 +33,7 @@ class RunChange:
     marks: tuple[tuple[str, int], ...] = ()
     tensors: tuple[str, ...] = ()
     contiguous: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int, int], ...] = ()
     warm_up: bool = False
 
     def joined(self, other: RunChange) -> RunChange:
@@ -43,6 +45,7 @@ class RunChange:
             marks=_distinct(self.marks, other.marks),
             tensors=_distinct(self.tensors, other.tensors),
             contiguous=_distinct(self.contiguous, other.contiguous),
+            sizes=_distinct(self.sizes, other.sizes),
             warm_up=self.warm_up or other.warm_up,
         )
 
@@ -63,6 +66,7 @@ class RunChange:
             "marks": [{"source": source, "dim": dim} for source, dim in self.marks],
             "tensors": list(self.tensors),
             "contiguous": list(self.contiguous),
+            "sizes": [{"source": source, "dim": dim, "size": size} for source, dim, size in self.sizes],
             "setup": "\n".join(self.lines) or None,
         }
 

@@ -165,6 +165,35 @@ class Replays:
         ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
         return None if ended.reason == "finished" else str(ended.message)
 
+    def serve_bench(
+        self, program: Program, name: str, *, is_eager: bool, cache: Path, descriptor: int, spec: Mapping[str, object]
+    ) -> ProbeExit:
+        """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
+
+        It starts an interpreter of its own: a forked one has imported part of torch.compile already.
+
+        Args:
+            program: What to run.
+            name: The replay's name.
+            is_eager: Run without torch.compile.
+            cache: Inductor's folder on disk.
+            descriptor: The probe's end of the socket.
+            spec: Fields of the request's ``spec`` with other values.
+
+        Returns:
+            How it ended.
+        """
+        folder = self._new_folder(name)
+        plan = {
+            **self._plan(program, folder),
+            "is_eager": is_eager,
+            "references": {},
+            "compiled": str(cache),
+            "bench": descriptor,
+        }
+        request = self._changed(program, None).with_spec(**spec)
+        return self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor, is_fresh=True)
+
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
         """Run a function for each item, several at once; an interrupt stops the running ones.
 
@@ -240,7 +269,9 @@ class Replays:
             return found
         return max(found, _COMPILING_S)
 
-    def _record(self, request: Request, folder: Path, descriptor: int | None = None) -> ProbeExit:
+    def _record(
+        self, request: Request, folder: Path, descriptor: int | None = None, *, is_fresh: bool = False
+    ) -> ProbeExit:
         # The recorded run has already shown what the program prints.
         watching = Watching(on_phase=_ignore, on_output=_ignore, is_cancelled=self._is_cancelled.is_set)
         ended = record(
@@ -251,7 +282,7 @@ class Replays:
             memory_bytes=self.limits.memory_bytes,
             watching=watching,
             descriptor=descriptor,
-            warm=self._warm,
+            warm=None if is_fresh else self._warm,
         )
         if ended.reason == "interrupted":
             # One Ctrl-C ends all trials.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..torch_private import torch_api
@@ -20,6 +22,15 @@ from .settling import Activity, settle
 _STEADY_S = 0.5
 _STEADY_RUNS = 50
 _MIN_RUNS = 3
+_BLOCK_S = 0.001
+"""How long a block of calls takes at least."""
+
+_MAX_NUMBER = 10_000
+_REST_S = 0.002
+"""How long the threads of another process may look for work after its turn."""
+
+_WARM_CALL_S = 0.1
+"""Calls that are shorter are made once before a turn's first block."""
 
 
 def steady_us(call: Callable[[], Any], activity: Callable[[], Activity]) -> float | None:
@@ -57,6 +68,55 @@ def time_calls(
     return times
 
 
+@dataclass
+class Block:
+    """Calls that are timed together: the device is waited for once, as in a loop of calls.
+
+    Args:
+        seconds: What a call takes, about.
+        restore: Puts back what a call changed in its arguments, outside the timed span; then each is timed alone.
+    """
+
+    seconds: float
+    restore: Callable[[], None] | None = None
+
+    @property
+    def number(self) -> int:
+        """How many calls it has."""
+        if self.restore is not None:
+            return 1
+        return min(max(1, math.ceil(_BLOCK_S / max(self.seconds, 1e-9))), _MAX_NUMBER)
+
+
+def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list[float]:
+    """Times of blocks of calls in one turn, in microseconds for one call.
+
+    Args:
+        call: Makes one.
+        block: How many calls a block has.
+        seconds: Start no other block after this time; at least one is timed.
+    """
+    number, restore = block.number, block.restore
+    times: list[float] = []
+    # Another process had the machine meanwhile: its caches are cold, and what it does outside the time is over.
+    time.sleep(_REST_S)
+    if block.seconds < _WARM_CALL_S:
+        if restore is not None:
+            restore()
+        call()
+    ends = time.perf_counter() + seconds
+    while not times or time.perf_counter() < ends:
+        if restore is not None:
+            restore()
+        torch_api.synchronize()
+        started = time.perf_counter()
+        for _ in range(number):
+            call()
+        torch_api.synchronize()
+        times.append((time.perf_counter() - started) / number * 1e6)
+    return times
+
+
 def serve(call: Callable[[], Any], activity: Callable[[], Activity], descriptor: int) -> None:
     """Answer requests for times until the socket is closed.
 
@@ -67,19 +127,20 @@ def serve(call: Callable[[], Any], activity: Callable[[], Activity], descriptor:
     """
     with socket.socket(fileno=descriptor) as connection:
         is_settled = settle(call, activity).is_settled
-        _answer(connection, {"is_steady": is_settled})
-        for line in _questions(connection) if is_settled else ():
+        answer(connection, {"is_steady": is_settled})
+        for line in questions(connection) if is_settled else ():
             times = time_calls(call, seconds=float(json.loads(line)["seconds"]), least=1)
-            _answer(connection, {"median_us": statistics.median(times) * 1e6, "calls": len(times)})
+            answer(connection, {"median_us": statistics.median(times) * 1e6, "calls": len(times)})
 
 
-def _questions(connection: socket.socket) -> Iterator[str]:
+def questions(connection: socket.socket) -> Iterator[str]:
     """Lines until the other end is closed."""
     # The other end may close with an answer unread: that is a reset, not an end.
     with contextlib.suppress(ConnectionError), connection.makefile(encoding="utf-8") as lines:
         yield from lines
 
 
-def _answer(connection: socket.socket, values: dict[str, Any]) -> None:
+def answer(connection: socket.socket, values: Mapping[str, Any]) -> None:
+    """Write one line; the other end may have closed."""
     with contextlib.suppress(ConnectionError):
         connection.sendall((json.dumps(values) + "\n").encode())

@@ -3,8 +3,9 @@
 The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing::
 
     {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
-     "contiguous": ["L['x']", …], "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
-     "steady": …, "timing": file descriptor, "compiled": path, "outputs": path,
+     "contiguous": ["L['x']", …], "sizes": [{"source": "L['x']", "dim": 0, "size": 8}, …],
+     "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
+     "steady": …, "timing": file descriptor, "bench": file descriptor, "compiled": path, "outputs": path,
      "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
      "is_untouched": …, "earlier": path, "decisive": ["outputs", …]}
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,8 @@ class Trial:
             call = self._replaced(call, source, _as_tensor)
         for source in contiguous:
             call = self._replaced(call, source, lambda value: value.contiguous())
+        for asked in self._plan.get("sizes", ()):
+            call = self._replaced(call, asked["source"], partial(_resized, dim=asked["dim"], size=asked["size"]))
         for mark in self._plan.get("marks", ()):
             value = self._value(call, mark["source"])
             # A cache that is still empty has no such tensor; a size of 0 or 1 can't be dynamic, and torch refuses it.
@@ -282,6 +285,15 @@ def _with_changed(value: Any, steps: list[tuple[str, str, str]], change: Callabl
         return {**value, at: _with_changed(value[at], steps[1:], change)}
     items = [_with_changed(item, steps[1:], change) if number == at else item for number, item in enumerate(value)]
     return tuple(items) if isinstance(value, tuple) else items
+
+
+def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
+    """A tensor with another size of one dim: its own slices, over and over, so that all values are ones it had."""
+    if not isinstance(value, torch.Tensor) or not -value.ndim <= dim < value.ndim or not value.shape[dim]:
+        raise TargetError(f"{type(value).__name__} has no size {dim} to change: it isn't a tensor with such a dim")
+    index = torch.arange(size, device=value.device) % value.shape[dim]
+    with torch.no_grad():
+        return value.index_select(dim, index).requires_grad_(value.requires_grad)
 
 
 def _as_tensor(value: Any) -> Any:  # noqa: ANN401

@@ -17,11 +17,12 @@ from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
 from ..torch_private import torch_api
 from ..wire import ProbeRequest
+from .benched import Benched
 from .workload import Workload
 
 
 def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
-    """Import the target and compile it.
+    """Import the target and compile it with the instrumented backend.
 
     Args:
         request: What ``graphdoctor.capture`` asks for.
@@ -30,6 +31,23 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     Raises:
         TargetError: The request doesn't fit the program.
     """
+    return Workload(request, events, *_target_and_calls(request, events))
+
+
+def benched_of(request: ProbeRequest, events: EventFile) -> Benched:
+    """Import the target, to be run as its user would.
+
+    Args:
+        request: What ``graphdoctor.capture`` asks for.
+        events: Where to report what is being done.
+
+    Raises:
+        TargetError: The request doesn't fit the program.
+    """
+    return Benched(request, events, *_target_and_calls(request, events))
+
+
+def _target_and_calls(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     seed_everything(request["seed"])
     device = device_named(request["device"])
     for name, value in request["config"].items():
@@ -45,7 +63,7 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     events.phase("making the target")
     target = _find_target(module, request, device)
     seed_everything(request["seed"])
-    return Workload(request, events, target, _find_calls(target, request["inputs"], device))
+    return target, _find_calls(target, request["inputs"], device)
 
 
 def _find_target(module: ModuleType, request: ProbeRequest, device: torch.device | None) -> Target:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from types import GeneratorType
 from typing import Any, Literal
 
 import torch
@@ -26,8 +24,9 @@ from ..record.listener import TraceListener
 from ..record.roots import target_root
 from ..record.switches import CompileSwitches
 from ..replay.trial import Trial, parameter_names
+from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.errors import RequestError, TargetError
-from ..target.options import check_compile_arguments, first_line
+from ..target.options import check_compile_arguments
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_trace
@@ -89,7 +88,7 @@ class Workload:
         if self.trial is not None:
             self.trial.prepare()
             if self.trial.setup is not None:
-                _set_up(self.trial.setup)
+                set_up(self.trial.setup)
         try:
             self._compiled = self._compile()
         except TargetError:
@@ -262,11 +261,7 @@ class Workload:
         serve(make, lambda: self._activity, descriptor)
 
     def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
-        args, kwargs = call
-        with torch.no_grad() if self._request["no_grad"] else contextlib.nullcontext():
-            output = function(*args, **kwargs)
-            # A generator runs only when its items are consumed.
-            return list(output) if isinstance(output, GeneratorType) else output
+        return forward(function, call, no_grad=self._request["no_grad"])
 
     def unrecorded(self) -> GapEvent | None:
         """What torch left to eager mode without a record of it, or None."""
@@ -281,21 +276,14 @@ class Workload:
         return GapEvent(event="gap", kind="nothing_compiled", message=message)
 
     def _backward(self, output: object) -> None:
-        leaves = [
-            leaf
-            for leaf in torch_api.tree_leaves(output)
-            if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point()
-        ]
-        if not leaves:
-            raise RequestError("no_gradient")
-        sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
+        backward(output)
         if self.trial is None:
             self._forget_gradients()
 
     def _forget_gradients(self) -> None:
         """Each call's gradients are its own."""
-        if self._request["backward"] and isinstance(self._target.function, torch.nn.Module):
-            self._target.function.zero_grad()
+        if self._request["backward"]:
+            forget_gradients(self._target.function)
 
     def is_compiler_error(self, error: BaseException) -> bool:
         """torch.compile itself raised it."""
@@ -447,11 +435,3 @@ class Workload:
         if error is not None:
             artifact["error"] = error
         torch_api.write_artifact("graphdoctor_call", artifact)
-
-
-def _set_up(text: str) -> None:
-    """Run the lines that a person would write before torch.compile."""
-    try:
-        exec(compile(text, "<setup>", "exec"), {"torch": torch})
-    except Exception as error:
-        raise TargetError(f"`{text}` can't be set: {type(error).__name__}: {first_line(error)}") from error

@@ -251,6 +251,12 @@ class State:
             )
         )
 
+    def is_changed(self) -> bool:
+        """Whether a container or a tensor is other than it was."""
+        return any(_differs(container, kept) for container, kept in self._containers) or any(
+            not _is_same(kept.tensor, kept.content) for kept in self._tensors
+        )
+
     def restore(self) -> None:
         """Restore everything that changed."""
         for container, kept in self._containers:
@@ -312,15 +318,22 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
 
 
+def _differs(container: Any, kept: Any) -> bool:  # noqa: ANN401
+    """Whether a container holds other objects than it did, or in another order."""
+    if isinstance(container, dict):
+        return list(container) != list(kept) or any(container[key] is not value for key, value in kept.items())
+    return len(container) != len(kept) or any(now is not then for now, then in zip(container, kept, strict=True))
+
+
 def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
+    if not _differs(container, kept):
+        return
     if isinstance(container, dict):
         if list(container) != list(kept):
             container.clear()
         for key, value in kept.items():
             if key not in container or container[key] is not value:
                 container[key] = value
-        return
-    if len(container) == len(kept) and all(now is then for now, then in zip(container, kept, strict=True)):
         return
     container.clear()
     container.update(kept) if isinstance(container, set) else container.extend(kept)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ..events import json_text
-from ..wire import Artifact, ArtifactName, SwitchKind
+from ..wire import Artifact, ArtifactName, CacheCounts, SwitchKind
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
@@ -478,6 +478,28 @@ def counters() -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = _lookup("torch._dynamo.utils").counters
         return found
     return {}
+
+
+def on_compile(call: Callable[[], None]) -> None:
+    """Have a function called whenever Dynamo begins to compile (``torch._dynamo.callback``, 2.11 to 2.15)."""
+    _lookup("torch._dynamo.callback").callback_handler.register_start_callback(lambda _arguments: call())
+
+
+def cache_counts() -> CacheCounts:
+    """What the caches on disk did in this process so far, in graphs.
+
+    AOTAutograd's cache is asked first, and holds what Inductor made of its graphs; Inductor's own is asked where that
+    one misses or is off (``torch/_functorch/_aot_autograd/autograd_cache.py`` and ``torch/_inductor/codecache.py``,
+    2.13).
+    """
+    counted = counters()
+    inductor, autograd = counted.get("inductor", {}), counted.get("aot_autograd", {})
+    hits = autograd.get("autograd_cache_hit", 0)
+    return {
+        "hits": hits + max(inductor.get("fxgraph_cache_hit", 0) - hits, 0),
+        "misses": inductor.get("fxgraph_cache_miss", 0),
+        "bypasses": inductor.get("fxgraph_cache_bypass", 0),
+    }
 
 
 def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:

@@ -92,7 +92,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     from ..steps.calls import make_calls
     from ..steps.lanes import Lanes
     from ..steps.measurements import measure
-    from ..steps.preparation import workload_of
+    from ..steps.preparation import benched_of, workload_of
     from ..steps.vary import Varying
 
     reads = None
@@ -101,6 +101,11 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
 
         reads = Reads()
     reports.report_environment(events, _device_name(torch))
+    if request["trial"] and "bench" in request["trial"]:
+        with silence():
+            benched_of(request, events).run()
+        events.write(FinishedEvent(event="finished", is_complete=True))
+        return _EXIT_FINISHED
     workload = workload_of(request, events)
     events.write(workload.description)
     if workload.trial is not None and workload.trial.has_warm_up:

@@ -1,0 +1,175 @@
+"""A program as its user runs it, for a bench: plain ``torch.compile``, nothing of ours in the compile or in the call.
+
+A socket says what comes next, one JSON object a line. First the program makes its calls, pass after pass, until a few
+passes compiled nothing, and reports ``BenchStart``. Then each ``{"seconds": …}`` is answered by a ``BenchTurn``, the
+times of steady calls, so that several programs on one machine can take turns and share its noise. The parent closes the
+socket when it has enough.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..events import EventFile
+from ..measure.memory import PeakMemory
+from ..measure.timing import Block, answer, questions, time_block
+from ..record.describe import arguments_text
+from ..replay.trial import Trial
+from ..target.calling import backward, forget_gradients, forward, set_up
+from ..target.items import items_in
+from ..target.snapshot import State, seed_everything
+from ..target.targets import Call, Calls, Target
+from ..torch_private import torch_api
+from ..wire import BenchStart, BenchTurn, ProbeRequest
+
+_QUIET_PASSES = 3
+"""Passes without a compile: CUDA graphs run once to warm up, and are recorded in the next run (torch 2.13)."""
+
+_MAX_PASSES = 12
+"""More than torch's default recompile limit of 8."""
+
+
+class Benched:
+    """The program, compiled or not, and its calls.
+
+    Args:
+        request: What ``graphdoctor.capture`` asks for; its trial has ``bench``, the socket's file descriptor.
+        events: Where to report what is being done.
+        target: What to compile.
+        calls: The calls to make.
+    """
+
+    def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
+        self._request = request
+        self._events = events
+        self._function = target.function
+        self._calls = calls
+        plan = request["trial"] or {}
+        self._descriptor = int(plan["bench"])
+        self._trial = Trial(plan, target.function)
+        self._trial.prepare()
+        if self._trial.setup is not None:
+            set_up(self._trial.setup)
+        self._compiles = 0
+        self._last_call: Call | None = None
+        self._kept: dict[int, State] = {}
+        self._output: object = None
+
+    def run(self) -> None:
+        """Serve the socket until it is closed."""
+        with socket.socket(fileno=self._descriptor) as connection:
+            started = time.perf_counter()
+            self._compiled = self._function if self._trial.is_eager else self._compile()
+            compile_s = time.perf_counter() - started
+            self._events.phase("making the calls")
+            passes, is_steady = self._settle()
+            steady = [min(times) for times in zip(*passes[-_QUIET_PASSES:], strict=True)]
+            excess = sum(time - least for times in passes for time, least in zip(times, steady, strict=True))
+            call = self._last_call
+            changes = call is not None and is_steady and self._changes_arguments(call)
+            answer(
+                connection,
+                BenchStart(
+                    is_steady=is_steady,
+                    excess_s=compile_s + excess,
+                    passes=len(passes),
+                    call_count=len(steady),
+                    inputs=None if call is None else arguments_text(*call),
+                    items=None if call is None else items_in(call, self._output),
+                    changes_arguments=changes,
+                    cache=None if self._trial.is_eager else torch_api.cache_counts(),
+                    uses_cuda=torch.cuda.is_initialized(),
+                ),
+            )
+            if call is None or not is_steady:
+                return
+            self._output = None
+            self._events.phase("timing the last call")
+            block = Block(seconds=steady[-1], restore=self._restorer(call) if changes else None)
+            memory = PeakMemory()
+            for question in questions(connection):
+                times = time_block(lambda: self._make(call), block, seconds=float(json.loads(question)["seconds"]))
+                answer(connection, BenchTurn(times_us=times, calls=block.number, peak_memory_bytes=memory.bytes()))
+
+    def _compile(self) -> Any:  # noqa: ANN401
+        """The target under ``torch.compile``, which imports Dynamo here as it does in the user's program."""
+        request = self._request
+        arguments: dict[str, Any] = {"backend": request["backend"], "fullgraph": request["fullgraph"]}
+        if request["dynamic"] is not None:
+            arguments["dynamic"] = request["dynamic"]
+        if request["mode"] is not None:
+            arguments["mode"] = request["mode"]
+        if request["options"]:
+            arguments["options"] = request["options"]
+        compiled = torch.compile(self._function, **arguments)
+        torch_api.on_compile(self._on_compile)
+        return compiled
+
+    def _on_compile(self) -> None:
+        self._compiles += 1
+
+    def _settle(self) -> tuple[list[list[float]], bool]:
+        """Make all calls again and again; seconds of each call of each pass, and whether the last ones were steady."""
+        passes: list[list[float]] = []
+        quiet = 0
+        while quiet < _QUIET_PASSES and len(passes) < _MAX_PASSES:
+            before = self._compiles
+            passes.append(self._pass())
+            quiet = quiet + 1 if self._compiles == before and len(passes) > 1 else 0
+        return passes, quiet >= _QUIET_PASSES
+
+    def _pass(self) -> list[float]:
+        times: list[float] = []
+        for _ in range(self._request["calls"]):
+            for number, given in enumerate(self._calls.rounds()):
+                seed_everything(self._request["seed"])
+                call = self._trial.changed(given)
+                self._keep_arguments(number, call)
+                torch_api.synchronize()
+                started = time.perf_counter()
+                self._make(call)
+                torch_api.synchronize()
+                times.append(time.perf_counter() - started)
+                self._last_call = call
+        return times
+
+    def _keep_arguments(self, number: int, call: Call) -> None:
+        """Put arguments back that an earlier pass changed; a program that makes new ones needs none of it."""
+        if self._calls.is_fresh:
+            return
+        if number in self._kept:
+            self._kept[number].restore()
+        else:
+            self._kept[number] = State(None, call)
+
+    def _make(self, call: Call) -> None:
+        output = forward(self._compiled, call, no_grad=self._request["no_grad"])
+        if self._request["backward"]:
+            backward(output)
+            self._forget_gradients(call)
+        self._output = output
+
+    def _forget_gradients(self, call: Call) -> None:
+        """Each call's gradients are its own."""
+        forget_gradients(self._function)
+        for leaf in torch_api.tree_leaves(call):
+            if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
+                leaf.grad = None
+
+    def _changes_arguments(self, call: Call) -> bool:
+        """Whether a call leaves its arguments other than they were: they are put back before each timed call then."""
+        state = State(None, call)
+        self._make(call)
+        is_changed = state.is_changed()
+        state.restore()
+        return is_changed
+
+    @staticmethod
+    def _restorer(call: Call) -> Callable[[], None]:
+        return State(None, call).restore
