@@ -398,6 +398,39 @@ def keep_from_compiling(function: Callable[..., Any]) -> bool:
     return True
 
 
+def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """A module's own submodules by name; one with two names comes twice, unlike in ``named_children``."""
+    return ((name, child) for name, child in module._modules.items() if child is not None)
+
+
+def compiled_entry(
+    module: torch.nn.Module, compile_one: Callable[[Any], Callable[..., Any]]
+) -> tuple[str, Callable[..., Any]]:
+    """The attribute of a module through which its calls run compiled code, and that code.
+
+    It is what ``Module.compile()`` sets (``torch/nn/modules/module.py``, 2.13), unless that would do nothing: where a
+    class of torch's own has ``forward``, torch compiles it only for a function that it was given.
+
+    Args:
+        module: The module.
+        compile_one: ``torch.compile`` with its arguments.
+    """
+    if _is_skipped_by_dynamo(module.forward):
+        return "forward", compile_one(module.forward)
+    return "_compiled_call_impl", compile_one(module._call_impl)
+
+
+def _is_skipped_by_dynamo(function: Callable[..., Any]) -> bool:
+    """Dynamo compiles a function's frame only as a part of another one.
+
+    ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
+    """
+    try:
+        return bool(_lookup("torch._dynamo.trace_rules").check(function))
+    except (AttributeError, ImportError):
+        return False
+
+
 def is_profiling() -> bool:
     """A ``torch.profiler`` runs in this thread; a second one would end it."""
     with contextlib.suppress(AttributeError):

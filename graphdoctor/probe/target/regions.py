@@ -1,0 +1,165 @@
+"""The modules that repeat in a module, such as the layers of a transformer, and how to compile each of them by itself.
+
+torch's recipe for regional compilation: instances of one class share the code that torch compiles for the first, so
+compiling takes as long as for one of them (``inline_inbuilt_nn_modules``, on by default since torch 2.5, keeps guards
+off which instance it is).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..torch_private import torch_api
+
+FEWEST = 3
+"""How many modules of one class and structure make blocks: two can be two models, such as a pair of encoders."""
+
+_CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
+"""They hold modules, and nobody calls them."""
+
+_Structure = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A module that repeats.
+
+    Args:
+        path: Where it is, such as ``layers.0``.
+        module: The module; one that is in several places is a block in each.
+    """
+
+    path: str
+    module: torch.nn.Module
+
+
+class CompiledRegions:
+    """Blocks that are compiled, each by itself; what is around them runs eagerly.
+
+    Args:
+        blocks: The blocks.
+        compile_one: What ``torch.compile`` is for them, with its arguments.
+    """
+
+    def __init__(
+        self, blocks: dict[type[torch.nn.Module], list[Block]], compile_one: Callable[[Any], Callable[..., Any]]
+    ) -> None:
+        self.blocks = blocks
+        modules = {id(block.module): block.module for found in blocks.values() for block in found}
+        self._entries = [(module, *torch_api.compiled_entry(module, compile_one)) for module in modules.values()]
+        self._before = [(module, vars(module).get(name, _MISSING)) for module, name, _ in self._entries]
+        self.switch_on()
+
+    def switch_on(self) -> None:
+        """Have the blocks run what torch compiles."""
+        for module, name, compiled in self._entries:
+            vars(module)[name] = compiled
+
+    def switch_off(self) -> None:
+        """Have the blocks run as they did before."""
+        for (module, name, _), (_, before) in zip(self._entries, self._before, strict=True):
+            if before is _MISSING:
+                vars(module).pop(name, None)
+            else:
+                vars(module)[name] = before
+
+
+_MISSING = object()
+
+
+def compile_regions(module: torch.nn.Module, **arguments: Any) -> CompiledRegions | None:  # noqa: ANN401
+    """Compile each block of a module in place.
+
+    Args:
+        module: The module; it stays what is called.
+        arguments: Of ``torch.compile``.
+
+    Returns:
+        What was compiled; None if nothing repeats, and nothing was.
+    """
+    blocks = repeated_blocks(module)
+    if not blocks:
+        return None
+    return CompiledRegions(blocks, lambda function: torch.compile(function, **arguments))
+
+
+def repeated_blocks(module: torch.nn.Module) -> dict[type[torch.nn.Module], list[Block]]:
+    """The outermost modules in a module whose class repeats, by class, in the order of the module's tree.
+
+    A class repeats if at least ``FEWEST`` of its instances have the same parameters and submodules; the others then are
+    blocks too, since they run the same code. A module of torch's own without submodules is none, nor is one without
+    parameters.
+
+    Args:
+        module: Where to look; it is no block itself.
+    """
+    structures: dict[int, _Structure] = {}
+    everywhere = [block for block in _inner("", module) if _can_be_block(block.module)]
+    classes = _repeating(everywhere, structures)
+    while True:
+        # Of a class that is mostly within other blocks, too few can be left outside.
+        outermost = list(_outermost("", module, classes))
+        repeating = _repeating(outermost, structures)
+        if repeating == classes:
+            break
+        classes = repeating
+    found: dict[type[torch.nn.Module], list[Block]] = {}
+    for block in outermost:
+        found.setdefault(type(block.module), []).append(block)
+    return found
+
+
+def _repeating(blocks: list[Block], structures: dict[int, _Structure]) -> set[type[torch.nn.Module]]:
+    counts = Counter((type(block.module), _structure(block.module, structures)) for block in blocks)
+    return {module_class for (module_class, _), count in counts.items() if count >= FEWEST}
+
+
+def _children(path: str, module: torch.nn.Module) -> Iterator[Block]:
+    """The submodules in all their places: ``named_children`` leaves out what it has seen."""
+    for name, child in torch_api.submodules(module):
+        yield Block(f"{path}.{name}".removeprefix("."), child)
+
+
+def _inner(path: str, module: torch.nn.Module) -> Iterator[Block]:
+    for child in _children(path, module):
+        yield child
+        yield from _inner(child.path, child.module)
+
+
+def _outermost(path: str, module: torch.nn.Module, classes: set[type[torch.nn.Module]]) -> Iterator[Block]:
+    for child in _children(path, module):
+        if type(child.module) in classes and _can_be_block(child.module):
+            yield child
+        else:
+            yield from _outermost(child.path, child.module, classes)
+
+
+def _can_be_block(module: torch.nn.Module) -> bool:
+    if isinstance(module, (*_CONTAINERS, torch.jit.ScriptModule)) or next(module.parameters(), None) is None:
+        return False
+    if torch_api.original_callable(module) is not module:
+        return False  # the program compiles it by itself; what it compiles can be one
+    is_torchs = type(module).__module__.partition(".")[0] == "torch"
+    return not is_torchs or any(module.children())
+
+
+def _structure(module: torch.nn.Module, known: dict[int, _Structure]) -> _Structure:
+    """A module's parameters and submodules by name, with classes and sizes."""
+    if id(module) not in known:
+        tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+        known[id(module)] = (
+            type(module),
+            tuple((name, _size(tensor)) for name, tensor in tensors),
+            tuple((name, _structure(child, known)) for name, child in torch_api.submodules(module)),
+        )
+    return known[id(module)]
+
+
+def _size(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    # The sizes of a lazy module's parameters aren't known before its first call.
+    return None if torch.nn.parameter.is_lazy(tensor) else (tuple(tensor.shape), tensor.dtype)

@@ -1,0 +1,232 @@
+"""Which modules repeat, and what happens when each of them is compiled by itself."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from graphdoctor.probe.target.regions import compile_regions, repeated_blocks  # noqa: E402
+
+
+class Block(nn.Module):
+    """A layer."""
+
+    def __init__(self, width: int = 4, *, has_shortcut: bool = False, index: int = 0) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+        self.shortcut = nn.Linear(width, width) if has_shortcut else None
+        self.index = index
+
+    def forward(self, x: Any) -> Any:
+        return x + self.second(self.first(x).relu())
+
+
+class OtherBlock(Block):
+    """A layer of another class."""
+
+
+class Stack(nn.Module):
+    """Layers in a list."""
+
+    def __init__(self, layers: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+class Pair(nn.Module):
+    """Two modules."""
+
+    def __init__(self, left: nn.Module, right: nn.Module) -> None:
+        super().__init__()
+        self.left, self.right = left, right
+
+    def forward(self, x: Any) -> Any:
+        return self.left(x) + self.right(x)
+
+
+class Leaf(nn.Module):
+    """A layer with parameters of its own and no submodules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Any) -> Any:
+        return x * self.weight
+
+
+class Activation(nn.Module):
+    """A layer without parameters."""
+
+    def forward(self, x: Any) -> Any:
+        return x.relu()
+
+
+def found(module: nn.Module) -> dict[str, list[str]]:
+    return {of.__name__: [block.path for block in blocks] for of, blocks in repeated_blocks(module).items()}
+
+
+def test_layers_in_a_list_are_blocks_and_what_is_in_them_is_not() -> None:
+    assert found(Stack(Block() for _ in range(3))) == {"Block": ["layers.0", "layers.1", "layers.2"]}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        Stack(Block() for _ in range(2)),
+        nn.Sequential(*(nn.Linear(4, 4) for _ in range(5))),
+        nn.Sequential(*(Activation() for _ in range(5))),
+        Stack([Block(4), Block(8), Block(16), Block(32)]),
+        nn.Sequential(Block(), OtherBlock(), Block(), OtherBlock()),
+    ],
+    ids=["two layers", "torch's own leaves", "no parameters", "no two alike", "two of each class"],
+)
+def test_these_have_no_blocks(module: nn.Module) -> None:
+    assert found(module) == {}
+
+
+def test_layers_are_blocks_where_a_pair_of_models_has_them() -> None:
+    module = Pair(Stack(Block() for _ in range(3)), Stack(Block() for _ in range(3)))
+    assert found(module) == {"Block": [f"{side}.layers.{index}" for side in ("left", "right") for index in range(3)]}
+
+
+def test_the_outermost_modules_that_repeat_are_blocks() -> None:
+    stages = nn.Sequential(*(nn.Sequential(*(Block() for _ in range(4))) for _ in range(3)))
+    assert found(stages) == {"Sequential": ["0", "1", "2"]}
+
+
+def test_a_class_that_repeats_only_within_blocks_is_no_block_elsewhere() -> None:
+    module = Stack(nn.Sequential(Leaf(), nn.Linear(4, 4)) for _ in range(3))
+    module.norm = Leaf()
+    assert list(found(module)) == ["Sequential"]
+
+
+def test_modules_without_submodules_are_blocks_if_they_are_the_program_s_own() -> None:
+    assert list(found(nn.Sequential(*(Leaf() for _ in range(3))))) == ["Leaf"]
+
+
+def test_encoder_and_decoder_layers_are_blocks_of_two_classes() -> None:
+    module = Pair(Stack(Block() for _ in range(3)), Stack(OtherBlock() for _ in range(4)))
+    assert {name: len(paths) for name, paths in found(module).items()} == {"Block": 3, "OtherBlock": 4}
+
+
+def test_the_first_block_of_a_stage_may_have_more_than_the_others() -> None:
+    module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)), Block(8))
+    assert found(module) == {"Block": ["0", "1", "2", "3", "4"]}
+
+
+def test_layers_of_torch_s_own_are_blocks() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, batch_first=True)
+    assert found(nn.TransformerEncoder(layer, 3)) == {"TransformerEncoderLayer": ["layers.0", "layers.1", "layers.2"]}
+
+
+def test_one_module_in_several_places_is_a_block_in_each() -> None:
+    assert found(nn.Sequential(*[Block()] * 3)) == {"Block": ["0", "1", "2"]}
+
+
+def test_lazy_layers_are_blocks() -> None:
+    assert list(found(nn.Sequential(*(nn.Sequential(nn.LazyLinear(4), nn.ReLU()) for _ in range(3))))) == ["Sequential"]
+
+
+def test_a_wrapper_of_the_whole_changes_nothing() -> None:
+    assert found(nn.Sequential(Stack(Block() for _ in range(3)))) == {"Block": [f"0.layers.{i}" for i in range(3)]}
+
+
+class Counting:
+    """A backend that counts graphs."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, graph: Any, _inputs: object) -> Callable[..., Any]:
+        self.graphs += 1
+        return graph.forward
+
+
+@pytest.mark.slow
+@torch.no_grad()  # without it, the input of the first layer alone requires no gradient, which torch compiles anew for
+@pytest.mark.parametrize(
+    ("module", "graphs"),
+    [
+        (Stack(Block(index=index) for index in range(12)), 1),
+        (Stack([*(Block() for _ in range(3)), *(OtherBlock() for _ in range(3))]), 2),
+        (nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(9))), 1),
+        (nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3, enable_nested_tensor=False), 1),
+        (nn.Sequential(*[Block()] * 3), 1),
+        (nn.parallel.DataParallel(Stack(Block() for _ in range(3))), 1),
+    ],
+    ids=["one class", "two classes", "torch's containers", "torch's layers", "one module", "wrapped"],
+)
+def test_instances_share_what_is_compiled_and_compute_the_same(module: nn.Module, graphs: int) -> None:
+    torch._dynamo.reset()
+    backend, x = Counting(), torch.randn(2, 3, 4)
+    module.eval()
+    expected, state = module(x), copy.deepcopy(module.state_dict())
+    regions = compile_regions(module, backend=backend)
+    assert regions is not None
+    assert torch.equal(module(x), expected)
+    assert backend.graphs == graphs
+    assert module.state_dict().keys() == state.keys()
+    before = backend.graphs
+    regions.switch_off()
+    torch._dynamo.reset()
+    assert torch.equal(module(x), expected)
+    assert backend.graphs == before
+    regions.switch_on()
+    assert torch.equal(module(x), expected)
+    assert backend.graphs == 2 * before
+
+
+@pytest.mark.slow
+def test_hooks_and_blocks_that_return_nothing_work_as_before() -> None:
+    class Noting(nn.Module):
+        def __init__(self, notes: list[Any]) -> None:
+            super().__init__()
+            self.linear, self.notes = nn.Linear(4, 4), notes
+
+        def forward(self, x: Any) -> None:
+            self.notes.append(self.linear(x))
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.notes: list[Any] = []
+            self.parts = nn.ModuleList(Noting(self.notes) for _ in range(3))
+            self.seen = 0
+            self.parts[1].register_forward_hook(self.see)
+
+        def see(self, *_: object) -> None:
+            self.seen += 1
+
+        def forward(self, x: Any) -> list[Any]:
+            self.notes.clear()
+            for part in self.parts:
+                part(x)
+            return list(self.notes)
+
+    torch._dynamo.reset()
+    module, x, backend = Net(), torch.randn(2, 4), Counting()
+    expected = module(x)
+    assert compile_regions(module, backend=backend) is not None
+    assert all(torch.equal(one, other) for one, other in zip(module(x), expected, strict=True))
+    assert module.seen == 2
+    assert backend.graphs
+
+
+def test_nothing_is_compiled_where_nothing_repeats() -> None:
+    module = Stack([Block()])
+    assert compile_regions(module) is None
+    assert module.layers[0]._compiled_call_impl is None
