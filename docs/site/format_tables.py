@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.render.formats import CHECK, COMPARISON, DIAGNOSIS, LINT, RULES, Document
+from graphdoctor.render.formats import BENCH, CHECK, COMPARISON, DIAGNOSIS, LINT, RULES, Document
 
 _DOCUMENTS: dict[str, Document[Any]] = {
     "explain, fix, recompiles, guards, report": DIAGNOSIS,
     "diff": COMPARISON,
     "check": CHECK,
+    "bench": BENCH,
     "lint": LINT,
     "rule": RULES,
 }

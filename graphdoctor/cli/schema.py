@@ -16,12 +16,13 @@ class Document(StrEnum):
     comparison = "comparison"
     check = "check"
     lint = "lint"
+    bench = "bench"
 
 
 def schema(
     document: Annotated[
         Document,
-        typer.Argument(help="What explain and others write, or what graphdoctor diff, check or lint writes."),
+        typer.Argument(help="What explain and others write, or what graphdoctor diff, check, lint or bench writes."),
     ] = Document.diagnosis,
 ) -> None:
     """Print the JSON Schema of what --format json writes."""

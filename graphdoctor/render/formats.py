@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from graphdoctor.diagnosis.rule import Page
+    from graphdoctor.model.bench import BenchReport
     from graphdoctor.model.check import CheckReport
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.lint import LintReport
@@ -257,7 +258,7 @@ def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> s
     return render_comparison_markdown(comparison)
 
 
-def _json(document: DiagnosisComparison | CheckReport | LintReport, _: RenderOptions) -> str:
+def _json(document: DiagnosisComparison | CheckReport | LintReport | BenchReport, _: RenderOptions) -> str:
     from graphdoctor.render.json import render_json
 
     return render_json(document)
@@ -331,6 +332,25 @@ CHECK: Document[CheckReport] = Document(
     ),
 )
 """``check``."""
+
+
+# Each way to run a program beside eager mode.
+
+
+def _bench(report: BenchReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.bench import render_bench
+
+    render_bench(report, console, is_verbose=options.is_verbose)
+
+
+BENCH: Document[BenchReport] = Document(
+    "a bench",
+    (
+        ConsoleFormat("text", _bench, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+    ),
+)
+"""``bench``."""
 
 
 # What lint finds.

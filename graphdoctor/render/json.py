@@ -6,13 +6,14 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.model.bench import BenchReport
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.model.lint import LintReport
 from graphdoctor.render.printable import escaped
 
-Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport
+Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport
 """The documents that are written as JSON."""
 
 _KINDS: dict[type[Document], str] = {
@@ -20,6 +21,7 @@ _KINDS: dict[type[Document], str] = {
     DiagnosisComparison: "comparison",
     CheckReport: "check",
     LintReport: "lint report",
+    BenchReport: "bench",
 }
 
 
@@ -38,7 +40,7 @@ def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text.
 
     Args:
-        kind: ``diagnosis``, ``comparison``, ``check`` or ``lint``.
+        kind: ``diagnosis``, ``comparison``, ``check``, ``lint`` or ``bench``.
     """
     document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()

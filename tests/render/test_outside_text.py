@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from graphdoctor.bundle.issue import issue_text
 from graphdoctor.bundle.reproduce import Script
 from graphdoctor.inprocess.report import Report
+from graphdoctor.model.bench import BenchReport
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.lint import LintReport
@@ -25,7 +26,7 @@ from tests.render.test_formats import DOCUMENTS, EVERY_FORMAT, rendered
 SURROGATES = tuple(range(0xD800, 0xE000))
 SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 FORBIDDEN = frozenset(map(chr, (*CODE_POINTS, *SURROGATES)))
-MODELS = {"COMPARISON": DiagnosisComparison, "CHECK": CheckReport, "LINT": LintReport}
+MODELS = {"COMPARISON": DiagnosisComparison, "CHECK": CheckReport, "LINT": LintReport, "BENCH": BenchReport}
 
 
 def hostile_content(name: str, variant: int) -> Any:

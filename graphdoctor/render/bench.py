@@ -1,0 +1,226 @@
+"""A bench on the terminal: the answer, what compiling gains and costs, what runs, what holds variants back, gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.model.bench import EAGER
+from graphdoctor.render import bench_words as words
+from graphdoctor.render.cards import Code, Prose, clean, labeled_rows, write
+from graphdoctor.render.words import place_text, worth_trying
+from graphdoctor.render.wrapping import prose_breaks
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+    from graphdoctor.model.bench import BenchReport, SweepPoint, Variant
+    from graphdoctor.model.diagnosis import Finding
+    from graphdoctor.render.words import Tone
+
+_TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
+_CELL_TONES: dict[Tone, str] = {"good": "green", "warning": "yellow", "bad": "red"}
+_NARROW = 100
+"""Below this width, columns stand closer."""
+_ONE_LINE = 132
+"""From this width on, a figure and what belongs to it stand in one line."""
+
+
+def render_bench(report: BenchReport, console: Console, *, is_verbose: bool = False) -> None:
+    """Write a bench to a terminal.
+
+    Args:
+        report: What to show.
+        console: Where to.
+        is_verbose: Add all figures of calls and break-evens, where the time of a call goes, suggestions in full, and
+            where the recordings are.
+    """
+    with console.capture() as captured:
+        for renderable in _report(report, console.width, is_verbose=is_verbose):
+            write(console, renderable)
+    text = captured.get()
+    console.file.write(text)
+    if console.file.isatty() and text.count("\n") >= console.height:
+        # What was said first has scrolled away.
+        write(console, Text())
+        write(console, _sentence(report))
+
+
+def _sentence(report: BenchReport) -> Text:
+    return clean(report.verdict.text, _TONES[words.tone(report)])
+
+
+def _report(report: BenchReport, width: int, *, is_verbose: bool) -> Iterator[RenderableType]:
+    first, *rest = words.title_parts(report)
+    title = clean(first, "bold")
+    for part in rest:
+        title.append(" · ", "dim").append_text(clean(part, "dim"))
+    yield title
+    yield Text()
+    yield _sentence(report)
+    if measured := words.measured_text(report):
+        yield clean(measured, "dim")
+    if report.sweep is not None:
+        yield Text()
+        yield _sweep_table(report.sweep.points, words.sweep_name(report), width=width)
+        if (size := words.shown_size(report)) is not None:
+            yield Text()
+            yield clean(f"With {words.sweep_name(report)} = {size:,}", "bold")
+    variants = words.shown_variants(report)
+    for table in (words.speed_table(variants), words.run_table(report)):
+        if table.rows:
+            yield Text()
+            yield _table(table, best=report.verdict.best, width=width)
+    yield from _sections(report, variants, is_verbose=is_verbose)
+
+
+# Tables.
+
+
+class _Folded(Prose):
+    """Text in lines that fit, of which nothing is cut: a name that is too long for a line goes on in the next."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        for part in self.text.divide(prose_breaks(self.text.plain, options.max_width)):
+            part.rstrip()
+            yield from part.wrap(console, options.max_width, overflow="fold")
+
+
+class _Figure:
+    """A figure and what belongs to it, in one line or below each other; it is wrapped only if it must be.
+
+    Args:
+        cell: The figure.
+        is_wide: In one line.
+        style: Of the figure.
+    """
+
+    def __init__(self, cell: words.Cell, *, is_wide: bool, style: str = "") -> None:
+        tone = _CELL_TONES[cell.tone] if cell.tone is not None else style
+        if is_wide and cell.detail:
+            self.lines = [clean(cell.text, tone).append_text(clean(f" ({cell.detail})", "dim"))]
+        else:
+            self.lines = [clean(cell.text, tone)] + ([clean(cell.detail, "dim")] if cell.detail else [])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        yield from map(_Folded, self.lines)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """The longest line, but what is no number can be wrapped."""
+        least, widest = 0, 0
+        for line in self.lines:
+            measured = Prose(line).__rich_measure__(console, options)
+            has_number = any(letter.isdigit() for letter in line.plain)
+            least = max(least, measured.maximum if has_number else measured.minimum)
+            widest = max(widest, measured.maximum)
+        return Measurement(least, widest)
+
+
+def _table(shown: words.Table, *, best: str | None, width: int) -> Table:
+    table = _grid(width)
+    for heading in shown.headings:
+        table.add_column(_Folded(Text(heading)))
+    for variant, cells in shown.rows:
+        style = "bold green" if variant.name == best and best != EAGER else "bold"
+        table.add_row(_name(variant, style), *(_Figure(cell, is_wide=width >= _ONE_LINE) for cell in cells))
+    return table
+
+
+def _name(variant: Variant, style: str) -> RenderableType:
+    """Its name, and below it the blocks that it compiles."""
+    regions = [_Folded(clean(", ".join(variant.regions), "dim"))] if variant.regions else []
+    return Group(_Folded(clean(variant.name, style)), *regions)
+
+
+def _sweep_table(points: Sequence[SweepPoint], name: str, *, width: int) -> Table:
+    """A row for each size, with each variant's speed-up and call."""
+    table = _grid(width)
+    table.add_column(_Folded(clean(name)), justify="right")
+    named = list(dict.fromkeys(variant.name for point in points for variant in point.variants))
+    for one in named:
+        table.add_column(_Folded(clean(one)))
+    for point in points:
+        found = {variant.name: variant for variant in point.variants}
+        cells = [words.size_cell(found.get(one)) for one in named]
+        table.add_row(f"{point.size:,}", *(_Figure(cell, is_wide=width >= _ONE_LINE) for cell in cells))
+    return table
+
+
+def _grid(width: int) -> Table:
+    gap = 1 if width < _NARROW else 2
+    return Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
+
+
+# What is below them.
+
+
+def _sections(report: BenchReport, variants: Sequence[Variant], *, is_verbose: bool) -> Iterator[RenderableType]:
+    groups = words.finding_groups(variants)
+    if groups:
+        yield Text()
+        yield Text("What holds variants back", "bold")
+        for finding, names in groups:
+            yield labeled_rows(_finding_rows(finding, names, is_verbose=is_verbose))
+    rows = [*_ended(report), *_notes(variants)]
+    if is_verbose:
+        rows += _details(report, variants)
+    rows += [("unknown", clean(gap.message, "dim")) for gap in report.gaps]
+    if rows:
+        yield Text()
+        yield labeled_rows(rows)
+
+
+def _finding_rows(finding: Finding, names: Sequence[str], *, is_verbose: bool) -> Iterator[tuple[str, RenderableType]]:
+    yield finding.code, clean(finding.message).append_text(clean(f"  {', '.join(names)}", "dim"))
+    location, fixes = finding.location, worth_trying(finding.fixes)
+    if is_verbose and location.file:
+        yield "at", clean(f"{location.shown_file}:{location.line} in {location.function}", "dim")
+    for fix in fixes if is_verbose else fixes[:1]:
+        parts: list[RenderableType] = [Prose(clean(fix.title, "green"))]
+        if is_verbose and fix.snippet is not None:
+            parts += [Prose(clean(f"{place_text(fix.place)}:", "dim"))] if fix.place is not None else []
+            parts.append(Code(fix.snippet))
+        yield "try", Group(*parts)
+
+
+def _ended(report: BenchReport) -> Iterator[tuple[str, RenderableType]]:
+    for variant, text in words.ended_variants(report):
+        style = _CELL_TONES[words.result_cell(variant).tone or "warning"]
+        yield variant.status, clean(text, style)
+        if variant.stages is not None:
+            yield from (("", clean(line)) for line in words.stages_texts(variant.stages, variant.reason))
+    yield from ((status, clean(text)) for status, text in words.ended_sizes(report))
+
+
+def _notes(variants: Sequence[Variant]) -> Iterator[tuple[str, RenderableType]]:
+    for variant in variants:
+        for reason in variant.cuda_graphs.skipped if variant.cuda_graphs is not None else ():
+            yield "CUDA graphs", clean(f"{variant.name}: {reason}")
+    for names, text in words.correctness_groups(variants):
+        yield "results", clean(f"{', '.join(names)}: {text}")
+    for variant in variants:
+        cached = None if variant.cache is None else words.cache_text(variant.cache)
+        if cached is not None:
+            yield "cache", clean(f"{variant.name}: {cached}")
+
+
+def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[tuple[str, RenderableType]]:
+    for variant in variants:
+        if variant.call_us is not None:
+            yield "calls", clean(f"{variant.name}: {words.times_text(variant.call_us)}")
+    for variant in variants:
+        for start, found in (("cold", variant.break_even_cold), ("warm", variant.break_even_warm)):
+            if found is not None:
+                yield "pays off", clean(f"{variant.name}, {start}: after {words.break_even_text(found)}")
+    for variant in variants:
+        if variant.kernels is not None:
+            yield "kernels", clean(f"{variant.name}: {words.kernels_text(variant.kernels)}")
+    for name, folder in report.recordings.items():
+        yield "recording", clean(f"{name}: {folder}", "dim")

@@ -1,0 +1,187 @@
+"""What people read of a bench at 80 and at 140 columns: the answer first, nothing cut, no unknown shown as a number."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import jsonschema
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.model.bench import EAGER, BenchReport, CallTimes, Correctness
+from graphdoctor.render.bench import render_bench
+from graphdoctor.render.bench_words import bytes_text, call_cell, correctness_text, rate_text, time_text
+from graphdoctor.render.json import json_schema, render_json
+from tests.bench_reports import (
+    EXACT,
+    attention,
+    calls,
+    eager,
+    ended,
+    finding,
+    mobilenet,
+    report,
+    swept,
+    troubled,
+    variant,
+)
+
+REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def rendered(shown: BenchReport, *, width: int = 80, is_verbose: bool = False) -> str:
+    buffer = StringIO()
+    render_bench(shown, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_bench(snapshot: SnapshotAssertion, name: str, width: int) -> None:
+    text = rendered(REPORTS[name](), width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert text == snapshot
+
+
+def test_verbose_adds_all_figures(snapshot: SnapshotAssertion) -> None:
+    found = mobilenet().model_copy(update={"recordings": {"default": "/project/.graphdoctor/20260101-120000"}})
+    assert rendered(found, width=140, is_verbose=True) == snapshot
+    assert "F.scaled_dot_product_attention(q, k, v)" in rendered(attention(), is_verbose=True)
+
+
+def test_the_answer_comes_first_and_on_a_terminal_that_scrolled_last_too() -> None:
+    text = attention().verdict.text
+    buffer = Terminal()
+    render_bench(attention(), Console(file=buffer, width=300, height=20, color_system=None))
+    lines = buffer.getvalue().splitlines()
+    assert lines[2] == lines[-1] == text
+    tall = Terminal()
+    render_bench(attention(), Console(file=tall, width=300, height=90, color_system=None))
+    assert tall.getvalue().count(text) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_no_name_and_no_figure_is_cut(width: int) -> None:
+    name = "backend=a_package_with_a_long_name.and_modules.and_a_function"
+    same = variant(median_us=5200.0, cold_s=90_000.0)
+    found = report(eager(), same, variant(name, 2000.0, regions=("12 GPT2Block", "1 Head"), is_regional=True))
+    text = rendered(found, width=width)
+    assert "…" not in text
+    squeezed = "".join(text.split())
+    if width >= 80:
+        assert squeezed.count("nomeasurable") == 1
+        assert "12 GPT2Block" in text
+
+
+def test_what_is_unknown_is_no_number() -> None:
+    bare = variant(
+        cold_s=None,
+        throughput=None,
+        peak_memory_bytes=None,
+        graphs=None,
+        break_sites=None,
+        recompiles=None,
+        launches=None,
+        correct=None,
+        correctness=None,
+        cache=None,
+    )
+    found = report(eager(throughput=None, peak_memory_bytes=None, launches=None), bare, throughput=None)
+    text = rendered(found, width=140)
+    assert "not compared" in text
+    assert text.count("unknown") == 2  # compile time and break-even
+    for heading in ("graphs", "breaks", "recompiles", "launches", "peak memory", "throughput"):
+        assert heading not in text.replace("pays off", "")
+
+
+def test_a_variant_without_times_says_so() -> None:
+    text = rendered(report(eager(), variant(call_us=None, speedup=None, judgement="unknown", break_even_calls=None)))
+    assert "not timed" in text
+
+
+def test_what_a_wrong_variant_would_win_back_is_not_said() -> None:
+    text = rendered(report(eager(), variant(status="wrong", correct=False, reason="outputs[0] differs")), width=140)
+    (row,) = (line for line in text.splitlines() if line.startswith("default") and "wrong" in line)
+    assert "1.47×" in row
+    assert "calls" not in row
+
+
+def test_one_reason_of_several_variants_is_said_once_the_costliest_first() -> None:
+    both = finding("GD401", "Small.", call_us=1.0)
+    one = finding("GD402", "Large.", call_us=9.0)
+    text = rendered(report(eager(), variant("a", findings=(both, one)), variant("b", findings=(both,))))
+    assert text.count("Small.") == 1
+    assert text.index("Large.") < text.index("Small.")
+    assert "GD401  Small.  a, b" in text
+
+
+def test_eager_mode_that_failed_leaves_the_tables_with_what_there_is() -> None:
+    failed = report(ended("eager", "failed", "ValueError: bad shape"), best=None, noise=None, environment=None)
+    text = rendered(failed)
+    assert "failed  eager: ValueError: bad shape" in text
+
+
+@pytest.mark.parametrize(
+    ("us", "shown"),
+    [
+        (0.5, "0.50 µs"),
+        (3.417, "3.42 µs"),
+        (508.2, "508 µs"),
+        (5220, "5.22 ms"),
+        (28.4e6, "28.4 s"),
+        (9e10, "90,000 s"),
+    ],
+)
+def test_a_time_has_three_digits_that_count(us: float, shown: str) -> None:
+    assert time_text(us) == shown
+
+
+def test_quartiles_have_the_unit_and_the_digits_of_their_median() -> None:
+    times = CallTimes(median=1003.0, q1=996.0, q3=1010.0, min=990.0, max=1500.0, mean=1004.0, count=9)
+    assert call_cell(times).line == "1.00 ms (1.00 to 1.01)"
+    assert call_cell(calls(508.0, 0.01)).line == "508 µs (505 to 511)"
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (None, None),
+        (1, "1 byte"),
+        (900, "900 bytes"),
+        (2048, "2.00 KiB"),
+        (812_400_000, "775 MiB"),
+        (1 << 34, "16.0 GiB"),
+    ],
+)
+def test_memory(size: int | None, shown: str | None) -> None:
+    assert bytes_text(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"), [(None, None), (0.0123, "0.0123"), (3.5, "3.5"), (354.4, "354"), (16_494.8, "16,500")]
+)
+def test_items_a_second(rate: float | None, shown: str | None) -> None:
+    assert rate_text(rate) == shown
+
+
+def test_results_stand_beside_eager_modes_own_error() -> None:
+    assert correctness_text(EXACT) == "identical to eager mode, bit by bit"
+    random = Correctness(is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design")
+    assert correctness_text(random) == "eager mode itself gives other bits each time; dropout differs by design"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_document_fits_its_schema_and_can_be_read_again(name: str) -> None:
+    found = REPORTS[name]()
+    document = json.loads(render_json(found))
+    jsonschema.Draft202012Validator(json_schema(BenchReport)).validate(document)
+    assert {"schema_version", "environment", "target", "verdict", "variants"} <= document.keys()
+    assert document["variants"][0]["name"] == EAGER
+    assert BenchReport.model_validate(document) == found
