@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import ModuleType
@@ -15,7 +14,7 @@ from ..target.options import device_named, make_input, set_config
 from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
-from ..torch_private import torch_api
+from ..torch_private import torch_api, torch_inductor
 from ..wire import ProbeRequest
 from .benched import Benched
 from .workload import Workload
@@ -56,8 +55,7 @@ def _target_and_calls(request: ProbeRequest, events: EventFile) -> tuple[Target,
     if plan and plan.get("patches"):
         lay_over(plan["patches"])
     if plan and plan.get("compiled"):
-        # torch/_inductor/runtime/cache_dir_utils.py, 2.13, reads it each time.
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = plan["compiled"]
+        torch_inductor.compile_into(plan["compiled"])
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")

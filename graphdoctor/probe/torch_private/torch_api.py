@@ -1,7 +1,7 @@
 """Every private name of torch that graphdoctor uses, and every difference between versions.
 
 Only the other modules of this folder use private names too: ``torch_hooks`` for a program that is run as it is,
-``torch_guards``, ``torch_trace``, ``torch_loan`` and ``torch_config``.
+``torch_guards``, ``torch_trace``, ``torch_loan``, ``torch_config`` and ``torch_inductor``.
 
 Each access survives a missing name: ``missing()`` lists what this torch lacks, and the session reports each as a
 gap. Seen on 2.11.0, 2.13.0 and 2.15.0.

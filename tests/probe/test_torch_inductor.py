@@ -1,0 +1,32 @@
+"""A folder of its own for what Inductor compiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import clean_environment, run_script
+
+SCRIPT = """\
+import os
+import sys
+
+import torch
+
+from graphdoctor.probe.torch_private.torch_inductor import compile_into
+
+compile_into(sys.argv[1])
+torch.compile(torch.sin)(torch.ones(3))
+assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == sys.argv[1]
+"""
+
+
+@pytest.mark.slow
+def test_kernels_are_its_own_and_the_check_of_vector_instructions_is_where_it_was(tmp_path: Path) -> None:
+    script, ours = tmp_path / "script.py", tmp_path / "ours"
+    script.write_text(SCRIPT)
+    run_script(script, ours, cwd=tmp_path, env=clean_environment())
+    compiled = [path.read_text() for path in ours.rglob("*.cpp")]
+    assert any("sin" in text for text in compiled)
+    assert not any("__avx_chk_kernel" in text for text in compiled)
