@@ -44,23 +44,19 @@ def diff(
 
     -v also shows the findings that stayed the same.
     """
-    from graphdoctor.cli.output import choose_output, choose_page
+    from graphdoctor.cli.output import choose_page
     from graphdoctor.cli.running import project_settings
     from graphdoctor.diagnosis.comparison import compare
     from graphdoctor.runs.diagnose import diagnoses_to_compare
     from graphdoctor.runs.named import place_named
 
-    if not html:
-        given.refuse(("is_opened",), without="--html")
     settings = project_settings(recordings)
-    output = choose_page(COMPARISON, written, given, _PAGE) if html else choose_output(COMPARISON, written, given)
+    output = choose_page(COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
     first = place_named(before, settings)
     second = _last_recording(settings, first) if after is None else place_named(after, settings)
     one, other = diagnoses_to_compare((first, second))
     output.write(compare(one, other, names=(str(first.path), str(second.path)), selection=selection))
-    if html and is_opened:
-        output.open()
 
 
 def _last_recording(settings: Settings, first: Place) -> Place:

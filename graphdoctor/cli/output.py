@@ -32,6 +32,7 @@ class Output(Generic[C]):
         options: How it is rendered.
         color: When to color text.
         is_quiet: Print nothing on standard error.
+        is_opened: Open the file in a browser once it is written, if standard output is a terminal.
     """
 
     format: Format[C] | ConsoleFormat[C]
@@ -39,6 +40,7 @@ class Output(Generic[C]):
     options: RenderOptions
     color: Color = Color.auto
     is_quiet: bool = False
+    is_opened: bool = False
 
     @property
     def needs(self) -> Needs:
@@ -56,17 +58,14 @@ class Output(Generic[C]):
             self.format.show(result, stdout_console(self.color), self.options)
         else:
             write_text(self.text(result), self.path, is_quiet=self.is_quiet)
+        if self.is_opened and self.path is not None and sys.stdout.isatty():
+            import typer
+
+            typer.launch(self.path.resolve().as_uri())
 
     def writing_edits(self) -> Output[C]:
         """The same for a command that also writes the edits that it shows."""
         return replace(self, options=replace(self.options, is_written=True))
-
-    def open(self) -> None:
-        """Open the file that was written in a browser, if standard output is a terminal."""
-        import typer
-
-        if self.path is not None and sys.stdout.isatty():
-            typer.launch(self.path.resolve().as_uri())
 
     def text(self, result: C) -> str:
         """A result as it is written to a file."""
@@ -109,18 +108,25 @@ def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, 
     return Output(format, path, options, asked.color, asked.quiet)
 
 
-def choose_page(document: Document[C], asked: OutputOptions, given: Given, name: Path) -> Output[C]:
-    """As ``choose_output``, for ``--html``.
+def choose_page(
+    document: Document[C], asked: OutputOptions, given: Given, name: Path, *, html: bool, is_opened: bool
+) -> Output[C]:
+    """As ``choose_output``, for commands with ``--html`` and ``--no-open``.
 
     Args:
         document: What is written.
         asked: The options of the command line.
         given: Those of them that were written out.
-        name: The file if none is named; as nobody named it, it may be overwritten.
+        name: The page's file if none is named; as nobody named it, it may be overwritten.
+        html: Whether the page is asked for.
+        is_opened: Whether to open it.
 
     Raises:
         GraphDoctorError: As there, or another format was asked for too.
     """
+    if not html:
+        given.refuse(("is_opened",), without="--html")
+        return choose_output(document, asked, given)
     if asked.format not in (None, "html"):
         raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
     given.refuse(("verbose",), without="--format text")
@@ -129,7 +135,7 @@ def choose_page(document: Document[C], asked: OutputOptions, given: Given, name:
     if asked.output is not None:
         check_writable(asked.output, force=asked.force)
     options = RenderOptions(root=Path.cwd(), has_source=asked.source)
-    return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet)
+    return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet, is_opened)
 
 
 def write_text(text: str, path: Path | None, *, is_quiet: bool) -> None:

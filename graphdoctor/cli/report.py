@@ -39,16 +39,12 @@ def report(
 
     By default, it is the last recording.
     """
-    from graphdoctor.cli.output import choose_output, choose_page
+    from graphdoctor.cli.output import choose_page
     from graphdoctor.cli.running import project_settings
     from graphdoctor.runs.diagnose import diagnose_place
     from graphdoctor.runs.named import place_named
 
-    if not html:
-        given.refuse(("is_opened",), without="--html")
     settings = project_settings(recordings)
-    output = choose_page(DIAGNOSIS, written, given, _PAGE) if html else choose_output(DIAGNOSIS, written, given)
+    output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
     output.write(diagnose_place(place_named(recording, settings), selection, output.needs))
-    if html and is_opened:
-        output.open()
