@@ -37,12 +37,14 @@ class BreakSite:
         records: torch's records, in the order of the log; at least one.
         effects: What the site caused.
         context: What surrounds the line in its source, or None if the source couldn't be read.
+        is_traced: The line is in a function that torch compiles; otherwise it led to one, such as `loss.backward()`.
     """
 
     entry: StackEntry
     records: tuple[BreakRecord, ...]
     effects: Effects
     context: SourceContext | None = None
+    is_traced: bool = True
 
     @property
     def cause(self) -> BreakReason:
@@ -80,8 +82,8 @@ class BreakSite:
 
     @property
     def is_own_code(self) -> bool:
-        """The line is in the user's own code, so it can be edited."""
-        return self.entry.origin == "user"
+        """The line is in the user's own code, so it can be edited, and in a function that torch compiles."""
+        return self.entry.origin == "user" and self.is_traced
 
 
 class Page(ABC):

@@ -37,6 +37,7 @@ def view_of(recording: Recording) -> RecordingView:
             records=tuple(records),
             effects=_effects(records, compiles, frames, graphs, recording.compiles),
             context=contexts.get((key[0], key[1])),
+            is_traced=_is_traced(entries[key], records, recording.frames),
         )
         for key, records in groups.items()
     )
@@ -59,6 +60,16 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
         return record.stack[-1]
     frame = frames.get(compile_.frame_id) if compile_ else None
     return None if frame is None else frame_entry(frame)
+
+
+def _is_traced(entry: StackEntry, records: Iterable[BreakRecord], frames: Iterable[Frame]) -> bool:
+    """Whether torch compiles the function that the line is in."""
+    near = [frame for frame in frames if frame.file == entry.file]
+    if any(entry.function in (frame.function, frame.code_name) for frame in near):
+        return True
+    # A module of torch's own class stands where the program compiles or makes it.
+    is_root = any(frame.line == entry.line for frame in near)
+    return not is_root and any(entry in record.stack for record in records)
 
 
 def frame_line(record: BreakRecord, frame: Frame) -> int | None:

@@ -215,6 +215,13 @@ def test_a_wrong_argument_is_named(clean_target, run_cli, arguments, says):
     assert "Traceback" not in process.stderr
 
 
+def test_a_missing_file_that_could_be_a_module_is_said_to_be_missing(tmp_path, run_cli):
+    process = run_cli("explain", "README.md")
+    assert process.returncode == 2
+    assert "There is no file README.md, and no module README." in process.stderr
+    assert "Traceback" not in process.stderr
+
+
 def test_a_missing_module_offers_near_ones(tmp_path, clean_target, run_cli):
     process = run_cli("explain", "claen:Net")
     assert process.returncode == 2

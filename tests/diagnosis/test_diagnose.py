@@ -111,6 +111,38 @@ def test_a_break_inside_torch_is_put_at_the_line_that_led_there() -> None:
     assert (finding.location.file, finding.location.line) == ("model.py", 28)
 
 
+@pytest.mark.parametrize(
+    ("function", "titles"),
+    [
+        ("<module>", ()),
+        ("forward", ("Move `loss.backward()` out of the compiled function", "If the call must stay")),
+    ],
+)
+def test_a_line_that_led_to_a_break_inside_torch_is_moved_only_out_of_what_torch_compiles(
+    function: str, titles: tuple[str, ...]
+) -> None:
+    inside = entry(79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None)
+    above = entry(28, "loss.backward()", function=function)
+    unsupported = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
+    facts = recording(
+        breaks=(record(inside, chain=(unsupported,)),),
+        compiles=(compiled(stack=(above, entry(70, "def log", origin="torch"))),),
+    )
+    (finding,) = diagnosed(facts).findings
+    assert finding.location.line == 28
+    assert len(finding.fixes) == len(titles)
+    assert all(fix.title.startswith(title) for fix, title in zip(finding.fixes, titles, strict=True))
+
+
+def test_where_a_module_of_torch_is_compiled_nothing_can_be_moved() -> None:
+    made = entry(23, "compiled = torch.compile(model)", function="<module>")
+    inside = entry(79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None)
+    unsupported = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
+    facts = recording(breaks=(record(made, inside, chain=(unsupported,)),), frames=(frame(line=23),))
+    (finding,) = diagnosed(facts).findings
+    assert (finding.location.line, finding.fixes) == (23, ())
+
+
 def test_two_causes_on_one_line_are_two_findings_at_one_site() -> None:
     other = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
     diagnosis = diagnosed(recording(breaks=(record(entry(7)), record(entry(7), chain=(other,), compile_id="1/0"))))

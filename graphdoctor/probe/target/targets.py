@@ -131,9 +131,13 @@ def _import_module(name: str) -> ModuleType:
         folders = getattr(sys.modules[parent], "__path__", []) if parent else [str(Path.cwd())]
         names = [found.name for found in pkgutil.iter_modules(folders)]
         near = [f"{parent}.{found}".lstrip(".") for found in difflib.get_close_matches(last, names, n=3, cutoff=0.5)]
+        # A file without a folder is written as a module is.
+        is_either = missing != name and not parent
         raise TargetError(
-            f"There is no module {missing}",
-            f"Did you mean {' or '.join(near)}?" if near else f"Run graphdoctor in the folder that holds {missing}.",
+            f"There is no file {name}, and no module {missing}" if is_either else f"There is no module {missing}",
+            f"Did you mean {' or '.join(near)}?"
+            if near
+            else f"Run graphdoctor in the folder that holds {'it' if is_either else missing}.",
         ) from None
 
 

@@ -22,8 +22,8 @@ _VECTORS = "torch._inductor.cpu_vec_isa"
 def compile_into(folder: str) -> None:
     """Have Inductor look for what it compiled in a folder of its own from now on, and leave it there.
 
-    Which vector instructions a compiler and a processor know is the same for every program: Inductor compiles five small
-    files to find out, and goes on looking for those where it did before.
+    Which vector instructions a compiler and a processor know is the same for every program: Inductor compiles five
+    small files to find out, and goes on looking for those where it did before.
 
     Args:
         folder: The folder, which need not exist.
