@@ -216,9 +216,8 @@ def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[tuple
         if variant.call_us is not None:
             yield "calls", clean(f"{variant.name}: {words.times_text(variant.call_us)}")
     for variant in variants:
-        for start, found in (("cold", variant.break_even_cold), ("warm", variant.break_even_warm)):
-            if found is not None:
-                yield "pays off", clean(f"{variant.name}, {start}: after {words.break_even_text(found)}")
+        for start, found in words.break_evens(variant):
+            yield "pays off", clean(f"{variant.name}, {start}: after {words.break_even_text(found)}")
     for variant in variants:
         if variant.kernels is not None:
             yield "kernels", clean(f"{variant.name}: {words.kernels_text(variant.kernels)}")

@@ -216,6 +216,12 @@ def calls_text(calls: int) -> str:
     return "1 call" if calls == 1 else f"{about_count(calls)} calls"
 
 
+def break_evens(variant: Variant) -> list[tuple[str, BreakEven]]:
+    """After how many calls a cold start and a restart are won back, as far as that is known; of a wrong one, none."""
+    found = (("cold", variant.break_even_cold), ("warm", variant.break_even_warm))
+    return [(start, one) for start, one in found if one is not None and variant.status == "ok"]
+
+
 def break_even_text(found: BreakEven) -> str:
     """Calls until compiling is won back, with their interval."""
     low, high = about_count(found.low), "never" if found.high is None else about_count(found.high)

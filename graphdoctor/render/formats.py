@@ -343,11 +343,18 @@ def _bench(report: BenchReport, console: Console, options: RenderOptions) -> Non
     render_bench(report, console, is_verbose=options.is_verbose)
 
 
+def _bench_markdown(report: BenchReport, _: RenderOptions) -> str:
+    from graphdoctor.render.bench_markdown import render_bench_markdown
+
+    return render_bench_markdown(report)
+
+
 BENCH: Document[BenchReport] = Document(
     "a bench",
     (
         ConsoleFormat("text", _bench, (".txt", ".text")),
         Format("json", _json, (".json",)),
+        Format("markdown", _bench_markdown, (".md",)),
     ),
 )
 """``bench``."""

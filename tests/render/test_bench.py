@@ -12,8 +12,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.model.bench import EAGER, BenchReport, CallTimes, Correctness
 from graphdoctor.render.bench import render_bench
+from graphdoctor.render.bench_markdown import render_bench_markdown
 from graphdoctor.render.bench_words import bytes_text, call_cell, correctness_text, rate_text, time_text
 from graphdoctor.render.json import json_schema, render_json
+from graphdoctor.render.markdown import MAX_CHARACTERS
 from tests.bench_reports import (
     EXACT,
     attention,
@@ -48,6 +50,20 @@ def test_a_bench(snapshot: SnapshotAssertion, name: str, width: int) -> None:
     text = rendered(REPORTS[name](), width=width)
     assert all(len(line) <= width for line in text.splitlines())
     assert text == snapshot
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_bench_for_a_pull_request(snapshot: SnapshotAssertion, name: str) -> None:
+    assert render_bench_markdown(REPORTS[name]()) == snapshot
+
+
+def test_a_long_answer_is_whole_in_markdown_and_the_rest_fits_a_comment() -> None:
+    many = tuple(finding("GD401", f"Reason {number}. " + 250 * "x") for number in range(400))
+    found = report(eager(), variant(findings=many), text=f"{'word ' * 300}end.")
+    text = render_bench_markdown(found)
+    assert "end.**" in text
+    assert len(text) <= MAX_CHARACTERS
+    assert "more finding" in text
 
 
 def test_verbose_adds_all_figures(snapshot: SnapshotAssertion) -> None:
