@@ -32,6 +32,7 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.wording import kind_text
 from graphdoctor.replay.program import Program
 from graphdoctor.replay.replays import EAGER, Replays, RoundingNames
+from graphdoctor.replay.results import clause
 from graphdoctor.rules.catalog import RULES
 
 AGAIN = "-again"
@@ -198,7 +199,7 @@ class Trials:
                 name,
                 references={EAGER: EAGER},
                 is_eager=name.startswith(EAGER),
-                rounding=None if self.rounding is None else replace(self.rounding, is_untouched=True),
+                rounding=None if self.rounding is None else replace(self.rounding, judged="untouched"),
                 earlier=name.removesuffix(AGAIN) if name in self._second else None,
                 coverage=coverage,
                 backend=self.trial_backend,
@@ -434,8 +435,3 @@ def _by_file(proposals: Sequence[Proposal]) -> list[list[tuple[Proposal, FileCha
 def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:
     """Edits of one file merged into one text, and the indices of those that are in it."""
     return merged(edits[0].before, [edit.after for edit in edits])
-
-
-def clause(message: str | None) -> str:
-    """A message as a clause."""
-    return (message or "it didn't finish").rstrip(".")

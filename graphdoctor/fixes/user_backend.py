@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from graphdoctor.fixes.trials import AGAIN, UNTOUCHED, Trials, clause
+from graphdoctor.fixes.trials import AGAIN, UNTOUCHED, Trials
 from graphdoctor.fixes.verdicts import judge_results
 from graphdoctor.model.fixes import Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison
+from graphdoctor.probe.wire import Judged
 from graphdoctor.replay.program import Program
 from graphdoctor.replay.replays import EAGER
+from graphdoctor.replay.results import clause
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,8 @@ class UserBackend:
     def _replay(self, program: Program, name: str, *, earlier: str | None = None) -> Recording:
         rounding = self._trials.rounding
         if rounding is not None:
-            is_untouched = program == Program()
-            rounding = replace(rounding, others=(*rounding.others, *self._others), is_untouched=is_untouched)
+            judged: Judged = "untouched" if program == Program() else "changed"
+            rounding = replace(rounding, others=(*rounding.others, *self._others), judged=judged)
         return self._trials.replays.replay(
             program,
             name,

@@ -16,6 +16,7 @@ from graphdoctor.model.fixes import WORKING, Measures, Verdict
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, ResultKind
 from graphdoctor.model.wording import counted, kind_text, percents
+from graphdoctor.replay.results import Repeatability, described, differences_of, repeatability_of
 
 _COVERAGE_NOISE = 0.005
 _OF_CALLS: frozenset[ResultKind] = frozenset({"outputs", "gradients"})
@@ -60,19 +61,14 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Reference:
+class Reference(Repeatability):
     """What is known about the untouched program's results.
 
     Args:
-        unstable: Kinds of results that differ between runs without torch.compile.
-        unstable_numbers: Kinds of texts in which only numbers differ between runs without torch.compile; ``state`` if
-            only Python numbers that modules keep do, such as times.
         compiled_differs: What torch.compile changes without any fix, by kind.
         is_known: Whether the program ran twice without torch.compile.
     """
 
-    unstable: frozenset[ResultKind] = frozenset()
-    unstable_numbers: frozenset[ResultKind] = frozenset()
     compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
     is_known: bool = True
 
@@ -96,23 +92,10 @@ def reference_of(again: Recording, untouched: Recording, *, is_known: bool) -> R
         untouched: A run with it.
         is_known: Whether the program ran twice without torch.compile.
     """
-    differing = differences_of(again)
-    numbers = {kind for kind, found in differing.items() if found.change == "numbers"}
+    repeated = repeatability_of(again)
     return Reference(
-        unstable=frozenset(differing.keys() - numbers),
-        unstable_numbers=frozenset(numbers),
-        compiled_differs=differences_of(untouched),
-        is_known=is_known,
+        repeated.unstable, repeated.unstable_numbers, compiled_differs=differences_of(untouched), is_known=is_known
     )
-
-
-def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
-    """How a run's results differ from those without torch.compile, by kind, and those of its earlier run."""
-    replay = recording.replay
-    if replay is None:
-        return {}
-    found = [compared for name in ("earlier", "eager") if (compared := replay.compared.get(name)) is not None]
-    return {difference.kind: difference for compared in found for difference in compared.differences}
 
 
 @dataclass(frozen=True)
@@ -283,7 +266,7 @@ def judge_results(
     dropped: list[Difference] = []
     changed: list[ResultKind] = []
     for kind, difference in differences_of(recording).items():
-        if kind in reference.unstable or _is_noise(difference, reference, beside):
+        if reference.covers(difference) or _is_message(difference, beside):
             continue
         if drops_output and _is_dropped(difference, reference):
             if (known or {}).get(kind) != difference:
@@ -308,10 +291,8 @@ def judge_results(
     return "verified", "; ".join([*notes, *_dropped_text(dropped)]) or None
 
 
-def _is_noise(difference: Difference, reference: Reference, beside: Comparison | None) -> bool:
-    """Whether a text differs only as it does from run to run, or only as torch's and its compilers' messages do."""
-    if difference.kind in reference.unstable_numbers and difference.change == "numbers":
-        return True
+def _is_message(difference: Difference, beside: Comparison | None) -> bool:
+    """Whether a text differs only as torch's and its compilers' messages do."""
     is_error = difference.kind == "stderr"
     return is_error and (beside is None or all(found.kind != "stderr" for found in beside.differences))
 
@@ -335,13 +316,6 @@ def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
     lost = [f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"]
     kinds.pop("state", None)
     return [*(f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()), *lost]
-
-
-def described(difference: Difference) -> str:
-    """A difference in words, such as ``gradient of x in call 1 differs by 0.3``."""
-    if difference.largest is not None:
-        return f"{difference.where} differs by {difference.largest:.3g}"
-    return f"{difference.where}: {difference.detail or 'differs'}"
 
 
 def _failure(after: Observed) -> str:

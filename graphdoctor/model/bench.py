@@ -12,7 +12,7 @@ from typing import Literal
 from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding
 from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
-from graphdoctor.model.trials import ResultKind
+from graphdoctor.model.trials import ResultError
 
 EAGER = "eager"
 """The name of the variant without torch.compile, which is the first."""
@@ -67,17 +67,6 @@ class BreakEven(Fact):
     """With the upper end of its interval."""
     high: int | None
     """With its lower end; None if compiling may never pay, because the interval holds 1."""
-
-
-class ResultError(Fact):
-    """How far the results of one kind are from those of the program in float64."""
-
-    kind: ResultKind
-    """Outputs, gradients or state."""
-    variant: float
-    """Largest distance of a value from the float64 run, root mean square over its elements, relative to that run's."""
-    eager: float
-    """The same of eager mode."""
 
 
 class Correctness(Fact):

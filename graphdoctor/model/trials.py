@@ -33,6 +33,8 @@ class Difference(Fact):
     """What differs, if it isn't a number."""
     change: TextChange | None = None
     """How a text differs, or Python numbers that modules keep; None for other values."""
+    may_be_rounding: bool = False
+    """Whether it is too large to be called rounding and too small to be called wrong, while no float64 run tells."""
 
 
 class Comparison(Fact):
@@ -43,6 +45,8 @@ class Comparison(Fact):
     differences: tuple[Difference, ...]
     """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the dtype, and by more than
     rounding: a value may be twice as far from a float64 run as runs of the unmodified program are."""
+    is_bitwise_equal: bool | None = None
+    """Whether every computed value is the same, bit by bit; None in recordings that don't say."""
     note: str | None = None
     """What couldn't be compared, and why."""
 
@@ -52,14 +56,32 @@ class Comparison(Fact):
         return tuple(difference for difference in self.differences if difference.kind not in TEXTS)
 
 
+class ResultError(Fact):
+    """How far the results of one kind are from those of the program in float64."""
+
+    kind: ResultKind
+    """Outputs, gradients or state."""
+    variant: float
+    """Largest distance of a value from the float64 run, root mean square over its elements, relative to that run's."""
+    eager: float
+    """The same of eager mode."""
+
+
 class Replay(Fact):
     """What one replay gave, besides its compiles."""
 
     compared: dict[Literal["eager", "untouched", "earlier"], Comparison] = field(default_factory=dict)
     """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it;
     ``earlier``: how an earlier run of the same trial compares with ``eager``."""
+    errors: tuple[ResultError, ...] = ()
+    """How far results are from a float64 run of the unmodified program, without values that it computed in another
+    way."""
+    kinds_apart: tuple[ResultKind, ...] = ()
+    """Kinds of results of which the float64 run computed a value in another way, such as from other random numbers."""
     is_rounding_known: bool = False
     """Whether a float64 run of the unmodified program said what rounding is."""
+    draws_random: bool = False
+    """Whether a call drew from Python's, torch's or NumPy's own random generator."""
     is_stopped: bool = False
     """Whether it stopped at the first call that gave other results; what came until then is compared."""
     steady_us: float | None = None

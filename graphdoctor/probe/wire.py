@@ -463,6 +463,10 @@ class GuardCostEvent(TypedDict):
     is_complete: bool
 
 
+Judged = Literal["changed", "untouched", "variant"]
+"""Whose results are judged beside the untouched program's: one with a change, itself as it was run before, or itself
+compiled in another way."""
+
 TextChange = Literal["numbers", "fewer", "fewer_and_numbers", "other"]
 """How a text differs: in numbers only, by missing lines only, by both, or otherwise."""
 
@@ -475,6 +479,7 @@ class DifferenceRecord(TypedDict):
     largest: float | None
     detail: str | None
     change: TextChange | None
+    may_be_rounding: bool
 
 
 class ComparisonRecord(TypedDict):
@@ -482,7 +487,16 @@ class ComparisonRecord(TypedDict):
 
     kinds: list[str]
     differences: list[DifferenceRecord]
+    is_bitwise_equal: bool
     note: str | None
+
+
+class ResultErrorRecord(TypedDict):
+    """The fields of ``ResultError``."""
+
+    kind: str
+    variant: float
+    eager: float
 
 
 class TrialEvent(TypedDict):
@@ -490,7 +504,10 @@ class TrialEvent(TypedDict):
 
     event: Literal["trial"]
     compared: dict[str, ComparisonRecord]
+    errors: list[ResultErrorRecord]
+    kinds_apart: list[str]
     is_rounding_known: bool
+    draws_random: bool
     is_stopped: bool
     steady_us: NotRequired[float | None]
 

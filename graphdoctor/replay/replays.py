@@ -19,6 +19,7 @@ from graphdoctor.capture.warm import WarmProbes
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import ResultKind
+from graphdoctor.probe.wire import Judged
 from graphdoctor.replay.program import Program
 from graphdoctor.trace.reader import read_recording
 
@@ -54,12 +55,12 @@ class RoundingNames:
     Args:
         float64: The untouched program in float64, without torch.compile.
         others: More replays of the untouched program.
-        is_untouched: The replay to judge is itself one of the untouched program.
+        judged: What the replay to judge runs.
     """
 
     float64: str
     others: tuple[str, ...] = ()
-    is_untouched: bool = False
+    judged: Judged = "changed"
 
 
 class Replays:
@@ -135,7 +136,7 @@ class Replays:
             plan |= {
                 "float64": self._results_of(rounding.float64),
                 "others": [self._results_of(other) for other in rounding.others],
-                "is_untouched": rounding.is_untouched,
+                "judged": rounding.judged,
             }
         if earlier is not None:
             plan["earlier"] = self._results_of(earlier)

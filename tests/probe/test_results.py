@@ -13,10 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.replay.comparing import Rounding  # noqa: E402
 from graphdoctor.probe.replay.comparing import compared as compare  # noqa: E402
 from graphdoctor.probe.replay.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
+from graphdoctor.probe.replay.rounding import Rounding  # noqa: E402
 from graphdoctor.probe.replay.written import kept_texts  # noqa: E402
+from graphdoctor.probe.wire import Judged  # noqa: E402
 
 
 def compared(mine: Any, other: Any) -> dict[str, Any] | None:
@@ -39,6 +40,7 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
     assert compare(second, Results.load(tmp_path / "first.pt")) == {
         "kinds": ["outputs"],
         "differences": [],
+        "is_bitwise_equal": False,
         "note": None,
     }
 
@@ -185,8 +187,8 @@ def of(value: Any) -> Results:
     return result
 
 
-def rounding(precise: Any, eager: Any, *others: Any, is_untouched: bool = False) -> Rounding:
-    return Rounding(of(precise), of(eager), [of(other) for other in others], is_untouched=is_untouched)
+def rounding(precise: Any, eager: Any, *others: Any, judged: Judged = "changed") -> Rounding:
+    return Rounding(of(precise), of(eager), [of(other) for other in others], judged=judged)
 
 
 def test_a_value_may_be_twice_as_far_from_float64_as_the_untouched_program_s() -> None:
@@ -211,7 +213,7 @@ def test_a_float64_run_that_took_another_way_says_nothing_of_rounding() -> None:
 
 def test_what_torch_compile_computes_by_itself_is_rounding_up_to_half_the_digits() -> None:
     precise, eager = torch.tensor([100.0], dtype=torch.float64), torch.tensor([100.001])
-    known = rounding(precise, eager, is_untouched=True)
+    known = rounding(precise, eager, judged="untouched")
     assert not compare(of(torch.tensor([100.02])), of(eager), known)["differences"]
     assert compare(of(torch.tensor([100.09])), of(eager), known)["differences"]
 

@@ -1,7 +1,6 @@
 """How the results of two replays differ, kind by kind.
 
-Values are the same within the tolerances of ``torch.testing.assert_close``. Where a float64 run of the program is
-known, a value may also be as far from that as other runs of the untouched program are, times two: that is rounding.
+Values are the same within the tolerances of ``torch.testing.assert_close``, or if they differ by rounding.
 """
 
 from __future__ import annotations
@@ -15,81 +14,11 @@ import torch
 
 from ..record.describe import value_text
 from ..wire import ComparisonRecord, DifferenceRecord, TextChange
-from .results import AFTER_CALLS, KINDS, TEXTS, Results
-
-_FACTOR = 2
-"""How much farther from a float64 run a value may be than those of the untouched program."""
+from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
+from .rounding import Rounding, is_nearly
 
 _SIZE = re.compile(r"(list|tuple|dict) of (\d+)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-
-
-class Rounding:
-    """How far from a float64 run values may be.
-
-    That run is only used for values that the program without torch.compile computes nearly the same: to half the digits
-    of their dtype, or to three quarters of those of the largest value of their kind (a gradient that is 0 but for
-    rounding). Elsewhere it took another way, such as with other random numbers.
-
-    Args:
-        precise: The float64 run.
-        eager: The untouched program without torch.compile.
-        others: More runs of the untouched program, with torch.compile and without.
-        is_untouched: The values to judge are the untouched program's own: what is nearly the same is rounding.
-    """
-
-    def __init__(self, precise: Results, eager: Results, others: Sequence[Results], *, is_untouched: bool) -> None:
-        self._precise = precise
-        self._eager = eager
-        self._others = others
-        self._is_untouched = is_untouched
-        self._scales: dict[str, float] = {}
-
-    def allows(self, kind: str, name: str, value: object) -> bool:
-        """Whether a value of a kind differs from the untouched program's by rounding only."""
-        precise = _number(self._precise.values[kind].get(name))
-        eager, mine = _number(self._eager.values[kind].get(name)), _number(value)
-        if precise is None or eager is None or mine is None or mine.dtype != eager.dtype:
-            return False
-        most = self._most(kind, precise, eager.dtype)
-        distance = _distance(eager, precise)
-        if distance > most:
-            return False
-        if self._is_untouched:
-            return _distance(mine, precise) <= most
-        known = [_number(other.values[kind].get(name)) for other in self._others]
-        distances = [_distance(other, precise) for other in known if other is not None]
-        return _distance(mine, precise) <= _FACTOR * max([distance, *(one for one in distances if one <= most)])
-
-    def _most(self, kind: str, precise: torch.Tensor, dtype: torch.dtype) -> float:
-        if kind not in self._scales:
-            found = map(_number, self._precise.values[kind].values())
-            self._scales[kind] = max((_largest(value) for value in found if value is not None), default=0.0)
-        eps = torch.finfo(dtype).eps
-        return max(eps**0.5 * _largest(precise), eps**0.75 * self._scales[kind])
-
-
-def _number(value: object) -> torch.Tensor | None:
-    """A floating-point value as a tensor; a Python number was read from one, as a rule of float32."""
-    if isinstance(value, float):
-        return torch.tensor(value, dtype=torch.float32)
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
-        return None
-    return value if value.is_floating_point() or value.is_complex() else None
-
-
-def _largest(value: torch.Tensor) -> float:
-    size = value.to(torch.complex128).abs().nan_to_num(nan=0.0, posinf=0.0)
-    return float(size.max()) if size.numel() else 0.0
-
-
-def _distance(value: torch.Tensor, precise: torch.Tensor) -> float:
-    """The largest absolute difference; infinite if they can't be compared."""
-    if value.shape != precise.shape:
-        return float("inf")
-    mine, other = value.to(torch.complex128), precise.to(torch.complex128)
-    apart = torch.where((mine == other) | (mine.isnan() & other.isnan()), 0.0, (mine - other).abs())
-    return float(apart.nan_to_num(nan=float("inf")).max()) if apart.numel() else 0.0
 
 
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> ComparisonRecord:
@@ -103,7 +32,7 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     Returns:
         The kinds with something to compare, and the worst difference of each kind that differs.
     """
-    notes = []
+    notes, kinds = [], []
     first_omitted = min((n for n in (mine.omitted_from, reference.omitted_from) if n is not None), default=None)
     if first_omitted is not None:
         notes.append(f"from call {first_omitted} on, values are too large to compare")
@@ -113,6 +42,9 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         if first_omitted is not None:
             both = values.keys() & others.keys()
             values, others = ({k: v for k, v in of.items() if k in both} for of in (values, others))
+        # The structure of outputs that were too large isn't what they are.
+        if any(first_omitted is None or not name.endswith(STRUCTURE) for name in (*values, *others)):
+            kinds.append(kind)
         is_text = kind in TEXTS
         differing = [
             *(_text_differences(kind, values, others) if is_text else _differences(kind, values, others, rounding))
@@ -123,8 +55,9 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         if worst is not None:
             found.append(worst)
     return ComparisonRecord(
-        kinds=[kind for kind in KINDS if reference.values[kind] or mine.values[kind]],
+        kinds=kinds,
         differences=found,
+        is_bitwise_equal=all(_is_bitwise_equal(kind, mine.values[kind], reference.values[kind]) for kind in COMPUTED),
         note="; ".join(notes) or None,
     )
 
@@ -148,31 +81,75 @@ def is_different(kind: str, mine: Results, reference: Results, rounding: Roundin
     return any(_differences(kind, values, others, rounding))
 
 
+def _is_bitwise_equal(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    names = _names(kind, mine, other)
+    return all(name in mine and name in other and _has_same_bits(mine[name], other[name]) for name in names)
+
+
+def _has_same_bits(value: object, wanted: object) -> bool:
+    if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
+        return _is_close(value, wanted)
+    if (value.shape, value.dtype, value.layout) != (wanted.shape, wanted.dtype, wanted.layout):
+        return False
+    if value.layout is not torch.strided or value.is_quantized:
+        return _is_close(value, wanted)
+    # As integers: 0.0 and -0.0 aren't the same, and NaN is.
+    return torch.equal(*(one.contiguous().reshape(-1).view(torch.uint8) for one in (value, wanted)))
+
+
 def _worst(differences: Iterator[DifferenceRecord]) -> DifferenceRecord | None:
-    """The first without a number (another shape or type), otherwise the one with the largest number."""
+    """The first without a number (another shape or type), otherwise the one with the largest number.
+
+    What may be rounding is never worse than what can't.
+    """
     worst: DifferenceRecord | None = None
     for found in differences:
         if found["largest"] is None:
             return found
-        if worst is None or found["largest"] > (worst["largest"] or 0.0):
+        if worst is None or _badness(found) > _badness(worst):
             worst = found
     return worst
+
+
+def _badness(difference: DifferenceRecord) -> tuple[bool, float]:
+    return not difference["may_be_rounding"], difference["largest"] or 0.0
 
 
 def _differences(
     kind: str, mine: Mapping[str, Any], other: Mapping[str, Any], rounding: Rounding | None
 ) -> Iterator[DifferenceRecord]:
-    attributes = {_attribute(name) for name in other}
-    for name in (*other, *(name for name in mine if name not in other)):
-        # torch marks modules, and an edit may keep something in one.
-        if kind == "state" and name not in other and name.endswith(AFTER_CALLS) and _attribute(name) not in attributes:
-            continue
+    for name in _names(kind, mine, other):
         if name not in mine or name not in other:
             detail = "is missing" if name not in mine else "is new"
-            yield DifferenceRecord(kind=kind, where=name, largest=None, detail=detail, change=None)
+            yield _record(kind, name, detail=detail)
         elif not _is_close(mine[name], other[name]) and not (rounding and rounding.allows(kind, name, mine[name])):
             largest, text = _difference(mine[name], other[name])
-            yield DifferenceRecord(kind=kind, where=name, largest=largest, detail=text, change=None)
+            is_known = rounding is not None and rounding.is_known(kind, name)
+            is_small = not is_known and is_nearly(mine[name], other[name])
+            yield _record(kind, name, largest=largest, detail=text, may_be_rounding=is_small)
+
+
+def _names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Names of the values to compare, without new attributes: torch marks modules, and an edit may keep one in them."""
+    new = [name for name in mine if name not in other]
+    if kind == "state":
+        attributes = {_attribute(name) for name in other}
+        new = [name for name in new if not name.endswith(AFTER_CALLS) or _attribute(name) in attributes]
+    return [*other, *new]
+
+
+def _record(
+    kind: str,
+    where: str,
+    *,
+    largest: float | None = None,
+    detail: str | None = None,
+    change: TextChange | None = None,
+    may_be_rounding: bool = False,
+) -> DifferenceRecord:
+    return DifferenceRecord(
+        kind=kind, where=where, largest=largest, detail=detail, change=change, may_be_rounding=may_be_rounding
+    )
 
 
 def _state_change(names: Sequence[str], mine: Mapping[str, Any], other: Mapping[str, Any]) -> TextChange:
@@ -235,7 +212,7 @@ def _text_differences(kind: str, mine: Mapping[str, str], other: Mapping[str, st
     lines, wanted_lines = text.splitlines(), wanted.splitlines()
     if lines != wanted_lines:
         detail, change = _text_detail(lines, wanted_lines), _text_change(lines, wanted_lines)
-        yield DifferenceRecord(kind=kind, where=_PLACES[kind], largest=None, detail=detail, change=change)
+        yield _record(kind, _PLACES[kind], detail=detail, change=change)
 
 
 def _text_detail(lines: Sequence[str], wanted: Sequence[str]) -> str:

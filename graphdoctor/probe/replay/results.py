@@ -39,8 +39,10 @@ _CONTENT = (torch.Tensor, bool, int, float, complex, str, list, tuple, dict)
 """Kinds of attributes that hold results."""
 
 AFTER_CALLS = " after the calls"
+STRUCTURE = ", structure"
 TEXTS = ("stdout", "logs", "stderr")
-KINDS = ("outputs", "gradients", "state", *TEXTS)
+COMPUTED = ("outputs", "gradients", "state")
+KINDS = (*COMPUTED, *TEXTS)
 _GRADIENT_SEED = 20_250
 
 
@@ -54,6 +56,7 @@ class Results:
         call_count: Calls that came back.
         omitted_from: The first call that was too large to keep, or None.
         stopped_for: The kind of results of the last call that decided the replay, so that it stopped; None if none did.
+        draws_random: A call drew random numbers.
     """
 
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
@@ -61,6 +64,7 @@ class Results:
     call_count: int = 0
     omitted_from: int | None = None
     stopped_for: str | None = None
+    draws_random: bool = False
 
     def beside(self, stopped: Results) -> Results:
         """What can be compared with a replay that may have stopped at a call: then results of the calls until then.
@@ -82,9 +86,9 @@ class Results:
     def add_call(self, output: object) -> None:
         """Keep what a call returned, containers taken apart."""
         self.call_count += 1
-        prefix = f"call {self.call_count}, "
-        self._keep("outputs", dict(_named_leaves(output, f"{prefix}output")))
-        self._keep("outputs", {f"{prefix}structure": torch_api.tree_structure(output)})
+        call = f"call {self.call_count}"
+        self._keep("outputs", dict(_named_leaves(output, f"{call}, output")))
+        self._keep("outputs", {f"{call}{STRUCTURE}": torch_api.tree_structure(output)})
 
     def add_gradients(self, gradients: dict[str, torch.Tensor | None]) -> None:
         """Keep the gradients of the last call, by parameter or argument."""
@@ -126,14 +130,14 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write them to disk."""
-        kept = ("values", "call_count", "omitted_from", "stopped_for")
+        kept = ("values", "call_count", "omitted_from", "stopped_for", "draws_random")
         torch.save({name: getattr(self, name) for name in kept}, path)
 
     @classmethod
     def load(cls, path: Path) -> Results:
         """Read them back."""
         kept = torch.load(path, weights_only=True)
-        return cls(kept["values"], 0, kept["call_count"], kept["omitted_from"], kept["stopped_for"])
+        return cls(**kept)
 
 
 def _kept(leaf: object) -> Any:  # noqa: ANN401

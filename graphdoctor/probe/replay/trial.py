@@ -7,7 +7,7 @@ The request's ``trial`` says how; every key but ``outputs`` and ``references`` m
      "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
      "steady": …, "timing": file descriptor, "bench": file descriptor, "compiled": path, "outputs": path,
      "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
-     "is_untouched": …, "earlier": path, "decisive": ["outputs", …]}
+     "judged": …, "earlier": path, "decisive": ["outputs", …]}
 
 Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
 The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,
@@ -17,9 +17,10 @@ call whose results of a ``decisive`` kind differ: nothing that comes later chang
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,13 @@ from typing import Any
 import torch
 
 from ..target.errors import TargetError
+from ..target.snapshot import RandomState, seed_everything
 from ..target.targets import Call
 from ..torch_private import torch_api
 from ..wire import TrialEvent
-from .comparing import Rounding, compared, is_different
+from .comparing import compared, is_different
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
+from .rounding import Rounding
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
 _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
@@ -149,6 +152,38 @@ class Trial:
         self._arguments = tensors_in(self._named_arguments(call))
         self._copies = copies_of(self._arguments)
 
+    @contextlib.contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        """Make a call that draws the same random numbers in every replay.
+
+        How many it draws doesn't change what the inputs of the next call are made from.
+
+        Args:
+            seed: The seed.
+        """
+        of_inputs = RandomState()
+        seed_everything(seed)
+        of_call = RandomState()
+        try:
+            with self.precise():
+                yield
+            self._results.draws_random |= not of_call.is_current()
+        finally:
+            of_inputs.restore()
+
+    @contextlib.contextmanager
+    def precise(self) -> Iterator[None]:
+        """Make new tensors in float64 if the run is; not those that inputs are made from, which must stay the same."""
+        if not self._plan.get("is_float64"):
+            yield
+            return
+        dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+
     def end_call(self, output: object, *, has_backward: bool) -> None:
         """Keep what a call returned, its gradients, and the arguments that it mutated.
 
@@ -167,7 +202,8 @@ class Trial:
             gradients = {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
         else:
             try:
-                gradients = gradients_of(output, self._modules, self._arguments)
+                with self.precise():
+                    gradients = gradients_of(output, self._modules, self._arguments)
             except RuntimeError:
                 self._lost_gradients.append(self._results.call_count)
                 return
@@ -212,7 +248,13 @@ class Trial:
             for comparison in found.values():
                 comparison["note"] = f"backward can't run for call {calls}: gradients are not compared"
         return TrialEvent(
-            event="trial", compared=found, is_rounding_known=rounding is not None, is_stopped=self.is_decided
+            event="trial",
+            compared=found,
+            errors=[] if rounding is None else rounding.errors(mine),
+            kinds_apart=[] if rounding is None else rounding.kinds_apart(),
+            is_rounding_known=rounding is not None,
+            draws_random=mine.draws_random,
+            is_stopped=self.is_decided,
         )
 
     @cached_property
@@ -226,12 +268,11 @@ class Trial:
         if precise is None or eager is None:
             return None
         others = [results for path in self._plan.get("others", ()) if (results := _loaded(path)) is not None]
-        return Rounding(precise, eager, others, is_untouched=bool(self._plan.get("is_untouched")))
+        return Rounding(precise, eager, others, judged=self._plan.get("judged", "changed"))
 
     def prepare(self) -> None:
         """Convert the modules if the run is in float64; their numbers stay exactly the same."""
         if self._plan.get("is_float64"):
-            torch.set_default_dtype(torch.float64)
             for module in self._modules.values():
                 module.double()
 

@@ -197,17 +197,20 @@ class Workload:
 
     def call(self, call: Call) -> None:
         """Make one call of the compiled target, and run backward when asked to."""
-        if self.trial is not None:
-            # The same random numbers in every replay, whatever happens in between.
-            seed_everything(self._request["seed"])
-            call = self.trial.changed(call)
-            self._last_call = call
-            if self.trial.timing is None:
-                self.trial.begin_call(call)
-        output = self._forward(self._compiled, call)
+        if self.trial is None:
+            self._make(call)
+            return
+        call = self.trial.changed(call)
+        self._last_call = call
+        if self.trial.timing is None:
+            self.trial.begin_call(call)
+        with self.trial.seeded(self._request["seed"]):
+            self._make(call)
+
+    def _make(self, call: Call) -> None:
+        self._output = self._forward(self._compiled, call)
         if self._request["backward"]:
-            self._backward(output)
-        self._output = output
+            self._backward(self._output)
 
     def repeat(self, call: Call) -> None:
         """Repeat a call, with the backward pass in a profiler range of its own."""

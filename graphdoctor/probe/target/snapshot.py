@@ -94,6 +94,17 @@ class RandomState:
         self._numpy = None if numpy is None else numpy.get_state()
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
 
+    def is_current(self) -> bool:
+        """Whether nothing has drawn from a generator that was there then, or seeded it."""
+        now = RandomState()
+        ours, theirs = ((state._torch, *(state._cuda or ())) for state in (self, now))
+        if self._python != now._python or not all(map(torch.equal, ours, theirs)):
+            return False
+        if self._numpy is None or now._numpy is None:
+            return True
+        (_, one, *rest), (_, other, *others) = self._numpy, now._numpy
+        return rest == others and one.tobytes() == other.tobytes()
+
     def restore(self) -> None:
         """Go back there."""
         random.setstate(self._python)

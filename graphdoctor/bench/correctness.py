@@ -1,0 +1,163 @@
+"""Says whether a variant computes what the program computes without torch.compile.
+
+Comes in: how replays starts, and a variant's own replay. Goes out: a verdict, with the distances to a float64 run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypedDict
+
+from graphdoctor.model.bench import Correctness
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import Setting
+from graphdoctor.model.trials import Comparison, Difference
+from graphdoctor.model.wording import kind_text
+from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.replay.replays import EAGER, Replays, RoundingNames
+from graphdoctor.replay.results import Repeatability, clause, described, repeatability_of
+
+_AGAIN = f"{EAGER}-again"
+_FLOAT64 = "float64"
+
+EAGER_NUMBERS = RunChange(
+    settings=(
+        Setting(name="torch._inductor.config.fallback_random", value=True),
+        Setting(name="torch._dynamo.config.use_numpy_random_stream", value=True),
+    )
+)
+"""Makes compiled code draw its random numbers as eager mode does, where torch.compile has another way
+(``torch/_inductor/config.py`` and ``torch/_dynamo/config.py``, 2.13)."""
+
+_OTHER_NUMBERS = "torch.compile draws other random numbers by design; with eager mode's, results agree"
+
+Again = Callable[[RunChange, str], Recording]
+"""Makes a variant's replay once more, with a change, under its name with an ending."""
+
+
+class ReplayArguments(TypedDict):
+    """What ``Replays.replay`` needs to compare a variant with the reference."""
+
+    references: dict[str, str]
+    rounding: RoundingNames | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the comparison of a variant says.
+
+    Args:
+        correct: Its results are eager mode's, but for rounding; None if that is unknown.
+        correctness: How that was found; None if nothing was compared.
+        reason: Why it isn't correct, or why that is unknown, as a clause; None if it is correct.
+    """
+
+    correct: bool | None
+    correctness: Correctness | None
+    reason: str | None
+
+
+class Reference:
+    """The program without torch.compile: twice as it is, and once in float64.
+
+    Args:
+        replays: Starts the probes.
+        program: What all variants run.
+        on_phase: Called with what is run.
+    """
+
+    def __init__(self, replays: Replays, program: Program, *, on_phase: Callable[[str], None]) -> None:
+        on_phase("running without torch.compile")
+        self.eager = replays.replay(program, EAGER, is_eager=True)
+        """The first run as it is."""
+        self._failure = _failure(self.eager)
+        self._rounding: RoundingNames | None = None
+        self._repeats, self._is_repeated = Repeatability(), False
+        self._lacks_float64: str | None = None
+        if self._failure is not None:
+            return
+        on_phase("running in float64")
+        precise = replays.replay(program, _FLOAT64, is_eager=True, is_float64=True)
+        if precise.exit.reason == "finished":
+            self._rounding = RoundingNames(_FLOAT64, (_AGAIN,), judged="variant")
+        else:
+            self._lacks_float64 = f"the program doesn't run in float64: {clause(precise.exit.message)}"
+        on_phase("running without torch.compile again")
+        rounding = RoundingNames(_FLOAT64, judged="untouched") if self._rounding else None
+        again = replays.replay(program, _AGAIN, is_eager=True, references={EAGER: EAGER}, rounding=rounding)
+        self._failure = _failure(again)
+        self._repeats = repeatability_of(again)
+        compared = _compared(again)
+        self._is_repeated = bool(compared and compared.is_bitwise_equal)
+
+    @property
+    def arguments(self) -> ReplayArguments:
+        """What a variant's replay must be given."""
+        return ReplayArguments(references={EAGER: EAGER}, rounding=self._rounding)
+
+    def judge(self, recording: Recording, again: Again) -> Verdict:
+        """Judge a variant.
+
+        Args:
+            recording: Its replay, which finished and was given ``arguments``.
+            again: Makes that replay once more; called only if results differ and the program draws random numbers.
+        """
+        compared = _compared(recording)
+        if self._failure is not None or compared is None:
+            return Verdict(None, None, self._failure or "its results weren't compared")
+        differing, others = self._differing(compared), None
+        if differing and self.eager.replay is not None and self.eager.replay.draws_random:
+            repeated = again(EAGER_NUMBERS, "-eager-numbers")
+            found = _compared(repeated)
+            if found is not None:
+                recording, differing = repeated, self._differing(found)
+                others = None if differing else _OTHER_NUMBERS
+        worst = min(differing, key=lambda difference: difference.may_be_rounding, default=None)
+        reason = None if worst is None else described(worst)
+        correct: bool | None = worst is None
+        if worst is None or worst.may_be_rounding:
+            unknown = self._unknown(compared, worst)
+            correct, reason = (correct, reason) if unknown is None else (None, unknown)
+        notes = (others, compared.note, self._precision(recording))
+        correctness = Correctness(
+            is_bitwise_equal=bool(compared.is_bitwise_equal),
+            is_eager_repeatable=self._is_repeated,
+            errors=() if recording.replay is None else recording.replay.errors,
+            where=worst.where if worst else None,
+            largest=worst.largest if worst else None,
+            note="; ".join(note for note in notes if note) or None,
+        )
+        return Verdict(correct, correctness, reason)
+
+    def _differing(self, compared: Comparison) -> list[Difference]:
+        """What differs that doesn't differ between two runs in eager mode."""
+        return [difference for difference in compared.results if not self._repeats.covers(difference)]
+
+    def _precision(self, recording: Recording) -> str | None:
+        """What a float64 run doesn't say about a variant's results; None if it says all."""
+        if self._lacks_float64 is not None or recording.replay is None:
+            return self._lacks_float64
+        if apart := recording.replay.kinds_apart:
+            kinds = " and ".join(map(kind_text, apart))
+            return f"in float64, {kinds} are computed in another way"
+        return None if recording.replay.errors else "no result is a floating-point number"
+
+    def _unknown(self, compared: Comparison, worst: Difference | None) -> str | None:
+        """Why it can't be said whether results are right, though none is certainly wrong; None if they are right."""
+        if worst is not None:
+            return f"{described(worst)}, which may be rounding"
+        if unstable := [kind for kind in compared.kinds if kind in self._repeats.unstable - {"stderr"}]:
+            kinds = " and ".join(map(kind_text, unstable))
+            return f"{kinds} differ from run to run in eager mode too"
+        return None if "outputs" in compared.kinds else "its outputs are too large to compare"
+
+
+def _compared(recording: Recording) -> Comparison | None:
+    return recording.replay.compared.get("eager") if recording.replay else None
+
+
+def _failure(eager: Recording) -> str | None:
+    if eager.exit.reason == "finished":
+        return None
+    return f"the program fails without torch.compile: {clause(eager.exit.message)}"

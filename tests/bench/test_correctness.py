@@ -1,0 +1,156 @@
+"""What comparing a variant with eager mode means, from hand-built results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from graphdoctor.bench.correctness import EAGER_NUMBERS, Reference, Verdict
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.trials import Comparison, Difference, Replay, ResultError, ResultKind
+from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.replay.replays import Replays
+from tests.factories import recording
+
+ERROR = ResultError(kind="outputs", variant=2e-7, eager=1e-7)
+
+
+def difference(kind: ResultKind = "outputs", largest: float | None = 0.5, **more: Any) -> Difference:
+    return Difference(kind=kind, where="call 1, output", largest=largest, **more)
+
+
+def replayed(
+    *differences: Difference,
+    kinds: Sequence[ResultKind] = ("outputs", "gradients"),
+    is_bitwise_equal: bool = False,
+    note: str | None = None,
+    **more: Any,
+) -> Recording:
+    compared = Comparison(kinds=tuple(kinds), differences=differences, is_bitwise_equal=is_bitwise_equal, note=note)
+    replay = Replay(**{"compared": {"eager": compared}, "errors": (ERROR,), **more})
+    return recording().model_copy(update={"replay": replay})
+
+
+FAILED = recording(ended=ProbeExit(status=1, reason="error", message="The program failed in call 1: RuntimeError: no."))
+
+
+class Scripted:
+    """Replays whose recordings are known."""
+
+    def __init__(self, **recordings: Recording) -> None:
+        self.recordings = {"eager": replayed(), "eager_again": replayed(is_bitwise_equal=True), "float64": replayed()}
+        self.recordings |= recordings
+        self.asked: dict[str, dict[str, Any]] = {}
+
+    def replay(self, _program: Program, name: str, **asked: Any) -> Recording:
+        self.asked[name] = asked
+        return self.recordings[name.replace("-", "_")]
+
+
+def judged(variant: Recording, repeated: Recording | None = None, **recordings: Recording) -> Verdict:
+    """The verdict; ``repeated`` is the variant's replay with eager mode's random numbers, if that is asked for."""
+    reference = Reference(cast("Replays", Scripted(**recordings)), Program(), on_phase=lambda _text: None)
+
+    def again(change: RunChange, _ending: str) -> Recording:
+        assert change == EAGER_NUMBERS
+        assert repeated is not None
+        return repeated
+
+    return reference.judge(variant, again)
+
+
+def test_equal_results_are_correct_and_come_with_their_errors() -> None:
+    verdict = judged(replayed())
+    assert (verdict.correct, verdict.reason) == (True, None)
+    assert verdict.correctness is not None
+    assert (verdict.correctness.errors, verdict.correctness.note) == ((ERROR,), None)
+    assert (verdict.correctness.is_bitwise_equal, verdict.correctness.is_eager_repeatable) == (False, True)
+
+
+def test_other_results_are_wrong() -> None:
+    verdict = judged(replayed(difference()))
+    assert (verdict.correct, verdict.reason) == (False, "call 1, output differs by 0.5")
+    assert verdict.correctness is not None
+    assert (verdict.correctness.where, verdict.correctness.largest) == ("call 1, output", 0.5)
+
+
+def test_what_the_program_prints_is_not_what_it_computes() -> None:
+    assert judged(replayed(difference("stdout", None, change="fewer"))).correct
+
+
+def test_a_difference_that_may_be_rounding_is_not_called_wrong() -> None:
+    small = difference(largest=2e-5, may_be_rounding=True)
+    verdict = judged(replayed(small), float64=FAILED)
+    assert (verdict.correct, verdict.reason) == (None, "call 1, output differs by 2e-05, which may be rounding")
+    assert verdict.correctness is not None
+    assert verdict.correctness.note == (
+        "the program doesn't run in float64: The program failed in call 1: RuntimeError: no"
+    )
+    # What is certainly wrong decides.
+    assert judged(replayed(small, difference("gradients"))).correct is False
+
+
+@pytest.mark.parametrize(("kind", "correct"), [("outputs", None), ("gradients", False)])
+def test_what_differs_from_run_to_run_decides_nothing(kind: ResultKind, correct: bool | None) -> None:
+    verdict = judged(replayed(difference(kind)), eager_again=replayed(difference("outputs")))
+    assert verdict.correct is correct
+    if correct is None:
+        assert verdict.reason == "outputs differ from run to run in eager mode too"
+
+
+def test_times_that_a_module_keeps_may_differ() -> None:
+    timer = difference("state", None, change="numbers")
+    assert judged(replayed(timer), eager_again=replayed(timer)).correct
+    assert judged(replayed(timer)).correct is False
+
+
+def test_other_random_numbers_are_by_design_if_results_agree_with_eager_mode_s() -> None:
+    random = replayed(draws_random=True)
+    verdict = judged(replayed(difference(), draws_random=True), replayed(), eager=random)
+    assert (verdict.correct, verdict.reason) == (True, None)
+    assert verdict.correctness is not None
+    assert verdict.correctness.note == (
+        "torch.compile draws other random numbers by design; with eager mode's, results agree"
+    )
+    wrong = judged(replayed(difference()), replayed(difference(largest=0.25)), eager=random)
+    assert (wrong.correct, wrong.reason) == (False, "call 1, output differs by 0.25")
+    failed = judged(replayed(difference()), FAILED, eager=random)
+    assert (failed.correct, failed.reason) == (False, "call 1, output differs by 0.5")
+
+
+@pytest.mark.parametrize("failing", ["eager", "eager_again"])
+def test_nothing_is_compared_with_a_program_that_fails(failing: str) -> None:
+    verdict = judged(replayed(), **{failing: FAILED})
+    assert (verdict.correct, verdict.correctness) == (None, None)
+    assert verdict.reason == "the program fails without torch.compile: The program failed in call 1: RuntimeError: no"
+
+
+def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
+    note = "from call 1 on, values are too large to compare"
+    verdict = judged(replayed(kinds=("state",), note=note))
+    assert (verdict.correct, verdict.reason) == (None, "its outputs are too large to compare")
+
+
+@pytest.mark.parametrize(
+    ("more", "note"),
+    [
+        ({"errors": ()}, "no result is a floating-point number"),
+        ({"kinds_apart": ("outputs", "state")}, "in float64, outputs and state are computed in another way"),
+    ],
+)
+def test_what_float64_does_not_say_is_noted(more: dict[str, Any], note: str) -> None:
+    verdict = judged(replayed(**more))
+    assert verdict.correctness is not None
+    assert verdict.correctness.note == note
+
+
+def test_float64_says_what_rounding_is_if_the_program_runs_in_it() -> None:
+    for float64, judges in ((replayed(), True), (FAILED, False)):
+        replays = Scripted(float64=float64)
+        reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
+        rounding = reference.arguments["rounding"]
+        assert (rounding is not None) is judges
+        assert (replays.asked["eager-again"]["rounding"] is not None) is judges
