@@ -18,8 +18,9 @@ from graphdoctor.replay.program import Program, RunChange
 from graphdoctor.replay.replays import EAGER, Replays, RoundingNames
 from graphdoctor.replay.results import Repeatability, clause, described, repeatability_of
 
-_AGAIN = f"{EAGER}-again"
-_FLOAT64 = "float64"
+_EAGER = "results-eager"
+_AGAIN = f"{_EAGER}-again"
+_FLOAT64 = "results-float64"
 
 EAGER_NUMBERS = RunChange(
     settings=(
@@ -69,7 +70,7 @@ class Reference:
 
     def __init__(self, replays: Replays, program: Program, *, on_phase: Callable[[str], None]) -> None:
         on_phase("running without torch.compile")
-        self.eager = replays.replay(program, EAGER, is_eager=True)
+        self.eager = replays.replay(program, _EAGER, is_eager=True)
         """The first run as it is."""
         self._failure = _failure(self.eager)
         self._rounding: RoundingNames | None = None
@@ -85,7 +86,7 @@ class Reference:
             self._lacks_float64 = f"the program doesn't run in float64: {clause(precise.exit.message)}"
         on_phase("running without torch.compile again")
         rounding = RoundingNames(_FLOAT64, judged="untouched") if self._rounding else None
-        again = replays.replay(program, _AGAIN, is_eager=True, references={EAGER: EAGER}, rounding=rounding)
+        again = replays.replay(program, _AGAIN, is_eager=True, references={EAGER: _EAGER}, rounding=rounding)
         self._failure = _failure(again)
         self._repeats = repeatability_of(again)
         compared = _compared(again)
@@ -94,7 +95,7 @@ class Reference:
     @property
     def arguments(self) -> ReplayArguments:
         """What a variant's replay must be given."""
-        return ReplayArguments(references={EAGER: EAGER}, rounding=self._rounding)
+        return ReplayArguments(references={EAGER: _EAGER}, rounding=self._rounding)
 
     def judge(self, recording: Recording, again: Again) -> Verdict:
         """Judge a variant.

@@ -47,7 +47,7 @@ class Scripted:
 
     def replay(self, _program: Program, name: str, **asked: Any) -> Recording:
         self.asked[name] = asked
-        return self.recordings[name.replace("-", "_")]
+        return self.recordings[name.removeprefix("results-").replace("-", "_")]
 
 
 def judged(variant: Recording, repeated: Recording | None = None, **recordings: Recording) -> Verdict:
@@ -153,4 +153,4 @@ def test_float64_says_what_rounding_is_if_the_program_runs_in_it() -> None:
         reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
         rounding = reference.arguments["rounding"]
         assert (rounding is not None) is judges
-        assert (replays.asked["eager-again"]["rounding"] is not None) is judges
+        assert (replays.asked["results-eager-again"]["rounding"] is not None) is judges
