@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.recording import Recording, TargetInfo
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 
 _DTYPES = {
@@ -122,7 +122,10 @@ def _body(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -> 
     made_once, each_round = _rounds(recording, request, is_own=is_own)
     if made_once:
         yield f"calls = {made_once}"
-    yield f"compiled = torch.compile(target{''.join(_compile_arguments(request))})"
+    if request.get("regional"):
+        yield from _block_lines(target, ", ".join(_compile_arguments(request)))
+    else:
+        yield f"compiled = torch.compile({', '.join(['target', *_compile_arguments(request)])})"
     rounds = request.get("calls") or 1
     indent = ""
     if rounds > 1:
@@ -171,7 +174,21 @@ def _compile_arguments(request: Mapping[str, Any]) -> Iterator[str]:
     defaults: dict[str, object] = {"backend": None, "mode": None, "options": {}, "dynamic": None, "fullgraph": False}
     for name, default in defaults.items():
         if (value := request.get(name)) not in (None, default):
-            yield f", {name}={value!r}"
+            yield f"{name}={value!r}"
+
+
+def _block_lines(target: TargetInfo, arguments: str) -> Iterator[str]:
+    """Compile each block; one that is in several places once."""
+    yield "# Compile each of the modules that repeat, and not the whole."
+    for found in target.blocks or ():
+        paths = ", ".join(map(repr, found.paths))
+        if found.compiled_as == "module":
+            yield f"for path in [{paths}]:"
+            yield f"    target.get_submodule(path).compile({arguments})"
+        else:
+            yield f"for block in dict.fromkeys(target.get_submodule(path) for path in [{paths}]):"
+            yield f"    block.forward = torch.compile({', '.join(filter(None, ['block.forward', arguments]))})"
+    yield "compiled = target"
 
 
 def _one_call(request: Mapping[str, Any]) -> Iterator[str]:

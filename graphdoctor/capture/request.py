@@ -120,6 +120,7 @@ class Request:
             dynamic=spec.dynamic,
             fullgraph=spec.fullgraph,
             options=dict(spec.options),
+            regional=spec.regional,
             calls=spec.calls,
             backward=spec.backward,
             train=spec.train,
@@ -148,6 +149,7 @@ class Request:
             "text": self.target.text,
             "inputs": list(self.spec.inputs),
             "compile_arguments": self.spec.compile_arguments(),
+            "is_regional": self.spec.regional,
             "config": dict(self.spec.config),
             "call_options": self.spec.call_options(),
         }

@@ -16,7 +16,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("-m", "--files", "--input", "--calls", "--backward", "--train", "--no-grad", "--seed", "--device"),
         *("--python", "--timeout"),
     ),
-    "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--config"),
+    "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--regional", "--config"),
     "What to measure": ("--coverage", "--measure"),
     "Trials": (
         *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run"),

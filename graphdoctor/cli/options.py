@@ -122,6 +122,10 @@ RUN_OPTIONS: dict[str, Any] = {
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="One of torch.compile's options, name=value. Repeatable."),
     ],
+    "regional": Annotated[
+        bool,
+        typer.Option("--regional", help="Compile each of the modules that repeat, such as layers, and not the whole."),
+    ],
     "config": Annotated[
         list[str] | None,
         typer.Option(

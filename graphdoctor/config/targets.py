@@ -107,7 +107,7 @@ def _checked(name: str, value: object, values: Values) -> Any:  # noqa: ANN401 -
             return values.count(name, value, least=1)
         case "seed" | "max_breaks" | "max_recompiles" | "max_graphs":
             return values.count(name, value, least=0)
-        case "dynamic" | "fullgraph" | "backward" | "train" | "no_grad":
+        case "dynamic" | "fullgraph" | "regional" | "backward" | "train" | "no_grad":
             return values.switch(name, value)
         case "options" | "config":
             return values.plain_table(name, value)

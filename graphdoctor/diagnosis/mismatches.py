@@ -98,8 +98,8 @@ def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
         return
     old, new = before.target, after.target
     if not (old.runs_itself or new.runs_itself):
-        made = (old.compile_arguments, new.compile_arguments)
-        yield from _settings("compile arguments", made, "Different compile arguments")
+        made = [{**target.compile_arguments, "regional": target.is_regional} for target in (old, new)]
+        yield from _settings("compile arguments", (made[0], made[1]), "Different compile arguments")
         # _calls compares how many calls there are.
         options = ({**old.call_options, "calls": None}, {**new.call_options, "calls": None})
         yield from _settings("call options", options, "Different call options")

@@ -30,6 +30,7 @@ class Explainer(CallSpec):
         dynamic: Whether to use dynamic shapes; None lets torch decide.
         fullgraph: Raise an error on a graph break.
         options: The backend's options.
+        regional: Compile each of the modules that repeat, such as layers, and not the whole.
         calls: How many times to make the call.
         backward: Sum the floating-point outputs and run backward in each call.
         no_grad: Make the calls under ``torch.no_grad()``.

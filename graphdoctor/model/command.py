@@ -37,6 +37,8 @@ def _options(target: TargetInfo) -> Iterator[str]:
     for name, yes, no in (("dynamic", "--dynamic", "--no-dynamic"), ("train", "--train", "--eval")):
         if known.get(name) is not None:
             yield yes if known[name] else no
+    if target.is_regional:
+        yield "--regional"
     for name, flag in (("fullgraph", "--fullgraph"), ("backward", "--backward"), ("no_grad", "--no-grad")):
         if known.get(name):
             yield flag

@@ -16,7 +16,9 @@ from graphdoctor.probe.wire import HintCode, HintValue
 if TYPE_CHECKING:
     from graphdoctor.model.run import ProbeExit
 
-Option = Literal["inputs", "device", "backend", "mode", "options", "config", "backward", "timeout", "python"]
+Option = Literal[
+    "inputs", "device", "backend", "mode", "options", "regional", "config", "backward", "timeout", "python"
+]
 Values = Mapping[str, HintValue]
 Words = tuple[str, str | None]
 """Message and hint."""
@@ -47,7 +49,7 @@ class Surface:
 
 _EXAMPLE = "f32[8,128]"
 
-_OPTIONS: tuple[Option, ...] = ("device", "backend", "mode", "config", "backward", "timeout", "python")
+_OPTIONS: tuple[Option, ...] = ("device", "backend", "mode", "config", "backward", "regional", "timeout", "python")
 
 COMMAND_LINE = Surface(
     names={**{name: f"--{name}" for name in _OPTIONS}, "inputs": "--input", "options": "--option"},
@@ -165,6 +167,18 @@ def _no_gradient(_values: Values, surface: Surface) -> Words:
     return f"{backward}: no floating-point output requires a gradient.", hint
 
 
+def _no_blocks(values: Values, surface: Surface) -> Words:
+    regional, target = surface.names["regional"], values["target"]
+    if not values["is_module"]:
+        message = f"{regional}: {target} isn't a module, so it has no modules that repeat."
+        return message, f"Name the module as the target, or leave {regional} out."
+    message = (
+        f"{regional}: no class of modules repeats in {target}: none has {values['fewest']} instances with the same "
+        "parameters and submodules."
+    )
+    return message, f"Leave {regional} out."
+
+
 def _timeout(values: Values, surface: Surface) -> Words:
     phase = values["phase"]
     message = f"Stopped after {values['timeout_s']:g} s{during(None if phase is None else str(phase))}."
@@ -194,6 +208,7 @@ _WORDS: dict[HintCode, Callable[[Values, Surface], Words]] = {
     "unknown_config": _unknown_config,
     "config_type": _config_type,
     "no_gradient": _no_gradient,
+    "no_blocks": _no_blocks,
     "timeout": _timeout,
     "script_timeout": _script_timeout,
     "no_torch": _no_torch,

@@ -20,7 +20,7 @@ from graphdoctor.model.stack import Origin, StackEntry
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.model.variations import Variation
 from graphdoctor.model.watch import CallWatch
-from graphdoctor.probe.wire import GapKind, SwitchKind
+from graphdoctor.probe.wire import BlockEntry, GapKind, SwitchKind
 
 
 class CaptureGap(Fact):
@@ -77,6 +77,25 @@ class Environment(Fact):
     installed. None if unknown."""
 
 
+class RepeatedBlocks(Fact):
+    """Modules of one class that repeat in the target, such as the layers of a transformer."""
+
+    class_name: str
+    """Qualified name of their class."""
+    paths: tuple[str, ...]
+    """Where they are, such as ``layers.0``, in order; at least three."""
+    kinds: int
+    """How many of them differ from one another in their parameters or submodules."""
+    compiled_as: BlockEntry
+    """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``, since
+    the class is torch's own and that method does nothing."""
+
+    @property
+    def text(self) -> str:
+        """How many there are of which class, such as ``12 Block``."""
+        return f"{len(self.paths)} {self.class_name.rpartition('.')[2]}"
+
+
 class TargetInfo(Fact):
     """What was compiled, and with which arguments."""
 
@@ -101,10 +120,19 @@ class TargetInfo(Fact):
     """The interpreter that ``--python`` named; None for graphdoctor's own."""
     compile_arguments: dict[str, object] = field(default_factory=dict)
     """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
+    blocks: tuple[RepeatedBlocks, ...] | None = None
+    """The outermost modules that repeat in it, by class; None if unknown, and for anything but a module."""
+    is_regional: bool = False
+    """Each of these was compiled by itself, and nothing else."""
     config: dict[str, object] = field(default_factory=dict)
     """torch config values that were set for the run, by dotted name."""
     call_options: dict[str, object] = field(default_factory=dict)
     """How the calls were made: calls, backward, train, no_grad, seed, device."""
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """What was compiled by itself, such as ``12 Block``; empty where the whole was."""
+        return tuple(found.text for found in self.blocks or ()) if self.is_regional else ()
 
     @property
     def runs_itself(self) -> bool:

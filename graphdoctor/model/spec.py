@@ -29,6 +29,7 @@ class CallSpec:
         dynamic: ``torch.compile``'s dynamic.
         fullgraph: ``torch.compile``'s fullgraph.
         options: ``torch.compile``'s options.
+        regional: Compile each of the modules that repeat, not the whole.
         backward: Sum the floating-point outputs and run backward.
         no_grad: Call under ``torch.no_grad()``.
     """
@@ -39,6 +40,7 @@ class CallSpec:
     dynamic: bool | None = None
     fullgraph: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
+    regional: bool = False
     backward: bool = False
     no_grad: bool = False
 

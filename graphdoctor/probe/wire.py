@@ -72,6 +72,7 @@ HintCode = Literal[
     "unknown_config",
     "config_type",
     "no_gradient",
+    "no_blocks",
     "timeout",
     "script_timeout",
     "no_torch",
@@ -90,6 +91,7 @@ HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
     "unknown_config": ("name", "near"),
     "config_type": ("name", "value", "type", "default"),
     "no_gradient": (),
+    "no_blocks": ("target", "is_module", "fewest"),
     "timeout": ("timeout_s", "phase"),
     "script_timeout": ("timeout_s",),
     "no_torch": ("python", "error"),
@@ -114,13 +116,14 @@ class WarmRequest(TypedDict):
 
 
 class ProbeRequest(TypedDict):
-    """``request.json``: what the probe is asked to do; the first twelve are fields of ``RunSpec``."""
+    """``request.json``: what the probe is asked to do; the first thirteen are fields of ``RunSpec``."""
 
     backend: str
     mode: str | None
     dynamic: bool | None
     fullgraph: bool
     options: dict[str, Any]
+    regional: bool
     calls: int
     backward: bool
     train: bool | None
@@ -288,6 +291,20 @@ class EnvironmentEvent(TypedDict):
     packages: dict[str, str]
 
 
+BlockEntry = Literal["module", "forward"]
+"""How a block is compiled by itself. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``,
+since its class is torch's own and that method does nothing."""
+
+
+class BlocksRecord(TypedDict):
+    """Modules of one class that repeat: the fields of ``RepeatedBlocks``."""
+
+    class_name: str
+    paths: list[str]
+    kinds: int
+    compiled_as: BlockEntry
+
+
 class TargetEvent(TypedDict):
     """What the target turned out to be: fields of ``TargetInfo``."""
 
@@ -298,6 +315,7 @@ class TargetEvent(TypedDict):
     file: str | None
     parameters: list[str] | None
     inputs_from: str
+    blocks: list[BlocksRecord] | None
 
 
 class ConfigEvent(TypedDict):

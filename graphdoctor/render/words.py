@@ -76,7 +76,13 @@ def title_parts(diagnosis: Diagnosis) -> list[str]:
         for name in ("mode", "dynamic", "fullgraph")
         if arguments.get(name) not in (None, False)
     ]
-    return parts
+    return [*parts, *_regions(target)]
+
+
+def _regions(target: TargetInfo) -> Iterator[str]:
+    """What was compiled in the place of the whole."""
+    if target.is_regional:
+        yield f"regional: {', '.join(target.regions)}" if target.regions else "regional"
 
 
 def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
@@ -594,7 +600,7 @@ def side_parts(side: Side) -> list[str]:
         parts.append(f"torch {side.environment.torch}")
     if side.target.compile_arguments.get("backend"):
         parts.append(f"backend {side.target.compile_arguments['backend']}")
-    return parts
+    return [*parts, *_regions(side.target)]
 
 
 def compared_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:

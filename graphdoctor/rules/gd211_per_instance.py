@@ -103,7 +103,7 @@ class PerInstance(RecordingRule):
         found: dict[int, RuleMatch] = {}
         for (frame_id, _, _), events in groups.items():
             if len(events) >= _FEWEST and frame_id not in found:
-                found[frame_id] = _match(events)
+                found[frame_id] = _match(events, is_regional=view.recording.target.is_regional)
         return tuple(found.values())
 
 
@@ -123,7 +123,7 @@ def _own(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
     return tuple(change for change in changes if (change.source or "").startswith("L['self']"))
 
 
-def _match(events: list[RecompileEvent]) -> RuleMatch:
+def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
     frame, site = events[0].frame, events[0].call_site
     own = _own(change for event in events for change in event.changes)
     # Attributes come first: they have names that a person gave them.
@@ -140,13 +140,23 @@ def _match(events: list[RecompileEvent]) -> RuleMatch:
         related=related,
         changes=changes,
         hidden_change_count=hidden_change_count(events),
-        fixes=(_INLINE, *(() if is_sized else (_BUFFERS,)), _REGIONAL),
+        fixes=(
+            *(() if is_regional else (_INLINE,)),
+            *(() if is_sized else (_BUFFERS,)),
+            _WHOLE if is_regional else _REGIONAL,
+        ),
     )
 
 
 _INLINE = Fix(
     title="Fix the graph break in the caller: torch then traces all instances into the caller's graph",
     kind="code",
+    source=GUIDE,
+)
+_WHOLE = Fix(
+    title="Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
+    kind="code",
+    is_safe=True,
     source=GUIDE,
 )
 _BUFFERS = Fix(title="Keep what differs between the instances in buffers", kind="code", source=GUIDE)

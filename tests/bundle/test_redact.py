@@ -310,3 +310,13 @@ def test_the_registry_tells_which_words_are_torchs():
     assert words.kept("User-inserted graph break. Message: launch Monday", ["GB0025"]).endswith("Message: …")
     assert words.kept("  in forward, code: if y.sum() > 3:", ["GB0170"]) == "  …"
     assert "Failed to trace builtin operator" in words.types
+
+
+def test_the_target_s_event_hides_nothing_that_recording_json_says() -> None:
+    blocks = [{"class_name": "Block", "paths": ["layers.0", "qzsecret.1"], "kinds": 1, "compiled_as": "module"}]
+    event = {"event": "target", "name": "Net", "kind": "module", "class_name": "Net", "blocks": blocks}
+    (redacted,) = redacted_events([event], shown())
+    assert redacted.keys() == event.keys()
+    (found,) = redacted["blocks"]
+    assert [path.rpartition(".")[2] for path in found["paths"]] == ["0", "1"]
+    assert "qzsecret" not in json.dumps(redacted)

@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from graphdoctor.probe.target.regions import compile_regions, repeated_blocks  # noqa: E402
+from graphdoctor.probe.target.errors import RequestError  # noqa: E402
+from graphdoctor.probe.target.regions import compile_regions, described, repeated_blocks  # noqa: E402
 
 
 class Block(nn.Module):
@@ -176,7 +177,6 @@ def test_instances_share_what_is_compiled_and_compute_the_same(module: nn.Module
     module.eval()
     expected, state = module(x), copy.deepcopy(module.state_dict())
     regions = compile_regions(module, backend=backend)
-    assert regions is not None
     assert torch.equal(module(x), expected)
     assert backend.graphs == graphs
     assert module.state_dict().keys() == state.keys()
@@ -220,7 +220,7 @@ def test_hooks_and_blocks_that_return_nothing_work_as_before() -> None:
     torch._dynamo.reset()
     module, x, backend = Net(), torch.randn(2, 4), Counting()
     expected = module(x)
-    assert compile_regions(module, backend=backend) is not None
+    compile_regions(module, backend=backend)
     assert all(torch.equal(one, other) for one, other in zip(module(x), expected, strict=True))
     assert module.seen == 2
     assert backend.graphs
@@ -228,5 +228,20 @@ def test_hooks_and_blocks_that_return_nothing_work_as_before() -> None:
 
 def test_nothing_is_compiled_where_nothing_repeats() -> None:
     module = Stack([Block()])
-    assert compile_regions(module) is None
+    with pytest.raises(RequestError, match="'target': 'Stack', 'is_module': True"):
+        compile_regions(module)
     assert module.layers[0]._compiled_call_impl is None
+
+
+def test_a_function_has_no_blocks() -> None:
+    with pytest.raises(RequestError, match="'is_module': False"):
+        compile_regions(lambda x: x)
+
+
+def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
+    module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
+    assert described(repeated_blocks(module)) == [
+        {"class_name": "Block", "paths": ["0", "1", "2", "3"], "kinds": 2, "compiled_as": "module"}
+    ]
+    layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
+    assert [found["compiled_as"] for found in described(repeated_blocks(layers))] == ["forward"]

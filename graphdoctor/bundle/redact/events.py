@@ -29,7 +29,8 @@ def redacted_events(events: Iterable[Mapping[str, Any]], shown: Public) -> Itera
     for event in events:
         kind = event.get("event")
         if kind == "target":
-            yield {"event": "target", **_target(event, shown)}
+            # What it doesn't say is in recording.json.
+            yield {key: value for key, value in {**_target(event, shown), "event": kind}.items() if key in event}
         elif kind == "environment":
             environment = let_through(event, tables["environment"])
             roots = {"torch_root": f"{SITE}/torch", "stdlib_root": STDLIB, "site_roots": [SITE]}
@@ -58,7 +59,8 @@ def redacted_meta(meta: Mapping[str, Any], shown: Public) -> dict[str, Any]:
     }
     target = _target(meta.get("target") or {}, shown)
     # What the target turned out to be is in its event.
-    asked = {key: target[key] for key in ("text", "kind", "file", "compile_arguments", "config", "call_options")}
+    names = ("text", "kind", "file", "compile_arguments", "is_regional", "config", "call_options")
+    asked = {key: target[key] for key in names}
     return {"format": meta.get("format"), "target": asked, "exit": let_through(meta.get("exit"), ended)}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from graphdoctor.bundle.redact import public
 from graphdoctor.bundle.redact.public import Public
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
-from graphdoctor.model.recording import TargetInfo
+from graphdoctor.model.recording import RepeatedBlocks, TargetInfo
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 
 _MODES = frozenset({"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})
@@ -29,10 +29,18 @@ def redacted_target(target: TargetInfo, shown: Public) -> TargetInfo:
         file=file,
         parameters=None if target.parameters is None else tuple(map(shown.name, target.parameters)),
         inputs_from=target.inputs_from if target.inputs_from in (None, *_ORIGINS) else "a function in the program",
+        blocks=None if target.blocks is None else tuple(_blocks(found, shown) for found in target.blocks),
+        is_regional=target.is_regional,
         compile_arguments=_compile_arguments(target.compile_arguments),
         config={public.config_name(name) or LEFT_OUT: _plain(value) for name, value in target.config.items()},
         call_options=_call_options(target.call_options),
     )
+
+
+def _blocks(found: RepeatedBlocks, shown: Public) -> RepeatedBlocks:
+    """Blocks with the pseudonyms of their class and of the names in their paths."""
+    paths = (".".join(part if part.isdigit() else shown.name(part) for part in path.split(".")) for path in found.paths)
+    return found.model_copy(update={"class_name": shown.name(found.class_name), "paths": tuple(paths)})
 
 
 def _compile_arguments(arguments: Mapping[str, object]) -> dict[str, object]:

@@ -10,7 +10,7 @@ import ast
 import inspect
 import linecache
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _WRAPPER = ("_dynamo/external_utils.py", "inner")
@@ -116,6 +116,18 @@ def target_root(value: object, name: str, kind: str, file: str | None) -> Root |
         if is_definition or any(isinstance(target, ast.Name) and target.id == name for target in targets):
             return Root(value, name if kind == "module" else _MODEL, file, node.lineno, "<module>")
     return None
+
+
+def block_root(target: Root, path: str, module: object) -> Root:
+    """A module of the target's that is compiled by itself, in the target's words.
+
+    Args:
+        target: The target.
+        path: Where the module is in it, such as ``layers.0``.
+        module: The module.
+    """
+    steps = (f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
+    return replace(target, value=module, expression=target.expression + "".join(steps))
 
 
 def _tree(file: str) -> ast.Module:

@@ -23,6 +23,7 @@ from ..record.describe import arguments_text
 from ..replay.trial import Trial
 from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.items import items_in
+from ..target.regions import compile_regions
 from ..target.snapshot import State, seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api
@@ -107,7 +108,11 @@ class Benched:
             arguments["mode"] = request["mode"]
         if request["options"]:
             arguments["options"] = request["options"]
-        compiled = torch.compile(self._function, **arguments)
+        if request["regional"]:
+            compile_regions(self._function, **arguments)
+            compiled = self._function
+        else:
+            compiled = torch.compile(self._function, **arguments)
         torch_api.on_compile(self._on_compile)
         return compiled
 

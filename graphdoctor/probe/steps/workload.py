@@ -21,12 +21,13 @@ from ..record.gaps import hook_gap, unrecorded_gap
 from ..record.generated import GeneratedFiles
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.roots import target_root
+from ..record.roots import block_root, target_root
 from ..record.switches import CompileSwitches
 from ..replay.trial import Trial, parameter_names
 from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments
+from ..target.regions import CompiledRegions, compile_regions, described, repeated_blocks
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_trace
@@ -70,6 +71,9 @@ class Workload:
         self._output: object = None
         self._target = target
         self._calls = calls
+        # Found before any of them is compiled.
+        self._blocks = repeated_blocks(target.function) if isinstance(target.function, torch.nn.Module) else None
+        self._described_blocks = None if self._blocks is None else described(self._blocks)
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
         self.keeper = TraceKeeper(self.listener)
@@ -89,6 +93,7 @@ class Workload:
             self.trial.prepare()
             if self.trial.setup is not None:
                 set_up(self.trial.setup)
+        self._regions: CompiledRegions | None = None
         try:
             self._compiled = self._compile()
         except TargetError:
@@ -102,6 +107,8 @@ class Workload:
         torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too (2.13), and so us.
         """
         self._last_call = self._output = self._compiled = None
+        if self._regions is not None:
+            self._regions.switch_off()
         self.keeper.uninstall()
         torch_api.trace_logger().removeHandler(self.listener)
         self.recompiles.uninstall()
@@ -132,9 +139,13 @@ class Workload:
         # Even if no record points to it: the target file may only make a package's model.
         if self._target.file is not None:
             listener.want_file(self._target.file)
-        root = target_root(self._target.function, self._target.name, self._target.kind, self._target.file)
+        target = self._target
+        root = target_root(target.function, target.name, target.kind, target.file)
         if root is not None:
             listener.roots.add(root)
+            for found in (self._blocks or {}).values() if self._request["regional"] else ():
+                for block in found:
+                    listener.roots.add(block_root(root, block.path, block.module))
         return listener
 
     def _on_compile(self, compile_id: str | None) -> None:
@@ -162,14 +173,17 @@ class Workload:
         except (RuntimeError, ValueError, TypeError) as error:
             raise RequestError("refused_compile_arguments", error=str(error)) from error
         is_watched = request["coverage"] or request["lanes"]
-        return torch.compile(
-            self._target.function,
-            backend=InstrumentedBackend(
+        arguments: dict[str, Any] = {
+            "backend": InstrumentedBackend(
                 request["backend"], inner, self.runs if is_watched else None, self.listener.want_file
             ),
-            dynamic=request["dynamic"],
-            fullgraph=request["fullgraph"],
-        )
+            "dynamic": request["dynamic"],
+            "fullgraph": request["fullgraph"],
+        }
+        if request["regional"]:
+            self._regions = compile_regions(self._target.function, **arguments)
+            return self._target.function
+        return torch.compile(self._target.function, **arguments)
 
     def _describe(self) -> TargetEvent:
         function = self._target.function
@@ -182,6 +196,7 @@ class Workload:
             file=self._target.file,
             parameters=parameter_names(function),
             inputs_from=self._calls.origin,
+            blocks=self._described_blocks,
         )
 
     def calls(self) -> Iterator[Call]:
@@ -294,7 +309,13 @@ class Workload:
 
     def eager_error(self, call: Call) -> BaseException | None:
         """What the same call raises without torch.compile, or None when it works."""
-        return self._error_of(self._target.function, call)
+        if self._regions is None:
+            return self._error_of(self._target.function, call)
+        self._regions.switch_off()
+        try:
+            return self._error_of(self._target.function, call)
+        finally:
+            self._regions.switch_on()
 
     def call_error(self, call: Call) -> BaseException | None:
         """What a call of the compiled target raises, or None when it works."""

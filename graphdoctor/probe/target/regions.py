@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 from ..torch_private import torch_api
+from ..wire import BlocksRecord
+from .errors import RequestError
 
 FEWEST = 3
 """How many modules of one class and structure make blocks: two can be two models, such as a pair of encoders."""
@@ -38,6 +40,10 @@ class Block:
     module: torch.nn.Module
 
 
+Blocks = dict[type[torch.nn.Module], list[Block]]
+"""The blocks of a module by their class, in the order of its tree."""
+
+
 class CompiledRegions:
     """Blocks that are compiled, each by itself; what is around them runs eagerly.
 
@@ -46,10 +52,7 @@ class CompiledRegions:
         compile_one: What ``torch.compile`` is for them, with its arguments.
     """
 
-    def __init__(
-        self, blocks: dict[type[torch.nn.Module], list[Block]], compile_one: Callable[[Any], Callable[..., Any]]
-    ) -> None:
-        self.blocks = blocks
+    def __init__(self, blocks: Blocks, compile_one: Callable[[Any], Callable[..., Any]]) -> None:
         modules = {id(block.module): block.module for found in blocks.values() for block in found}
         self._entries = [(module, *torch_api.compiled_entry(module, compile_one)) for module in modules.values()]
         self._before = [(module, vars(module).get(name, _MISSING)) for module, name, _ in self._entries]
@@ -72,24 +75,41 @@ class CompiledRegions:
 _MISSING = object()
 
 
-def compile_regions(module: torch.nn.Module, **arguments: Any) -> CompiledRegions | None:  # noqa: ANN401
+def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa: ANN401
     """Compile each block of a module in place.
 
     Args:
-        module: The module; it stays what is called.
+        function: The module; it stays what is called.
         arguments: Of ``torch.compile``.
 
-    Returns:
-        What was compiled; None if nothing repeats, and nothing was.
+    Raises:
+        RequestError: It isn't a module, or nothing repeats in it.
     """
-    blocks = repeated_blocks(module)
+    is_module = isinstance(function, torch.nn.Module)
+    blocks = repeated_blocks(function) if is_module else {}
     if not blocks:
-        return None
-    return CompiledRegions(blocks, lambda function: torch.compile(function, **arguments))
+        named = type(function) if is_module else function
+        name = str(getattr(named, "__qualname__", type(named).__qualname__))
+        raise RequestError("no_blocks", target=name, is_module=is_module, fewest=FEWEST)
+    return CompiledRegions(blocks, lambda one: torch.compile(one, **arguments))
 
 
-def repeated_blocks(module: torch.nn.Module) -> dict[type[torch.nn.Module], list[Block]]:
-    """The outermost modules in a module whose class repeats, by class, in the order of the module's tree.
+def described(blocks: Blocks) -> list[BlocksRecord]:
+    """Blocks for whoever reads the recording; before they are compiled."""
+    known: dict[int, _Structure] = {}
+    return [
+        BlocksRecord(
+            class_name=module_class.__qualname__,
+            paths=[block.path for block in found],
+            kinds=len({_structure(block.module, known) for block in found}),
+            compiled_as="forward" if torch_api.is_compiled_by_its_forward(found[0].module) else "module",
+        )
+        for module_class, found in blocks.items()
+    ]
+
+
+def repeated_blocks(module: torch.nn.Module) -> Blocks:
+    """The outermost modules in a module whose class repeats.
 
     A class repeats if at least ``FEWEST`` of its instances have the same parameters and submodules; the others then are
     blocks too, since they run the same code. A module of torch's own without submodules is none, nor is one without
@@ -108,7 +128,7 @@ def repeated_blocks(module: torch.nn.Module) -> dict[type[torch.nn.Module], list
         if repeating == classes:
             break
         classes = repeating
-    found: dict[type[torch.nn.Module], list[Block]] = {}
+    found: Blocks = {}
     for block in outermost:
         found.setdefault(type(block.module), []).append(block)
     return found

@@ -408,25 +408,25 @@ def compiled_entry(
 ) -> tuple[str, Callable[..., Any]]:
     """The attribute of a module through which its calls run compiled code, and that code.
 
-    It is what ``Module.compile()`` sets (``torch/nn/modules/module.py``, 2.13), unless that would do nothing: where a
-    class of torch's own has ``forward``, torch compiles it only for a function that it was given.
+    It is what ``Module.compile()`` sets (``torch/nn/modules/module.py``, 2.13), unless that would do nothing.
 
     Args:
         module: The module.
         compile_one: ``torch.compile`` with its arguments.
     """
-    if _is_skipped_by_dynamo(module.forward):
+    if is_compiled_by_its_forward(module):
         return "forward", compile_one(module.forward)
     return "_compiled_call_impl", compile_one(module._call_impl)
 
 
-def _is_skipped_by_dynamo(function: Callable[..., Any]) -> bool:
-    """Dynamo compiles a function's frame only as a part of another one.
+def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
+    """``Module.compile()`` does nothing to it: Dynamo skips frames of torch's own ``forward``.
 
+    torch.compile makes a frame of its own around such a function, if it is given the function itself.
     ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
     """
     try:
-        return bool(_lookup("torch._dynamo.trace_rules").check(function))
+        return bool(_lookup("torch._dynamo.trace_rules").check(module.forward))
     except (AttributeError, ImportError):
         return False
 

@@ -79,6 +79,7 @@ def _made(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str]]:
         "platform": lambda side: side.environment.platform,
         "device": lambda side: side.environment.device_name,
         "torch.compile": lambda side: _options(side.target.compile_arguments),
+        "regional": lambda side: ", ".join(side.target.regions),
         "calls": lambda side: _options(side.target.call_options),
         "config": lambda side: _options(side.target.config),
         "graphdoctor": lambda side: side.graphdoctor_version,
