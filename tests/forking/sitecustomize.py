@@ -40,13 +40,16 @@ _READ_AGAIN = ("TORCH_TRACE", "TORCH_LOGS")
 
 
 def _load_torch() -> None:
-    """Import what a probe imports; nothing is compiled and no thread is started."""
+    """Import what a probe imports, and check the processor; no graph is compiled and no thread is started."""
     import torch
     import torch._dynamo
     import torch._inductor.codegen.cpp
     import torch._inductor.compile_fx
+    import torch._inductor.cpu_vec_isa
 
     torch._dynamo.list_backends(None)
+    # It takes a second, and the answer is the same for every program.
+    torch._inductor.cpu_vec_isa.valid_vec_isa_list()
 
 
 def _load_graphdoctor() -> None:
