@@ -114,8 +114,10 @@ def factor_text(ratio: float) -> str:
     Args:
         ratio: Above 0.
     """
+    if ratio < 0.005:
+        return f"<0.01{_TIMES}"
     if ratio >= 100:
-        return f"{ratio:.0f}{_TIMES}"
+        return f">1,000{_TIMES}" if ratio > 1000 else f"{ratio:.0f}{_TIMES}"
     digits = 1 if ratio >= 10 else 2
     # What is near 1, but isn't 1, isn't shown as 1.
     digits += f"{ratio:.{digits}f}" == "1.00" and ratio != 1

@@ -200,9 +200,8 @@ def _ended(report: BenchReport) -> Iterator[tuple[str, RenderableType]]:
 
 
 def _notes(variants: Sequence[Variant]) -> Iterator[tuple[str, RenderableType]]:
-    for variant in variants:
-        for reason in variant.cuda_graphs.skipped if variant.cuda_graphs is not None else ():
-            yield "CUDA graphs", clean(f"{variant.name}: {reason}")
+    for name, reason in words.skipped_graphs(variants):
+        yield "CUDA graphs", clean(f"{name}: {reason}")
     for names, text in words.correctness_groups(variants):
         yield "results", clean(f"{', '.join(names)}: {text}")
     for variant in variants:

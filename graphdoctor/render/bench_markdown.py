@@ -109,9 +109,9 @@ def _ended(report: BenchReport) -> Iterator[str]:
 def _notes(variants: Sequence[Variant]) -> Iterator[str]:
     for names, text in words.correctness_groups(variants):
         yield f"- {', '.join(map(code, names))}: {plain(text)}"
+    for name, reason in words.skipped_graphs(variants):
+        yield f"- {code(name)}: {plain(reason)}"
     for variant in variants:
-        for reason in variant.cuda_graphs.skipped if variant.cuda_graphs is not None else ():
-            yield f"- {code(variant.name)}: {plain(reason)}"
         cached = None if variant.cache is None else words.cache_text(variant.cache)
         if cached is not None:
             yield f"- {code(variant.name)}: {plain(cached)}"

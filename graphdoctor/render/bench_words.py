@@ -247,6 +247,23 @@ def run_table(report: BenchReport) -> Table:
         ("peak memory", [_known(bytes_text(one.peak_memory_bytes)) for one in variants]),
         (per_second, [_known(rate_text(one.throughput)) for one in variants]),
     ]
+    return _table(variants, columns)
+
+
+def figures_table(variants: Sequence[Variant]) -> Table:
+    """All figures of each variant's calls, its break-evens with their intervals, and where its time goes."""
+    timed = [one for one in variants if one.call_us is not None]
+    evens = [[f"{start} {break_even_text(found)}" for start, found in break_evens(one)] for one in timed]
+    columns: list[tuple[str, list[Cell]]] = [
+        ("calls", [Cell(times_text(one.call_us)) if one.call_us is not None else NOTHING for one in timed]),
+        ("pays off after", [Cell("; ".join(texts)) for texts in evens]),
+        ("where the time goes", [NOTHING if one.kernels is None else Cell(kernels_text(one.kernels)) for one in timed]),
+    ]
+    return _table(timed, columns)
+
+
+def _table(variants: Sequence[Variant], columns: Sequence[tuple[str, list[Cell]]]) -> Table:
+    """The columns that aren't empty, for the variants that have something in one."""
     kept = [(heading, cells) for heading, cells in columns if any(cell.text for cell in cells)]
     rows = [(one, tuple(cells[number] for _, cells in kept)) for number, one in enumerate(variants)]
     return Table(
@@ -329,6 +346,11 @@ def ended_sizes(report: BenchReport) -> list[tuple[VariantStatus, str]]:
     return found
 
 
+def skipped_graphs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
+    """Each graph that torch didn't record as a CUDA graph: the variant's name, and why."""
+    return [(one.name, reason) for one in variants if one.cuda_graphs is not None for reason in one.cuda_graphs.skipped]
+
+
 def stage_text(result: StageResult) -> str:
     """What a program did in one stage."""
     return f"{result.name} {result.outcome}"
@@ -358,22 +380,28 @@ def stages_texts(stages: Stages, reason: str | None) -> Iterator[str]:
 
 def correctness_text(found: Correctness) -> str:
     """How far results are from those in float64, beside eager mode's own distance."""
+    parts = [correctness_notes(found)]
+    if not found.is_bitwise_equal:
+        parts += [
+            f"{kind_text(one.kind)} {error_text(one.variant)} off float64 (eager {error_text(one.eager)})"
+            for one in found.errors
+        ]
+    return "; ".join(part for part in parts if part) or "not compared"
+
+
+def correctness_notes(found: Correctness) -> str:
+    """How results were compared, without the distances from float64."""
     parts = []
     if found.is_bitwise_equal:
         parts.append("identical to eager mode, bit by bit")
     elif found.where is not None:
         by = "" if found.largest is None else f" by up to {found.largest:.3g}"
         parts.append(f"{found.where} differs from eager mode's{by}")
-    if not found.is_bitwise_equal:
-        parts += [
-            f"{kind_text(one.kind)} {error_text(one.variant)} off float64 (eager {error_text(one.eager)})"
-            for one in found.errors
-        ]
     if not found.is_eager_repeatable:
         parts.append("eager mode itself gives other bits each time")
     if found.note:
         parts.append(found.note)
-    return "; ".join(parts) or "not compared"
+    return "; ".join(parts)
 
 
 def correctness_groups(variants: Sequence[Variant]) -> list[tuple[list[str], str]]:
@@ -429,6 +457,12 @@ def time_text(us: float) -> str:
     """A time with three digits that count, in a unit that fits it."""
     size, unit = _unit(us)
     return f"{_digits(us / size, us / size)} {unit}"
+
+
+def round_time_text(seconds: float) -> str:
+    """A round time in as few digits as it has."""
+    size, unit = _unit(seconds * 1e6)
+    return f"{float(f'{seconds * 1e6 / size:.3g}'):,g} {unit}" if seconds else "0"
 
 
 def seconds_text(seconds: float | None) -> str:

@@ -343,6 +343,12 @@ def _bench(report: BenchReport, console: Console, options: RenderOptions) -> Non
     render_bench(report, console, is_verbose=options.is_verbose)
 
 
+def _bench_html(report: BenchReport, options: RenderOptions) -> str:
+    from graphdoctor.render.html.bench import render_bench_page
+
+    return render_bench_page(report, has_source=options.has_source)
+
+
 def _bench_markdown(report: BenchReport, _: RenderOptions) -> str:
     from graphdoctor.render.bench_markdown import render_bench_markdown
 
@@ -354,6 +360,7 @@ BENCH: Document[BenchReport] = Document(
     (
         ConsoleFormat("text", _bench, (".txt", ".text")),
         Format("json", _json, (".json",)),
+        Format("html", _bench_html, (".html", ".htm")),
         Format("markdown", _bench_markdown, (".md",)),
     ),
 )

@@ -88,6 +88,8 @@ def test_equal_texts_are_of_equal_shares(before: float, after: float) -> None:
         (0.9976, "0.998×"),
         (12.34, "12.3×"),
         (250, "250×"),
+        (1e20, ">1,000×"),
+        (1e-20, "<0.01×"),
     ],
 )
 def test_a_factor_has_the_digits_that_are_worth_reading(ratio: float, shown: str) -> None:

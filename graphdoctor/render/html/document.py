@@ -29,7 +29,12 @@ _ASSETS = files("graphdoctor.render.html") / "assets"
 
 
 def write_document(
-    template: str, context: Mapping[str, Any], *, blobs: Mapping[str, str], scripts: Sequence[str]
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    blobs: Mapping[str, str],
+    scripts: Sequence[str],
+    styles: Sequence[str] = (),
 ) -> str:
     """Fill a template that extends ``base.html.j2``.
 
@@ -38,6 +43,7 @@ def write_document(
         context: Its variables.
         blobs: Packed data for the scripts, by name.
         scripts: Names of the scripts it needs besides those of every page.
+        styles: Names of the style sheets it needs besides that of every page.
     """
     theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
     sources = " ".join(_source_hash(text) for text in (theme, *texts))
@@ -49,7 +55,7 @@ def write_document(
         .render(
             context,
             policy=policy,
-            style=Markup(_asset("report.css")),
+            style=Markup("".join(_asset(name) for name in ("report.css", *styles))),
             theme_script=Markup(theme),
             scripts=[Markup(script) for script in texts],
             blobs=blobs,

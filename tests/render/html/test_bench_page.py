@@ -1,0 +1,168 @@
+"""A bench in a browser: what it shows is what was measured, for everyone, on every screen."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from graphdoctor.model.bench import EAGER, BenchReport
+from graphdoctor.render.html.bench import render_bench_page
+from tests.bench_reports import attention, calls, eager, ended, finding, mobilenet, report, swept, troubled, variant
+from tests.render.hostile import spoiled
+from tests.render.html.test_page_use import AXE_RUN, NARROW
+
+REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
+HOSTILE = "</script><img src=x onerror=window.hacked=1>'\"{{ 7*7 }}"
+
+
+def page_of(folder: Path, shown: BenchReport) -> Path:
+    page = folder / "bench.html"
+    page.write_text(render_bench_page(shown), encoding="utf-8")
+    return page
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"<[^>]*>", "", page.partition("<main")[2])
+
+
+def dots(page: str) -> int:
+    return page.partition('id="payoff"')[2].count('class="dot')
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_answer_comes_first_and_every_variant_is_there(name):
+    shown = REPORTS[name]()
+    text = text_of(render_bench_page(shown))
+    assert text.index(shown.verdict.text) < 200
+    for each in shown.variants:
+        assert each.name in text
+        assert each.reason is None or each.reason in text
+
+
+def test_each_crossing_is_marked_and_said():
+    page = render_bench_page(mobilenet())
+    assert dots(page) == 6
+    text = " ".join(text_of(page).split())
+    assert "compiled from nothing, 33.1 s: meets eager after 10,000 calls, 53 seconds of calling" in text
+    assert "after a restart, 8.28 s: meets eager after 2,500 calls" in text
+    assert "Both axes are logarithmic" in text
+    near = report(eager(), variant())
+    assert "Both axes are logarithmic" not in render_bench_page(near)
+
+
+def test_a_crossing_lies_on_the_line_of_eager_mode_and_of_its_variant():
+    page = render_bench_page(report(eager(1e6), variant(median_us=5e5, eager_us=1e6, cold_s=50.0)))
+    plot = page.partition('id="payoff"')[2]
+    # 100 calls: 160 is the end of the axis, 166.4 that of time.
+    (left, top), *_ = re.findall(r'class="dot hue0" style="left:([\d.]+)%;top:([\d.]+)%"', plot)
+    assert float(left) == pytest.approx(62.5)
+    assert float(top) == pytest.approx(100 - 100 * 100 / 166.4, abs=0.1)
+
+
+def test_a_variant_that_never_meets_eager_has_no_crossing():
+    page = render_bench_page(attention())
+    assert dots(page) == 0
+    assert "never meets eager" in page
+
+
+def test_with_many_variants_only_the_best_has_a_line_for_a_restart():
+    shown = report(eager(), *(variant(f"v{number}", 3000.0 - number) for number in range(4)), best="v3")
+    assert re.findall(r'class="curve (\w+) dashed"', render_bench_page(shown)) == ["hue3"]
+
+
+def test_a_wrong_variant_has_a_bar_of_its_own_kind_and_no_line():
+    page = render_bench_page(troubled())
+    assert '<rect class="wrong"' in page
+    assert "wrong results" in page
+    assert "curve hue2" not in page
+
+
+def test_a_sweep_marks_the_sizes_that_failed():
+    page = render_bench_page(swept())
+    assert ">128 failed</span>" in page
+    assert page.partition('id="sweep"')[2].partition("</section>")[0].count('class="dot') == 6
+
+
+def test_drawings_survive_odd_numbers():
+    wide = variant(median_us=1.0, spread=0.999999)
+    for shown in (
+        report(eager(), variant(cold_s=0.0)),
+        report(eager(), wide),
+        report(eager(call_us=None, speedup=None), variant(call_us=None, speedup=None, judgement="unknown")),
+        report(ended(EAGER, "failed", "x"), best=None, noise=None, environment=None),
+        report(eager(call_us=calls(0.0)), variant()),
+        *(spoiled(BenchReport, number) for number in range(4)),
+    ):
+        assert "nan" not in text_of(render_bench_page(shown))
+
+
+def test_without_source_no_line_is_in_the_page():
+    page = render_bench_page(attention(), has_source=False)
+    assert "w = q @ k.mT / d" not in page
+    assert "q, k, v" not in page
+    assert "--no-source left out the lines of code." in page
+
+
+def test_a_page_is_small_and_loads_nothing():
+    page = render_bench_page(mobilenet())
+    assert len(page.encode()) < 100_000
+    assert not re.search(r"(?:src|href)=\"?https?:", page)
+
+
+@pytest.mark.slow
+def test_what_a_program_holds_is_text(visit, tmp_path):
+    found = finding("GD401", HOSTILE).model_copy(
+        update={
+            "location": finding("GD401", "x").location.model_copy(
+                update={"text": HOSTILE, "file": HOSTILE, "function": HOSTILE}
+            )
+        }
+    )
+    shown = report(
+        eager(),
+        variant(HOSTILE, findings=(found,), regions=(HOSTILE,)),
+        ended("b", "failed", HOSTILE),
+        text=HOSTILE,
+        call=HOSTILE,
+        recordings={HOSTILE: HOSTILE},
+    )
+    page = visit(page_of(tmp_path, shown), bypass_csp=True)
+    assert page.evaluate("window.hacked === undefined")
+    assert page.locator("img, iframe, [onerror]").count() == 0
+    for section in ("verdict", "variants", "reasons", "measured"):
+        assert HOSTILE in page.locator(f"#{section}").text_content(), section
+
+
+def unfold(page: Page) -> None:
+    page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    for name, make in REPORTS.items():
+        page = visit(
+            page_of(tmp_path, make()), viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )
+        unfold(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate(axe + ";null")
+        passed, faults = page.evaluate(AXE_RUN)
+        assert passed > 20
+        assert faults == [], name
+
+
+@pytest.mark.slow
+def test_without_scripts_and_on_paper_the_drawings_are_there(visit, tmp_path):
+    page = visit(page_of(tmp_path, mobilenet()), java_script_enabled=False, viewport=NARROW)
+    for place in ("#verdict .track", "#payoff .plot svg", "#payoff .end"):
+        expect(page.locator(place).first).to_be_visible()
+    assert page.locator("button:visible").count() == 0
+    page.emulate_media(media="print")
+    expect(page.locator("#payoff .plot svg")).to_be_visible()
+    expect(page.locator(".sections")).to_be_hidden()
