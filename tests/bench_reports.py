@@ -9,12 +9,9 @@ from graphdoctor.model.bench import (
     BenchReport,
     BenchVerdict,
     BreakEven,
-    CacheUse,
     CallTimes,
     Correctness,
-    CudaGraphs,
     Judgement,
-    KernelShare,
     Noise,
     ResultError,
     Speedup,
@@ -26,6 +23,7 @@ from graphdoctor.model.bench import (
     Variant,
 )
 from graphdoctor.model.diagnosis import Cost, Finding, Fix, Location
+from graphdoctor.model.kernels import CacheUse, CudaGraphs, CudaGraphSkip, KernelShare
 from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
 
 QUIET = Noise(ratio=1.0, spread=0.012, is_noisy=False)
@@ -211,7 +209,8 @@ def mobilenet() -> BenchReport:
 
 def attention() -> BenchReport:
     """A network that gets slower."""
-    skipped = ("skipping cudagraphs due to mutated inputs (1 instances). Found from: model.py:22 in forward",)
+    reason = "skipping cudagraphs due to mutated inputs (1 instances)"
+    skip = CudaGraphSkip(kind="mutation", reason=reason, compile_id="0/0", file="/project/model.py", line=22)
     return report(
         eager(508.0),
         variant(median_us=578.0, eager_us=508.0, findings=(LIBRARY, COPIES)),
@@ -223,7 +222,7 @@ def attention() -> BenchReport:
                 LIBRARY,
                 finding("GD402", "torch skipped CUDA graphs: line 22 writes to an input.", call_us=40.0),
             ),
-            cuda_graphs=CudaGraphs(captured=0, skipped=skipped),
+            cuda_graphs=CudaGraphs(captured=0, skipped=(skip,)),
         ),
         text=(
             "No variant is measurably faster than eager: default takes 1.14 times as long (1.13 to 1.15), "

@@ -51,12 +51,15 @@ class Measured:
         coverage: How much of a steady call runs in graphs.
         guard_cost: What guard checks cost.
         lanes: Where the time of each call goes; the calls are repeated under the profiler.
+        kernels: Where the time of a steady call goes, kernel by kernel. The code that Inductor generates is then
+            slightly different, so the times of such a run are for nothing else.
         reads: Which files are read.
     """
 
     coverage: bool = False
     guard_cost: bool = False
     lanes: bool = False
+    kernels: bool = False
     reads: bool = False
 
 
@@ -136,6 +139,7 @@ class Request:
             coverage=measured.coverage,
             guard_cost=measured.guard_cost,
             lanes=measured.lanes,
+            kernels=measured.kernels,
             reads=measured.reads,
             vary=self.vary is not None,
             vary_count=vary.count,

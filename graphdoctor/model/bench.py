@@ -11,6 +11,7 @@ from typing import Literal
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding
+from graphdoctor.model.kernels import CacheUse, CudaGraphs, KernelShare
 from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
 from graphdoctor.model.trials import ResultError
 
@@ -86,28 +87,6 @@ class Correctness(Fact):
     """What couldn't be compared, and why; a clause."""
 
 
-class CacheUse(Fact):
-    """What Inductor's and AOTAutograd's caches on disk did in a restart."""
-
-    hits: int
-    """Graphs that were found."""
-    misses: int
-    """Graphs that weren't."""
-    bypasses: int
-    """Graphs that can't be kept on disk."""
-    bypass_reasons: tuple[str, ...] = ()
-    """Why, in torch's words, each once."""
-
-
-class CudaGraphs(Fact):
-    """CUDA graphs of a variant that asks for them."""
-
-    captured: int | None
-    """Functions that torch recorded as CUDA graphs; None if unknown."""
-    skipped: tuple[str, ...] = ()
-    """Why torch skipped the others, in its own words, one entry for each skipped graph."""
-
-
 class StageResult(Fact):
     """One stage of the compiler, run on its own."""
 
@@ -132,23 +111,6 @@ class Stages(Fact):
     """Path of the smallest program that fails, made by torch's minifier and run; None if it wasn't asked for."""
     note: str | None = None
     """What couldn't be found out, and why; a clause."""
-
-
-class KernelShare(Fact):
-    """Where the time of one steady call goes, by torch.profiler."""
-
-    call_us: float
-    """The call, under the profiler."""
-    library_us: float | None
-    """Kernels of libraries (cuBLAS, oneDNN, ATen's own): nothing can fuse them."""
-    generated_us: float | None
-    """Kernels that Inductor wrote."""
-    copy_us: float | None
-    """Copies of memory."""
-    launches: int | None
-    """Kernels that were launched, those inside CUDA graphs included."""
-    graph_launches: int = 0
-    """CUDA graphs that were launched."""
 
 
 class Variant(Fact):

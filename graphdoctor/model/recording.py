@@ -13,6 +13,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
+from graphdoctor.model.kernels import CacheUse, CudaGraphs, KernelShare
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.run import ProbeExit
@@ -521,6 +522,12 @@ class Recording(Fact):
     """The fixes that were tried; None if there were none."""
     steady_call: SteadyCall | None = None
     """When each graph ran in a steady call; None if not measured."""
+    kernels: KernelShare | None = None
+    """Where the time of a steady call goes; None if not measured."""
+    cuda_graphs: CudaGraphs | None = None
+    """What became of CUDA graphs; None if none were asked for, and if unknown."""
+    caches: CacheUse | None = None
+    """What the caches on disk did; None if none was asked."""
     guards: Guards | None = None
     """What the guards check and cost; None if not requested."""
     picture: Picture | None = None

@@ -35,6 +35,8 @@ GapKind = Literal[
     "unsettled",
     "guard_cost",
     "guards",
+    "kernels",
+    "cuda_graphs",
     "recompile_causes",
     "steady_time",
     "lanes",
@@ -143,6 +145,8 @@ class ProbeRequest(TypedDict):
     coverage: bool
     guard_cost: bool
     lanes: bool
+    kernels: bool
+    """Profile the kernels of a steady call; Inductor's C++ kernels then name themselves to the profiler."""
     reads: bool
     """Note which files are read."""
     vary: bool
@@ -245,6 +249,7 @@ Phase = Literal[
     "profiling the steady call",
     "measuring coverage",
     "measuring guard checks",
+    "profiling kernels",
     "warming up",
     "making the calls",
     "timing the last call",
@@ -584,6 +589,58 @@ class VaryEndEvent(TypedDict):
     event: Literal["vary_end"]
 
 
+KernelKind = Literal["library", "generated", "copy"]
+"""Who wrote a kernel. ``library``: a library, such as cuBLAS, oneDNN or ATen; ``generated``: Inductor; ``copy``: any,
+if all it does is copy memory."""
+
+
+class KernelRecord(TypedDict):
+    """The fields of ``KernelTime``."""
+
+    name: str
+    kind: KernelKind
+    us: float
+    count: int
+
+
+class KernelsEvent(TypedDict):
+    """The fields of ``KernelShare``."""
+
+    event: Literal["kernels"]
+    device: Literal["cpu", "cuda"]
+    call_us: float
+    unprofiled_us: float
+    library_us: float | None
+    generated_us: float | None
+    copy_us: float | None
+    graph_input_copy_us: float | None
+    launches: int | None
+    graph_launches: int
+    region_runs: int
+    overhead_us: float
+    largest: list[KernelRecord]
+
+
+class CudaGraphSkipRecord(TypedDict):
+    """A graph that torch didn't record as a CUDA graph."""
+
+    reason: str | None
+    """In torch's words; None if it counts the graph and says nothing."""
+    compile_id: str | None
+    """The compile in which it said so; None outside any."""
+
+
+class CudaGraphsEvent(TypedDict):
+    """What became of CUDA graphs in a run that asks for them."""
+
+    event: Literal["cuda_graphs"]
+    has_device: bool
+    """There is a CUDA device."""
+    captured: int | None
+    """Functions that torch recorded; None if unknown."""
+    skipped: list[CudaGraphSkipRecord]
+
+
 class LaneEvent(TypedDict):
     """Where the time of a call goes; written again for a call that was repeated under the profiler."""
 
@@ -621,6 +678,8 @@ Event = (
     | VariationEvent
     | VaryEndEvent
     | LaneEvent
+    | KernelsEvent
+    | CudaGraphsEvent
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.bench import EAGER
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from graphdoctor.model.bench import (
         BenchReport,
         BreakEven,
-        CacheUse,
         CallTimes,
         Correctness,
-        KernelShare,
         Noise,
         Speedup,
         StageResult,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         VariantStatus,
     )
     from graphdoctor.model.diagnosis import Finding
+    from graphdoctor.model.kernels import CacheUse, CudaGraphSkip, KernelShare
     from graphdoctor.render.words import Tone
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
@@ -348,7 +348,18 @@ def ended_sizes(report: BenchReport) -> list[tuple[VariantStatus, str]]:
 
 def skipped_graphs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
     """Each graph that torch didn't record as a CUDA graph: the variant's name, and why."""
-    return [(one.name, reason) for one in variants if one.cuda_graphs is not None for reason in one.cuda_graphs.skipped]
+    return [
+        (one.name, skip_text(skip))
+        for one in variants
+        if one.cuda_graphs is not None
+        for skip in one.cuda_graphs.skipped
+    ]
+
+
+def skip_text(skip: CudaGraphSkip) -> str:
+    """Why a graph isn't a CUDA graph, in torch's words, with the line that it points to."""
+    place = "" if skip.file is None else f", at {PurePath(skip.file).name}:{skip.line}"
+    return f"{skip.reason}{place}"
 
 
 def stage_text(result: StageResult) -> str:

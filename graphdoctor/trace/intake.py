@@ -29,6 +29,7 @@ from graphdoctor.probe.wire import (
     StackEntryRecord,
     WatchedCallArtifact,
 )
+from graphdoctor.trace.below import CACHE_RECORDS, CacheRecord
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
@@ -133,6 +134,7 @@ class Intake:
         self.roots: dict[int, Root] = {}
         self.called: dict[int, CalledArtifact] = {}
         self.watched_calls: list[WatchedCallArtifact] = []
+        self.cache_records: list[CacheRecord] = []
         self._handlers: Mapping[str, Handler] = {
             "str": self._on_str,
             "torch_version": self._on_torch_version,
@@ -142,6 +144,7 @@ class Intake:
             "dynamo_error": self._on_error,
             "dynamo_output_graph": self._on_output_graph,
             "compilation_metrics": self._on_metrics,
+            **dict.fromkeys(CACHE_RECORDS, self._on_cache),
             "graphdoctor_call": self._on_call,
             "graphdoctor_compile_call": self._on_compile_call,
             "graphdoctor_root": self._on_root,
@@ -293,6 +296,13 @@ class Intake:
         name, file, line = (metrics.get(key) for key in ("co_name", "co_filename", "co_firstlineno"))
         if name and file and isinstance(line, int):
             self.code_names.setdefault(compile_.frame_id, (name, file, line))
+
+    def _on_cache(self, record: Record) -> None:
+        if self.is_extra(record):
+            return
+        cache, state = CACHE_RECORDS[record.kind]
+        reason = orjson.loads(record.payload or "{}").get("cache_bypass_reason")
+        self.cache_records.append(CacheRecord(record.compile_id, cache, state, str(reason) if reason else None))
 
     # Records of ours.
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from graphdoctor.model.base import Fact, field_types
 from graphdoctor.model.recording import CaptureGap, Recording
+from graphdoctor.trace.below import joined
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def merge(parts: Sequence[Part]) -> Recording:
             "sources": tuple(
                 {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()
             ),
+            "caches": joined(recording.caches for recording in renamed),
             "gaps": _merge_gaps(parts),
         }
     )

@@ -18,6 +18,7 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler, RunFacts
+from graphdoctor.trace.below import cuda_graphs, kernel_share
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.gaps import (
@@ -114,6 +115,8 @@ def _merged(
     return merged.model_copy(
         update={
             "gaps": tuple(gaps),
+            "kernels": kernel_share(events),
+            "cuda_graphs": cuda_graphs(events),
             "variations": read_variations(events.all),
             "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
         }

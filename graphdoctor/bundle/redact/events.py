@@ -13,7 +13,8 @@ from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.model.base import InvalidFactError, field_types
 from graphdoctor.model.recording import TargetInfo
-from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, Phase, SwitchKind
+from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, KernelKind, Phase, SwitchKind
+from graphdoctor.trace.below import plain_reason
 
 _REASONS = ("finished", "error", "exited", "timeout", "killed", "interrupted")
 
@@ -128,12 +129,42 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "segments": lambda rows: [_segment(row, shown) for row in rows],
             "hidden": number,
         },
+        "kernels": {
+            "device": one_of("cpu", "cuda"),
+            "call_us": number,
+            "unprofiled_us": number,
+            "library_us": number,
+            "generated_us": number,
+            "copy_us": number,
+            "graph_input_copy_us": number,
+            "launches": number,
+            "graph_launches": number,
+            "region_runs": number,
+            "overhead_us": number,
+            "largest": [
+                {
+                    "name": text(shown.operation),
+                    "kind": one_of(*get_args(KernelKind)),
+                    "us": number,
+                    "count": number,
+                }
+            ],
+        },
+        "cuda_graphs": {
+            "has_device": number,
+            "captured": number,
+            "skipped": [{"reason": text(_skip_reason), "compile_id": text(public.compile_id)}],
+        },
         "call_failed": {"index": number, **error},
         "error": {**error, "code": one_of(*get_args(HintCode)), "values": public.hint_values},
         "exited": {"status": number, "traceback": text(shown.traceback)},
         "interrupted": {},
         "finished": {"is_complete": number, "peak_memory_bytes": number},
     }
+
+
+def _skip_reason(reason: str) -> str:
+    return plain_reason(reason) or LEFT_OUT
 
 
 def _packages(packages: object) -> dict[str, str | None] | None:

@@ -17,6 +17,7 @@ from graphdoctor.bundle.redact.public import Public
 from graphdoctor.bundle.redact.shapes import Table, let_through, number, one_of, text
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.probe.wire import UnwatchedReason, WatchOutcome
+from graphdoctor.trace.below import CACHE_RECORDS
 from graphdoctor.trace.grammar import Record
 
 Redacted = tuple[dict[str, Any], str | None]
@@ -46,6 +47,7 @@ class Records:
                 "gb_type": text(shown.gb_type),
                 "stack": [entry],
             },
+            **{kind: {"cache_state": one_of("hit", "miss", "bypass")} for kind in CACHE_RECORDS},
             "graphdoctor_call": _call_table(shown),
             "graphdoctor_compile_call": self._compile_call,
             "graphdoctor_called": self._called,

@@ -29,6 +29,11 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
             _measure_guards(workload, events)
         else:
             events.gap("guard_cost", f"The cost of guard checks was not measured: {UNSETTLED}")
+    if request["kernels"]:
+        if is_settled:
+            _measure_kernels(workload, events)
+        else:
+            events.gap("kernels", f"The kernels of a steady call were not measured: {UNSETTLED}")
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
@@ -94,4 +99,23 @@ def _measure_guards(workload: Workload, events: EventFile) -> None:
         events.write(cost)
         for trouble in troubles:
             events.gap("guard_cost", f"The guard check of one compile was not measured. {trouble}.")
+    workload.mark_end(None)
+
+
+def _measure_kernels(workload: Workload, events: EventFile) -> None:
+    """Repeat the last call to see its kernels."""
+    events.phase("profiling kernels")
+    workload.mark_start(None)
+    try:
+        with silence():
+            measured = workload.measure_kernels()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+        measured = f"repeating the last call raised {type_name(error)}."
+    if isinstance(measured, str):
+        events.gap("kernels", f"The kernels of a steady call were not measured: {measured}")
+    else:
+        events.write(measured)
+        if measured["launches"] is None:
+            message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
+            events.gap("kernels", message)
     workload.mark_end(None)

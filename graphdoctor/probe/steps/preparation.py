@@ -15,6 +15,7 @@ from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
 from ..torch_private import torch_api, torch_inductor
+from ..torch_private.torch_kernels import show_generated_kernels
 from ..wire import ProbeRequest
 from .benched import Benched
 from .workload import Workload
@@ -30,6 +31,8 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     Raises:
         TargetError: The request doesn't fit the program.
     """
+    if request["kernels"]:
+        show_generated_kernels()
     return Workload(request, events, *_target_and_calls(request, events))
 
 

@@ -10,6 +10,7 @@ from ..record.listener import TraceListener
 from ..record.tracebacks import type_name
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config
+from ..torch_private.torch_kernels import SHOWN_BY
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import ConfigEvent
 
@@ -27,7 +28,9 @@ def report_environment(events: EventFile, device_name: str | None) -> None:
         events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
 
 
-def report_config(events: EventFile, reported: dict[str, str] | None = None) -> dict[str, str]:
+def report_config(
+    events: EventFile, reported: dict[str, str] | None = None, *, has_kernels: bool = False
+) -> dict[str, str]:
     """Report which of torch's config values differ from their defaults.
 
     Called before the calls, since they may never end, and after them, since they may set some.
@@ -35,6 +38,7 @@ def report_config(events: EventFile, reported: dict[str, str] | None = None) -> 
     Args:
         events: Where to report it.
         reported: The values that were reported before, which aren't reported again; None for none.
+        has_kernels: We changed a setting to see Inductor's kernels, which isn't the program's.
 
     Returns:
         The values.
@@ -44,6 +48,8 @@ def report_config(events: EventFile, reported: dict[str, str] | None = None) -> 
     except Exception as error:  # noqa: BLE001 - an extra; its failure must not lose the report
         events.gap("config", f"torch's config could not be read ({type_name(error)}).")
         return {}
+    if has_kernels:
+        values.pop(SHOWN_BY, None)
     if values != reported:
         events.write(ConfigEvent(event="config", values=values))
     return values

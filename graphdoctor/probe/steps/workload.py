@@ -11,10 +11,12 @@ import torch
 from ..events import EventFile
 from ..measure import coverage
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
+from ..measure.kernels import measure_kernels
 from ..measure.search_cost import Searches, time_searches
 from ..measure.settling import Activity, Settling, settle
 from ..measure.timing import serve, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
+from ..record.cuda_graphs import CudaGraphWatch
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, user_file_test
 from ..record.gaps import hook_gap, unrecorded_gap
@@ -31,6 +33,7 @@ from ..target.regions import CompiledRegions, compile_regions, described, repeat
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_trace
+from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
     CallArtifact,
@@ -38,6 +41,7 @@ from ..wire import (
     CoverageEvent,
     GapEvent,
     GuardCostEvent,
+    KernelsEvent,
     ProbeRequest,
     SteadyCallEvent,
     TargetEvent,
@@ -94,6 +98,7 @@ class Workload:
             if self.trial.setup is not None:
                 set_up(self.trial.setup)
         self._regions: CompiledRegions | None = None
+        self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
         try:
             self._compiled = self._compile()
         except TargetError:
@@ -112,6 +117,8 @@ class Workload:
         self.keeper.uninstall()
         torch_api.trace_logger().removeHandler(self.listener)
         self.recompiles.uninstall()
+        if self._cuda_graphs is not None:
+            self._cuda_graphs.close()
         if self._compiled_code is not None:
             self._compiled_code.close()
 
@@ -184,6 +191,17 @@ class Workload:
             self._regions = compile_regions(self._target.function, **arguments)
             return self._target.function
         return torch.compile(self._target.function, **arguments)
+
+    def _asks_for_cuda_graphs(self) -> bool:
+        request = self._request
+        if self.trial is not None and self.trial.is_eager:
+            return False
+        return asks_for_cuda_graphs(request["backend"], request["mode"], request["options"])
+
+    def report_cuda_graphs(self) -> None:
+        """Write what became of CUDA graphs, where they were asked for."""
+        if self._cuda_graphs is not None:
+            self._cuda_graphs.report(self._events)
 
     def _describe(self) -> TargetEvent:
         function = self._target.function
@@ -267,16 +285,15 @@ class Workload:
     def serve_times(self, descriptor: int) -> None:
         """Time the last call, with backward where asked for, as often as the other end of a socket asks."""
         call = self._last_call
-        if call is None:
-            return
+        if call is not None:
+            serve(lambda: self._make_again(call), lambda: self._activity, descriptor)
 
-        def make() -> None:
-            output = self._forward(self._compiled, call)
-            if self._request["backward"]:
-                self._backward(output)
-                self._forget_gradients()
-
-        serve(make, lambda: self._activity, descriptor)
+    def _make_again(self, call: Call) -> None:
+        """Repeat a call with its backward pass where asked for, and keep nothing of it."""
+        output = self._forward(self._compiled, call)
+        if self._request["backward"]:
+            self._backward(output)
+            self._forget_gradients()
 
     def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
         return forward(function, call, no_grad=self._request["no_grad"])
@@ -420,6 +437,26 @@ class Workload:
         if searches is None:
             self._events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
         return searches
+
+    def measure_kernels(self) -> KernelsEvent | str:
+        """Where the time of the last call goes once it is steady, with backward where asked for.
+
+        Returns:
+            The kernels; or the reason why they weren't measured.
+        """
+        call = self._last_call
+        if call is None:
+            return "no call was made."
+        if torch_api.is_profiling():
+            return "the program runs a torch.profiler, and only one can run at a time."
+        with kept_random_state():
+            if not settle(lambda: self._make_again(call), lambda: self._activity).is_settled:
+                return UNSETTLED
+            before = self._activity
+            measured = measure_kernels(lambda: self._make_again(call))
+        if self._activity != before:
+            return "the last call compiled something again while it was measured."
+        return measured or "this torch doesn't tell the profiler's events."
 
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts.

@@ -505,6 +505,13 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
+def uses_cuda() -> bool:
+    """The program has memory on a CUDA device."""
+    if not torch.cuda.is_initialized():
+        return False
+    return any(torch.cuda.memory_allocated(index) for index in range(torch.cuda.device_count()))
+
+
 def counters() -> dict[str, dict[str, int]]:
     """What Dynamo counts over the life of the process: its own object; empty in a torch without it."""
     with contextlib.suppress(AttributeError, ImportError):

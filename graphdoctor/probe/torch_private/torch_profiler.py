@@ -65,6 +65,67 @@ def profiled_ranges(profiler: Any, prefixes: tuple[str, ...]) -> tuple[list[Prof
     return found, len(events)
 
 
+class ProfiledEvent(NamedTuple):
+    """One event of a profiler, on the host or on a device.
+
+    Args:
+        name: Its name.
+        thread: Where it ran.
+        start_ns: When it began.
+        duration_ns: How long it took.
+        is_on_device: It is about a device: a kernel, a copy, or a range there.
+        is_range: It is a range of the program's or torch's, no work.
+        number: What later events name it by.
+        launched_by: Number of the operation that launched it; 0 for none.
+    """
+
+    name: str
+    thread: int
+    start_ns: int
+    duration_ns: int
+    is_on_device: bool = False
+    is_range: bool = False
+    number: int = 0
+    launched_by: int = 0
+
+    @property
+    def end_ns(self) -> int:
+        """When it ended."""
+        return self.start_ns + self.duration_ns
+
+
+def profile_activities() -> list[torch.profiler.ProfilerActivity]:
+    """What to profile: the host, and CUDA where the program uses it."""
+    activity = torch.profiler.ProfilerActivity
+    return [activity.CPU, activity.CUDA] if torch.cuda.is_initialized() else [activity.CPU]
+
+
+def profiled_events(profiler: Any) -> list[ProfiledEvent] | None:  # noqa: ANN401
+    """The events of a profiler that has ended, but for those that begin in one thread and end in another.
+
+    Returns:
+        None if this torch keeps them elsewhere.
+    """
+    host = torch._C._autograd.DeviceType.CPU
+    try:
+        return [
+            ProfiledEvent(
+                event.name(),
+                event.start_thread_id(),
+                event.start_ns(),
+                event.duration_ns(),
+                event.device_type() != host,
+                event.is_user_annotation(),
+                event.correlation_id(),
+                event.linked_correlation_id(),
+            )
+            for event in profiler.profiler.kineto_results.events()
+            if not event.is_async() and event.start_thread_id() == event.end_thread_id()
+        ]
+    except AttributeError:
+        return None
+
+
 class RangeProfiler:
     """Torch's older profiler, which notes the ranges of this thread, and of those that work for it, until its end.
 

@@ -94,6 +94,7 @@ def explain(
             events.write(unrecorded)
         if is_complete:
             measure(workload, request, events, lanes=lanes)
+        workload.report_cuda_graphs()
         reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
         events.write(FinishedEvent(event="finished", is_complete=is_complete))
 

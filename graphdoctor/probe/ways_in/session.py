@@ -112,15 +112,16 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
     lanes = Lanes(workload, events) if request["lanes"] else None
-    config = reports.report_config(events)
+    config = reports.report_config(events, has_kernels=request["kernels"])
     with _kept_texts(workload) as texts:
         is_complete = make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
-    reports.report_config(events, config)
+    reports.report_config(events, config, has_kernels=request["kernels"])
     trial = workload.trial
     if is_complete and trial is not None and trial.timing is not None:
         events.phase("timing the last call")
         with silence():
             workload.serve_times(trial.timing)
+        workload.report_cuda_graphs()
         events.write(FinishedEvent(event="finished", is_complete=True))
         return _EXIT_FINISHED
     if is_complete and trial is not None:
@@ -132,6 +133,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         events.write(unrecorded)
     if is_complete and not workload.is_decided:
         measure(workload, request, events, lanes=lanes)
+    workload.report_cuda_graphs()
     reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
     if reads is not None:
         reads.write(folder / READS_FILE)

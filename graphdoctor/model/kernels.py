@@ -1,0 +1,123 @@
+"""The facts below Dynamo: the kernels of a steady call, CUDA graphs, and what caches on disk did."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.model.base import Fact
+from graphdoctor.probe.wire import KernelKind
+
+CudaGraphSkipKind = Literal[
+    "no_device",
+    "cpu_graph",
+    "mutation",
+    "cpu_device",
+    "several_devices",
+    "dynamic_shapes",
+    "incompatible_op",
+    "non_tensor_input",
+    "rerecording",
+    "disabled",
+    "other",
+]
+"""What keeps a graph from being a CUDA graph. ``no_device``: the machine has no CUDA device; ``cpu_graph``: all of the
+graph runs on a CPU; ``mutation``: it writes to an input that isn't a parameter or buffer; ``cpu_device``: a tensor in
+it is on the CPU; ``several_devices``: its tensors are on several GPUs; ``dynamic_shapes``: it has dynamic sizes;
+``incompatible_op``: CUDA graphs don't support an operation in it; ``non_tensor_input``: an input isn't a tensor;
+``rerecording``: it was recorded too often, because addresses of tensors change; ``disabled``: a setting turned it
+off; ``other``: see torch's words."""
+
+
+class KernelTime(Fact):
+    """All runs of one kernel in a call."""
+
+    name: str
+    """As torch's profiler names it, such as ``aten::addmm`` or ``triton_poi_fused_add_0``; without template
+    arguments."""
+    kind: KernelKind
+    """Who wrote it. ``library``: a library; ``generated``: Inductor; ``copy``: it copies memory."""
+    us: float
+    """Microseconds of all its runs."""
+    count: int
+    """How often it ran."""
+
+
+class KernelShare(Fact):
+    """Where the time of one steady call goes, by torch.profiler: of up to 20 calls, the shortest."""
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Whose kernels were measured. On ``cuda`` those of the device, on ``cpu`` those of the host."""
+    call_us: float
+    """The call, under the profiler, until the device is done."""
+    unprofiled_us: float | None = None
+    """The same call in the same process without the profiler, the shortest of up to 50; None if it wasn't timed."""
+    library_us: float | None
+    """Kernels of libraries (cuBLAS, oneDNN, ATen's own): nothing can fuse them."""
+    generated_us: float | None
+    """Kernels that Inductor wrote."""
+    copy_us: float | None
+    """Copies of memory."""
+    graph_input_copy_us: float | None = None
+    """Of these, copies of inputs into the static buffers of CUDA graphs."""
+    launches: int | None
+    """Kernels that were launched, those inside CUDA graphs included."""
+    graph_launches: int = 0
+    """CUDA graphs that were launched."""
+    region_runs: int = 0
+    """Runs of Dynamo's code for a frame; each runs at most one graph."""
+    overhead_us: float = 0.0
+    """The host's time in these and in the searches for them, without kernels that run on the host."""
+    largest: tuple[KernelTime, ...] = ()
+    """The kernels that take the most time, at most ten."""
+
+    @property
+    def kernels_us(self) -> float | None:
+        """All kernels and copies; None if the profiler didn't say."""
+        if self.library_us is None or self.generated_us is None or self.copy_us is None:
+            return None
+        return self.library_us + self.generated_us + self.copy_us
+
+    @property
+    def rest_us(self) -> float | None:
+        """What of the call is in no kernel: Python, guards, launching, allocating; None if the profiler didn't say."""
+        return None if self.kernels_us is None else self.call_us - self.kernels_us
+
+
+class CudaGraphSkip(Fact):
+    """A graph that torch didn't record as a CUDA graph, although it was asked to."""
+
+    kind: CudaGraphSkipKind
+    """What kept torch from it."""
+    reason: str
+    """In torch's words where it has any, without the stack."""
+    compile_id: str | None = None
+    """The compile in which torch decided it; None for one that was decided in a call."""
+    file: str | None = None
+    """Path of the line that torch points to; None if it points to none."""
+    line: int | None = None
+    """1-based."""
+
+
+class CudaGraphs(Fact):
+    """CUDA graphs of a run that asks for them."""
+
+    captured: int | None
+    """Functions that torch recorded as CUDA graphs; None if unknown."""
+    skipped: tuple[CudaGraphSkip, ...] = ()
+    """Why torch skipped the others, one entry for each skipped graph."""
+
+
+class CacheUse(Fact):
+    """What Inductor's and AOTAutograd's caches on disk did while the calls compiled.
+
+    A graph counts once, with its backward, although torch asks both caches.
+    """
+
+    hits: int
+    """Graphs that were found."""
+    misses: int
+    """Graphs that weren't."""
+    bypasses: int
+    """Graphs that can't be kept on disk."""
+    bypass_reasons: tuple[str, ...] = ()
+    """Why, in torch's words, each once."""

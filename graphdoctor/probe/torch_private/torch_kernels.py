@@ -1,0 +1,95 @@
+"""What the names of the profiler's events stand for: Inductor's kernels, operations that compute, copies, CUDA graphs.
+
+Seen on 2.13.0; names of events on CUDA on 2.11.0.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Literal
+
+import torch
+
+OperatorRole = Literal["kernel", "copy", "calls", "none"]
+"""``kernel``: it computes itself; ``copy``: it copies memory; ``calls``: it has no kernel of its own for the CPU, so
+what it calls computes, or else itself; ``none``: it computes nothing, or isn't an operation."""
+
+GRAPH_INPUT_COPY = "aten::_foreach_copy_"
+"""Copies a CUDA graph's inputs into its static buffers (``_copy_inputs_and_remove_from_src``,
+``torch/_inductor/cudagraph_trees.py``, 2.13); Inductor compiles the program's own to kernels."""
+
+COPIES = frozenset({"aten::copy_", GRAPH_INPUT_COPY})
+
+GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+"""The driver's calls that launch a CUDA graph, as Kineto names them."""
+
+_GENERATED = re.compile(r"(graph_\d+_)?cpp_|triton_")
+"""``graph_0_cpp_fused_add_0`` (``record_function`` of ``KernelGroup.codegen_group``,
+``torch/_inductor/codegen/cpp.py``, 2.13), and ``triton_poi_fused_add_0`` on CUDA."""
+
+_ONLY_MEMORY = frozenset(
+    {
+        "empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty", "new_empty_strided",
+        "resize_", "resize_as_", "set_", "_unsafe_view", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
+    }
+)  # fmt: skip
+"""Operations that allocate, or give memory another shape, as their schemas don't tell."""
+
+
+def show_generated_kernels() -> None:
+    """Make the C++ kernels that Inductor writes from now on name themselves to the profiler."""
+    from torch._inductor import config
+
+    config.cpp.enable_kernel_profile = True
+
+
+SHOWN_BY = "torch._inductor.config.cpp.enable_kernel_profile"
+"""The setting that ``show_generated_kernels`` changes."""
+
+
+def is_generated(name: str) -> bool:
+    """Inductor wrote the kernel."""
+    return _GENERATED.match(name) is not None
+
+
+@cache
+def operator_role(name: str) -> OperatorRole:
+    """What an event on the host stands for.
+
+    Args:
+        name: Its name, such as ``aten::addmm``.
+    """
+    space, separator, base = name.partition("::")
+    overloads = _overloads(space, base) if separator else []
+    if not overloads or base in _ONLY_MEMORY or any(_only_looks(overload) for overload in overloads):
+        return "none"
+    if name in COPIES:
+        return "copy"
+    has_kernel = any(torch._C._dispatch_has_kernel_for_dispatch_key(each.name(), "CPU") for each in overloads)
+    return "kernel" if has_kernel else "calls"
+
+
+def _overloads(space: str, base: str) -> list[Any]:
+    """Those that take or return tensors; arithmetic on numbers and lists has the same names."""
+    try:
+        packet = getattr(getattr(torch.ops, space), base)
+        return [each for name in packet.overloads() if _is_about_tensors(each := getattr(packet, name))]
+    except (AttributeError, RuntimeError):
+        return []
+
+
+def _is_about_tensors(overload: Any) -> bool:  # noqa: ANN401
+    schema = overload._schema
+    types = [str(value.type) for value in (*schema.arguments, *schema.returns)]
+    # Some are for TorchScript alone.
+    return any("Tensor" in each for each in types) and torch._C._dispatch_has_kernel(overload.name())
+
+
+def _only_looks(overload: Any) -> bool:  # noqa: ANN401
+    """It returns a view, or something that isn't a tensor, and writes nothing."""
+    if overload.is_view or torch.Tag.inplace_view in overload.tags:
+        return True
+    schema = overload._schema
+    writes = any(argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments)
+    return not writes and not any("Tensor" in str(result.type) for result in schema.returns)

@@ -1,0 +1,169 @@
+"""Reads what is known below Dynamo: kernels, CUDA graphs, and caches on disk.
+
+Comes in: the probe's events, and torch's cache records by compile. Goes out: ``KernelShare``, ``CudaGraphs``,
+``CacheUse``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from graphdoctor.model.kernels import CacheUse, CudaGraphs, CudaGraphSkip, CudaGraphSkipKind, KernelShare
+from graphdoctor.probe.wire import CudaGraphsEvent, CudaGraphSkipRecord
+from graphdoctor.trace.events import Events
+
+_NO_DEVICE = "there is no CUDA device"
+_ON_CPU = "the graph runs on the CPU"
+
+_KINDS: tuple[tuple[str, CudaGraphSkipKind], ...] = (
+    ("mutated inputs", "mutation"),
+    ("input storage mutation", "mutation"),
+    ("cpu device", "cpu_device"),
+    ("multiple devices", "several_devices"),
+    ("symbolic shapes", "dynamic_shapes"),
+    ("incompatible op", "incompatible_op"),
+    ("control flow operator", "incompatible_op"),
+    ("not compatible with CUDA graphs", "incompatible_op"),
+    ("sparsity not handled", "incompatible_op"),
+    ("non-Tensor inputs", "non_tensor_input"),
+    ("re-recording limit", "rerecording"),
+    ("override_cudagraphs", "disabled"),
+    ("cpp-wrapper", "disabled"),
+    ("uncached", "disabled"),
+)
+"""What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``, ``output_code.py``,
+``compile_fx.py``, ``lowering.py`` and ``cudagraph_trees.py``, 2.13)."""
+
+_STACK = "Found from"
+_STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
+
+CacheName = Literal["fx_graph_cache", "aotautograd_cache"]
+CacheState = Literal["hit", "miss", "bypass"]
+CACHE_RECORDS: Mapping[str, tuple[CacheName, CacheState]] = {
+    f"{name}_{state}": (name, state)
+    for name in cast("tuple[CacheName, ...]", ("fx_graph_cache", "aotautograd_cache"))
+    for state in cast("tuple[CacheState, ...]", ("hit", "miss", "bypass"))
+}
+"""torch's records of what a cache did (``torch/_inductor/compile_fx.py`` and
+``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
+
+
+@dataclass(frozen=True)
+class CacheRecord:
+    """One answer of a cache.
+
+    Args:
+        compile_id: The compile that asked; its backward graph asks under the same.
+        cache: Which cache.
+        state: What it said.
+        reason: Why it was bypassed, in torch's words; None if it wasn't, or that is unknown.
+    """
+
+    compile_id: str | None
+    cache: CacheName
+    state: CacheState
+    reason: str | None = None
+
+
+def joined(uses: Iterable[CacheUse | None]) -> CacheUse | None:
+    """What the caches did in several processes; None if they were asked in none."""
+    known = [use for use in uses if use is not None]
+    if not known:
+        return None
+    return CacheUse(
+        hits=sum(use.hits for use in known),
+        misses=sum(use.misses for use in known),
+        bypasses=sum(use.bypasses for use in known),
+        bypass_reasons=tuple(dict.fromkeys(reason for use in known for reason in use.bypass_reasons)),
+    )
+
+
+def kernel_share(events: Events) -> KernelShare | None:
+    """The kernels of a steady call; None if they weren't measured."""
+    return KernelShare.model_validate(events.fields("kernels")) if "kernels" in events else None
+
+
+def cuda_graphs(events: Events) -> CudaGraphs | None:
+    """What became of CUDA graphs; None if none were asked for."""
+    if "cuda_graphs" not in events:
+        return None
+    event = cast("CudaGraphsEvent", events.fields("cuda_graphs"))
+    skipped = (_skip(record, has_device=event["has_device"]) for record in event["skipped"])
+    return CudaGraphs.model_validate({"captured": event["captured"], "skipped": tuple(map(vars, skipped))})
+
+
+def _skip(record: CudaGraphSkipRecord, *, has_device: bool) -> CudaGraphSkip:
+    reason, compile_id = record.get("reason"), record.get("compile_id")
+    if reason is None:
+        # torch says nothing of a graph that has no CUDA device.
+        kind: CudaGraphSkipKind = "cpu_graph" if has_device else "no_device"
+        return CudaGraphSkip(kind=kind, reason=_ON_CPU if has_device else _NO_DEVICE, compile_id=compile_id)
+    places = _STACK_LINE.findall(reason)
+    return CudaGraphSkip(
+        kind=skip_kind(reason),
+        reason=reason.partition(_STACK)[0].strip(" .\n"),
+        compile_id=compile_id,
+        file=places[-1][0] if places else None,
+        line=int(places[-1][1]) if places else None,
+    )
+
+
+def plain_reason(reason: str) -> str | None:
+    """A reason in torch's fixed words alone, without anything of the program; None if they aren't known."""
+    words = next((text for text, _ in _KINDS if text in reason), None)
+    return None if words is None else f"skipping cudagraphs due to {words}"
+
+
+def skip_kind(reason: str) -> CudaGraphSkipKind:
+    """What a reason of torch's means."""
+    return next((kind for text, kind in _KINDS if text in reason), "other")
+
+
+def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
+    """What the caches did, each graph counted once.
+
+    A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none. It is found if
+    Inductor had nothing to compile for it.
+
+    Args:
+        records: In the order of the log.
+
+    Returns:
+        None if no cache was asked.
+    """
+    graphs: list[list[CacheRecord]] = []
+    latest: dict[str | None, list[CacheRecord]] = {}
+    for record in records:
+        # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for each.
+        is_asked_again = record.cache == "aotautograd_cache" and any(
+            earlier.cache == record.cache for earlier in latest.get(record.compile_id, ())
+        )
+        if record.compile_id not in latest or is_asked_again:
+            latest[record.compile_id] = []
+            graphs.append(latest[record.compile_id])
+        latest[record.compile_id].append(record)
+    states = [_state(graph) for graph in graphs]
+    reasons = (
+        record.reason
+        for graph, state in zip(graphs, states, strict=True)
+        if state == "bypass"
+        for record in graph
+        if record.reason
+    )
+    if not graphs:
+        return None
+    return CacheUse(
+        hits=states.count("hit"),
+        misses=states.count("miss"),
+        bypasses=states.count("bypass"),
+        bypass_reasons=tuple(dict.fromkeys(reasons)),
+    )
+
+
+def _state(graph: Sequence[CacheRecord]) -> CacheState:
+    of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
+    states = of_inductor or [record.state for record in graph]
+    return "bypass" if "bypass" in states else "miss" if "miss" in states else "hit"

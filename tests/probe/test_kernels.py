@@ -1,0 +1,267 @@
+"""Where the time of a steady call goes, kernel by kernel."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.capture.child import Watching, interpreter, record
+from graphdoctor.capture.request import Measured, Request
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.probe.measure.kernels import CALL_RANGE, shares_in, short_name
+from graphdoctor.probe.torch_private.torch_kernels import operator_role
+from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
+from graphdoctor.probe.wire import TRACE_FOLDER, KernelsEvent
+from graphdoctor.trace.grammar import LogDamage, read_records
+from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.reader import read_recording
+from tests.conftest import clean_environment, run_script
+
+REGION, LOOKUP = "Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup"
+
+
+def host(name: str, start: int, end: int, **values: int) -> ProfiledEvent:
+    """An event on the host, in microseconds."""
+    return ProfiledEvent(name, values.pop("thread", 1), start * 1000, (end - start) * 1000, **values)
+
+
+def device(name: str, start: int, end: int, launched_by: int = 0, *, is_range: bool = False) -> ProfiledEvent:
+    return ProfiledEvent(
+        name, 7, start * 1000, (end - start) * 1000, is_on_device=True, is_range=is_range, launched_by=launched_by
+    )
+
+
+def share(*events: ProfiledEvent, has_device: bool = False, ends: int = 100) -> KernelsEvent:
+    (only,) = shares_in([host(CALL_RANGE, 0, ends), *events], has_device=has_device)
+    return only
+
+
+def times(found: KernelsEvent) -> tuple[float | None, float | None, float | None, int | None]:
+    return found["library_us"], found["generated_us"], found["copy_us"], found["launches"]
+
+
+def test_what_an_operation_calls_counts_once():
+    found = share(
+        host("aten::linear", 10, 50),
+        host("aten::t", 11, 13),
+        host("aten::addmm", 15, 45),
+        host("aten::copy_", 20, 25),
+        host("aten::reshape", 60, 70),
+        host("aten::clone", 61, 69),
+        host("aten::empty_like", 62, 63),
+        host("aten::copy_", 64, 68),
+    )
+    assert times(found) == (30.0, 0.0, 4.0, 2)
+
+
+def test_an_operation_that_computes_without_calling_another_is_a_kernel():
+    found = share(host("aten::convolution", 10, 50), host("aten::mkldnn_convolution", 12, 40))
+    assert times(found) == (28.0, 0.0, 0.0, 1)
+
+
+def test_ranges_and_views_are_no_kernels():
+    found = share(
+        host("my::range", 10, 50), host("aten::view", 11, 12), host("step", 20, 40), host("aten::relu", 21, 30)
+    )
+    assert times(found) == (9.0, 0.0, 0.0, 1)
+
+
+def test_generated_kernels_and_the_overhead_around_them():
+    found = share(
+        host(LOOKUP, 10, 15),
+        host(REGION, 20, 60),
+        host("graph_0_cpp_fused_add_0", 30, 40),
+        host("aten::mm", 45, 50),
+        host("aten::relu", 70, 80),
+    )
+    assert times(found) == (15.0, 10.0, 0.0, 3)
+    assert (found["region_runs"], found["overhead_us"]) == (1, 5.0 + 40.0 - 15.0)
+
+
+def test_time_that_threads_share_counts_once():
+    found = share(host("aten::mm", 10, 50), host("aten::relu", 30, 70, thread=2), host("aten::sin", 20, 40, thread=3))
+    assert times(found) == (60.0, 0.0, 0.0, 3)
+    assert {each["name"]: each["us"] for each in found["largest"]} == {"aten::mm": 40, "aten::relu": 20, "aten::sin": 0}
+
+
+def test_on_a_gpu_what_runs_on_the_device_counts():
+    found = share(
+        host("aten::mm", 1, 5, number=1),
+        host("aten::copy_", 6, 8, number=2),
+        host("cudaGraphLaunch", 9, 10, launched_by=3),
+        host(REGION, 6, 11, number=3),
+        host("aten::_foreach_copy_", 7, 8, number=4),
+        device(REGION, 0, 90, 3, is_range=True),
+        device("void gemm<float>(int)", 10, 30, 1),
+        device("triton_poi_fused_add_0", 35, 45, 3),
+        device("Memcpy HtoD (Pageable -> Device)", 50, 55, 2),
+        device("void at::native::elementwise_kernel<128>()", 60, 61, 2),
+        device("void at::native::multi_tensor_apply<3>()", 70, 72, 4),
+        has_device=True,
+    )
+    assert times(found) == (20.0, 10.0, 8.0, 5)
+    assert (found["graph_launches"], found["graph_input_copy_us"], found["device"]) == (1, 2.0, "cuda")
+    assert found["overhead_us"] == 5.0
+
+
+def test_a_device_whose_kernels_the_profiler_cannot_see_leaves_them_unknown():
+    assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
+
+
+def test_kernels_of_each_call_are_its_own():
+    first, second = shares_in(
+        [host(CALL_RANGE, 0, 10), host("aten::mm", 2, 5), host(CALL_RANGE, 20, 40), host("aten::mm", 22, 32)],
+        has_device=False,
+    )
+    assert (times(first)[0], times(second)[0]) == (3.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("void at::native::(anonymous namespace)::softmax<4>(float*)", "at::native::(anonymous namespace)::softmax"),
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("Memcpy DtoD (Device -> Device)", "Memcpy DtoD (Device -> Device)"),
+        ("aten::addmm", "aten::addmm"),
+    ],
+)
+def test_names_without_template_arguments(name, shown):
+    assert short_name(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [
+        ("kernel", "mul addmm bmm _softmax sum native_layer_norm index cat fill_ all max"),
+        ("copy", "copy_ _foreach_copy_"),
+        ("calls", "linear matmul clone _to_copy conv2d convolution mkldnn_convolution embedding zeros softmax"),
+        ("none", "view reshape to expand t transpose empty empty_strided resize_ item detach _unsafe_view as_strided_"),
+    ],
+)
+def test_what_operations_do(role, names):
+    assert {name: operator_role(f"aten::{name}") for name in names.split()} == dict.fromkeys(names.split(), role)
+    assert operator_role("graph_0_cpp_fused_add_0") == operator_role("no::such_operation") == "none"
+
+
+PROGRAM = """\
+import torch
+
+weight = torch.randn(64, 48)
+
+
+def f(x, y):
+    z = torch.nn.functional.gelu(x @ weight) * 2
+    return (z @ weight.t()).softmax(-1), y.flip(0).cumsum(0)
+
+
+def example_inputs():
+    return torch.randn(32, 64), torch.randn(50)
+"""
+
+INDEPENDENT = """\
+import collections, json, torch
+import torch._inductor.config
+import model
+
+torch._inductor.config.cpp.enable_kernel_profile = True
+with torch.no_grad():
+    compiled, call = torch.compile(model.f, mode="reduce-overhead"), model.example_inputs()
+    compiled(*call), compiled(*call)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        compiled(*call)
+inside = [event for event in profiler.events() if event.name.startswith("## Call CompiledFxGraph")][0].cpu_children
+print(json.dumps(collections.Counter(event.name for event in inside)))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kernels")
+    (folder / "model.py").write_text(PROGRAM)
+    (folder / "recording").mkdir()
+    spec = RunSpec(target=f"{folder / 'model.py'}:f", backend="inductor", mode="reduce-overhead", no_grad=True)
+    watching = Watching(lambda _: None, lambda _: None)
+    record(
+        Request.of(spec, Measured(kernels=True)),
+        folder / "recording",
+        python=interpreter(None),
+        timeout_s=300,
+        watching=watching,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> Recording:
+    return read_recording(folder / "recording")
+
+
+def output_code(recording: Path) -> str:
+    """The function that runs the kernels, as Inductor wrote it."""
+    for log in find_logs(recording / TRACE_FOLDER):
+        with log.open("rb") as lines:
+            for found in read_records(lines, lambda kind: kind == "inductor_output_code", LogDamage()):
+                return (found.payload or "").partition("def call(")[2].partition("\ndef ")[0]
+    raise AssertionError("no output code")
+
+
+@pytest.mark.slow
+def test_kernels_and_the_rest_are_the_call(recorded: Recording):
+    share = recorded.kernels
+    assert share is not None
+    assert share.kernels_us is not None
+    assert share.rest_us is not None
+    assert share.rest_us > 0
+    assert min(share.library_us or 0, share.generated_us or 0) > 0
+    assert sum(each.us for each in share.largest) == pytest.approx(share.kernels_us)
+    assert share.kernels_us + share.rest_us == share.call_us
+    assert (share.region_runs, share.device, share.graph_launches) == (1, "cpu", 0)
+    assert share.unprofiled_us is not None
+    assert 0 < share.overhead_us < share.call_us
+
+
+@pytest.mark.slow
+def test_launches_are_what_the_generated_code_calls(folder: Path, recorded: Recording):
+    code = output_code(folder / "recording")
+    calls = re.findall(
+        r"^\s+(?:\w+ = )?(cpp_\w+|extern_kernels\.\w+|torch\.ops\.aten\.\w+(?:\.\w+)?)\(", code, re.MULTILINE
+    )
+    assert recorded.kernels is not None
+    assert recorded.kernels.launches == len(calls) == sum(each.count for each in recorded.kernels.largest)
+
+
+@pytest.mark.slow
+def test_kernels_are_those_of_a_profiler_of_ones_own(folder: Path, recorded: Recording):
+    (folder / "independent.py").write_text(INDEPENDENT)
+    done = run_script(folder / "independent.py", cwd=folder, env=clean_environment())
+    found = json.loads(done.stdout)
+    expected = {name: count for name, count in found.items() if operator_role(name) != "none" or "cpp" in name}
+    assert recorded.kernels is not None
+    assert {each.name: each.count for each in recorded.kernels.largest} == expected
+
+
+@pytest.mark.slow
+def test_cuda_graphs_without_cuda_are_skipped_for_that_reason(recorded: Recording):
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    assert recorded.cuda_graphs is not None
+    assert recorded.cuda_graphs.captured == 0
+    assert [(skip.kind, skip.reason) for skip in recorded.cuda_graphs.skipped] == [
+        ("no_device", "there is no CUDA device")
+    ]
+
+
+@pytest.mark.slow
+def test_one_graph_asks_the_caches_once(recorded: Recording):
+    assert recorded.caches is not None
+    assert recorded.caches.hits + recorded.caches.misses + recorded.caches.bypasses == 1
+
+
+@pytest.mark.slow
+def test_what_was_measured_is_no_setting_of_the_program(folder: Path):
+    assert "enable_kernel_profile" not in (folder / "recording" / "probe.jsonl").read_text()
