@@ -52,7 +52,7 @@ def _verdict(variants: Sequence[Variant]) -> BenchVerdict:
     best = _preferred(tied)
     others_said = [_other(variant, best) for variant in faster if variant not in tied]
     text = "; ".join([_fastest(best, tied, eager), *others_said[:_MAX_NAMED]])
-    return BenchVerdict(text=_sentences(text, _trouble(others, best)), best=best.name)
+    return BenchVerdict(text=_sentences(text, _doubt(best), _trouble(others, best)), best=best.name)
 
 
 def _ratio(variant: Variant) -> float:
@@ -117,6 +117,14 @@ def _other(variant: Variant, best: Variant) -> str:
     if calls is None or of_best is None or 2 * calls > of_best:
         return text
     return f"{text} after {about_count(calls)} calls"
+
+
+def _doubt(best: Variant) -> str:
+    """That its results may not be right; empty if they are."""
+    if best.correct:
+        return ""
+    reason = f": {best.reason}" if best.reason else ""
+    return f"Whether the results of {best.name} are right is unknown{reason}"
 
 
 def _trouble(others: Sequence[Variant], best: Variant | None) -> str:

@@ -158,7 +158,7 @@ def result_cell(variant: Variant) -> Cell:
     if variant.name == EAGER:
         return Cell("reference")
     if variant.correct is None:
-        return Cell("not compared", tone="warning")
+        return Cell("not compared" if variant.correctness is None else UNKNOWN, tone="warning")
     is_same = variant.correctness is not None and variant.correctness.is_bitwise_equal
     return Cell("identical" if is_same else "correct", tone="good")
 
@@ -419,9 +419,18 @@ def correctness_groups(variants: Sequence[Variant]) -> list[tuple[list[str], str
     """How results were found right or wrong, variants with the same outcome together."""
     groups: dict[str, list[str]] = {}
     for variant in variants:
-        if variant.correctness is not None and variant.name != EAGER:
-            groups.setdefault(correctness_text(variant.correctness), []).append(variant.name)
+        texts = [] if variant.correctness is None else [correctness_text(variant.correctness)]
+        doubt = doubt_text(variant)
+        if variant.name != EAGER and (doubt or texts):
+            groups.setdefault("; ".join([doubt, *texts] if doubt else texts), []).append(variant.name)
     return [(names, text) for text, names in groups.items()]
+
+
+def doubt_text(variant: Variant) -> str:
+    """Why it is unknown whether the results of a variant that ran are right; empty if it is known."""
+    if variant.status != "ok" or variant.correct is not None:
+        return ""
+    return f"unknown whether they are right: {variant.reason}" if variant.reason else ""
 
 
 def error_text(distance: float) -> str:

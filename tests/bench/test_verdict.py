@@ -132,6 +132,14 @@ def test_a_wrong_variant_is_never_best_and_is_named() -> None:
     assert said(eager(), variant("a", 3000.0), slow).text.endswith(" c gives wrong results.")
 
 
+def test_results_that_are_not_known_to_be_right_are_said_to_be_in_doubt() -> None:
+    found = said(eager(), variant(correct=None, correctness=None, reason="the program draws random numbers"))
+    assert found.best == "default"
+    assert found.text.endswith(
+        " Whether the results of default are right is unknown: the program draws random numbers."
+    )
+
+
 def test_variants_that_failed_or_were_skipped() -> None:
     found = verdict(troubled().variants, QUIET)
     assert found.text.endswith("mode=max-autotune is faster (2.01×), but its results are wrong; default failed.")

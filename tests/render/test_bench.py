@@ -138,6 +138,13 @@ def test_one_reason_of_several_variants_is_said_once_the_costliest_first() -> No
     assert "GD401  Small.  a, b" in text
 
 
+def test_results_that_may_be_right_are_called_unknown() -> None:
+    may_be = variant(correct=None, reason="outputs[0] differs by 1e-3, which may be rounding")
+    text = " ".join(rendered(report(eager(), may_be)).split())
+    assert "default unknown 28.4 s" in text
+    assert "default: unknown whether they are right: outputs[0] differs by 1e-3, which may be rounding; outputs" in text
+
+
 def test_eager_mode_that_failed_leaves_the_tables_with_what_there_is() -> None:
     failed = report(ended("eager", "failed", "ValueError: bad shape"), best=None, noise=None, environment=None)
     text = rendered(failed)

@@ -361,5 +361,11 @@ def _results(variants: Sequence[Variant]) -> Iterator[tuple[str, words.Cell, str
         own = ", ".join(f"{kind_text(one.kind)} {words.error_text(one.variant)}" for one in errors)
         eager = ", ".join(f"{kind_text(one.kind)} {words.error_text(one.eager)}" for one in errors)
         if variant.status in ("ok", "wrong"):
-            notes = "" if found is None else words.correctness_notes(found)
-            yield variant.name, words.result_cell(variant), own or "not compared", eager or "not compared", notes
+            notes = [words.doubt_text(variant), "" if found is None else words.correctness_notes(found)]
+            yield (
+                variant.name,
+                words.result_cell(variant),
+                own or "not compared",
+                eager or "not compared",
+                "; ".join(filter(None, notes)),
+            )
