@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,8 @@ from typing import Any
 import torch
 
 from ..target.errors import TargetError
-from ..target.snapshot import RandomState, seed_everything
+from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call
-from ..torch_private import torch_api
 from ..wire import TrialEvent
 from .comparing import compared, is_different
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
@@ -97,7 +96,7 @@ class Trial:
             TargetError: The remedy does not fit the call.
         """
         if self._plan.get("is_float64"):
-            call = torch_api.tree_map(_as_double, call)
+            _make_precise(State(None, call).tensors)
         tensors = [*self._plan.get("tensors", ())]
         contiguous = [*self._plan.get("contiguous", ())]
         for source in tensors:
@@ -271,10 +270,11 @@ class Trial:
         return Rounding(precise, eager, others, judged=self._plan.get("judged", "changed"))
 
     def prepare(self) -> None:
-        """Convert the modules if the run is in float64; their numbers stay exactly the same."""
+        """Convert what the target uses if the run is in float64; all numbers stay exactly the same."""
         if self._plan.get("is_float64"):
             for module in self._modules.values():
                 module.double()
+            _make_precise(State(self._function).tensors)
 
 
 def _loaded(path: str | None) -> Results | None:
@@ -282,12 +282,11 @@ def _loaded(path: str | None) -> Results | None:
     return Results.load(Path(path)) if path is not None and Path(path).exists() else None
 
 
-def _as_double(value: Any) -> Any:  # noqa: ANN401
-    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
-        return value
-    wanted = torch.complex128 if value.is_complex() else torch.float64
-    with torch.no_grad():
-        return value.to(wanted).requires_grad_(value.requires_grad)
+def _make_precise(tensors: Iterable[torch.Tensor]) -> None:
+    """Convert tensors in place: what a call writes to one of them is there in the next call."""
+    for tensor in tensors:
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor.data = tensor.data.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def parameter_names(function: Any) -> list[str] | None:  # noqa: ANN401

@@ -262,6 +262,11 @@ class State:
             )
         )
 
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """All tensors that are kept."""
+        return [kept.tensor for kept in self._tensors]
+
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""
         return any(_differs(container, kept) for container, kept in self._containers) or any(
