@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.bench import EAGER, BenchVerdict
-from graphdoctor.model.wording import about_count, about_time, factor_text, percent
+from graphdoctor.model.wording import about_count, about_time, factor_text, spread_text
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
@@ -263,7 +263,7 @@ def _noise_text(noise: Noise | None) -> str | None:
         return None
     return (
         f"The machine was noisy, so small differences can't be seen: eager mode came out at {factor_text(noise.ratio)} "
-        f"beside itself, and the quartiles of its calls are {percent(noise.spread)} apart."
+        f"beside itself, and the quartiles of its calls are {spread_text(noise.spread)}."
     )
 
 

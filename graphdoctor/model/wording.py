@@ -124,6 +124,11 @@ def factor_text(ratio: float) -> str:
     return f"{ratio:.{digits}f}{_TIMES}"
 
 
+def spread_text(spread: float) -> str:
+    """How far quartiles are apart, beside their median: ``12% apart``, ``19 times their median apart``."""
+    return f"{percent(spread)} apart" if spread < 2 else f"{spread:,.0f} times their median apart"
+
+
 def about_count(number: int) -> str:
     """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1 million``."""
     if number >= 100:

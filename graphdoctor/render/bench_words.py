@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.bench import EAGER
-from graphdoctor.model.wording import about_count, about_time, counted, factor_text, kind_text, percent
+from graphdoctor.model.wording import about_count, about_time, counted, factor_text, kind_text, percent, spread_text
 from graphdoctor.render.words import SAME_SPEED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def measured_text(report: BenchReport) -> str:
 
 def noise_text(noise: Noise) -> str:
     """How steady the machine was."""
-    beside = f"eager beside itself {factor_text(noise.ratio)}, quartiles {percent(noise.spread)} apart"
+    beside = f"eager beside itself {factor_text(noise.ratio)}, quartiles {spread_text(noise.spread)}"
     return f"noisy machine: {beside}" if noise.is_noisy else beside
 
 

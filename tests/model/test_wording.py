@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.model.wording import about_count, about_time, factor_text, percent, percent_of_limit, percents
+from graphdoctor.model.wording import (
+    about_count,
+    about_time,
+    factor_text,
+    percent,
+    percent_of_limit,
+    percents,
+    spread_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +102,13 @@ def test_equal_texts_are_of_equal_shares(before: float, after: float) -> None:
 )
 def test_a_factor_has_the_digits_that_are_worth_reading(ratio: float, shown: str) -> None:
     assert factor_text(ratio) == shown
+
+
+@pytest.mark.parametrize(
+    ("spread", "shown"), [(0.004, "<1% apart"), (0.31, "31% apart"), (19.3, "19 times their median apart")]
+)
+def test_a_large_spread_is_shown_in_medians(spread: float, shown: str) -> None:
+    assert spread_text(spread) == shown
 
 
 @pytest.mark.parametrize(

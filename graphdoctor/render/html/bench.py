@@ -144,12 +144,13 @@ def _bars(variants: Sequence[Variant]) -> Iterator[_Bar]:
         is_eager = variant.name == EAGER
         kind = "wrong" if variant.status == "wrong" else "reference" if is_eager else variant.judgement
         ratio = 1.0 if is_eager else speedup.ratio
+        figures = f"{factor_text(speedup.ratio)} ({words.interval_text(speedup)})"
         note = "wrong results" if variant.status == "wrong" else _JUDGED.get(variant.judgement, "")
         yield _Bar(
             name=variant.name,
             drawn=plots.bar(axis, ratio, (speedup.low, speedup.high), kind=kind),
-            text=f"{factor_text(ratio)} ({words.interval_text(speedup)})",
-            note="beside itself, which shows the noise" if is_eager else note,
+            text=factor_text(1.0) if is_eager else figures,
+            note=f"beside itself {figures}" if is_eager else note,
         )
 
 

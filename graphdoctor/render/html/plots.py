@@ -87,14 +87,13 @@ def bar(axis: Axis, value: float, interval: tuple[float, float], *, kind: str) -
     """
     one, end = axis.place(1.0), axis.place(value)
     low, high = (axis.place(each) for each in interval)
+    # An end that has no room has no cap.
+    caps = [axis.place(each) for each in interval if axis.low <= each <= axis.high]
     parts = [
         Markup('<rect class="{}" x="0" y="5" width="{:.2f}%" height="14" rx="2"/>').format(kind, end),
         Markup('<line class="at-one" x1="{0:.2f}%" x2="{0:.2f}%" y1="0" y2="24"/>').format(one),
         Markup('<line class="interval" x1="{:.2f}%" x2="{:.2f}%" y1="12" y2="12"/>').format(low, high),
-        *(
-            Markup('<line class="interval" x1="{0:.2f}%" x2="{0:.2f}%" y1="8" y2="16"/>').format(each)
-            for each in (low, high)
-        ),
+        *(Markup('<line class="interval" x1="{0:.2f}%" x2="{0:.2f}%" y1="8" y2="16"/>').format(each) for each in caps),
     ]
     return Markup('<svg class="track" aria-hidden="true" focusable="false" width="100%" height="24">{}</svg>').format(
         Markup().join(parts)

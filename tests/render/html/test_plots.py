@@ -51,6 +51,12 @@ def test_a_bar_ends_at_its_number_between_the_ends_of_its_interval():
     assert 'aria-hidden="true"' in drawn
 
 
+def test_an_interval_that_goes_on_has_no_cap_where_the_drawing_ends():
+    drawn = bar(Axis(0.0, 4.0), 2.0, (1.0, 9.0), kind="same")
+    assert 'x1="25.00%" x2="100.00%" y1="12" y2="12"' in drawn
+    assert drawn.count('y1="8" y2="16"') == 1
+
+
 def drawing(*lines: Line) -> str:
     unit = Axis(0.0, 10.0)
     ticks = [Tick(5, "<five>")]
