@@ -1,36 +1,31 @@
-"""Runs a program in each way that was asked for, and measures them side by side.
+"""Measures each way to run a program beside eager mode: what it costs, what it gives, and whether it is right.
 
-Comes in: what a run was asked to do. Goes out: variants, each with what it costs and what it gives. In this order, so
-that nothing disturbs what is being timed:
-
-1. Eager mode, in two processes: the second shows how much two processes of one program differ.
-2. Each variant with an empty cache on disk, one after the other: what compiling costs.
-3. Each variant again, with what it left on disk: what a restart costs. These processes stay.
-4. Rounds, in which each process has its turn at its steady call.
-5. Each variant once more with the instrumented backend: its results, graphs, breaks and kernels.
+Comes in: a recorded program and the ways to run it. Goes out: a ``BenchReport``. Times come from processes that run
+the program as its user does (``timings.py``). Each variant is then run once more with the instrumented backend, for its
+results (``correctness.py``), graphs, breaks and kernels; one that fails or is wrong is followed down the compiler
+(``stages.py``).
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor.bench.judging import break_even, judged, noise_of
-from graphdoctor.bench.probes import BenchProbe
-from graphdoctor.bench.rounds import Turns, speedup, time_rounds
+from graphdoctor.bench.correctness import Reference
+from graphdoctor.bench.sweep import Sizes
+from graphdoctor.bench.timings import Measured, SideBySide, Timings, slug, throughput_of, time_variants, variant_of
 from graphdoctor.bench.variants import VariantSpec
-from graphdoctor.model.bench import EAGER, Noise, Speedup, Throughput, Variant
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.bench.verdict import verdict
+from graphdoctor.capture.request import Measured as ToMeasure
+from graphdoctor.model.bench import BenchReport, Noise, Sweep, SweepPoint, Throughput, Variant
+from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.model.kernels import CacheUse
+from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import RunSpec
-from graphdoctor.probe.wire import BenchStart
-from graphdoctor.replay.program import Program
+from graphdoctor.replay.program import Program, RunChange
 from graphdoctor.replay.replays import Replays
 
-_AGAIN = "eager-again"
 _CACHES = "caches"
 
 
@@ -39,229 +34,205 @@ class Choices:
     """How to measure.
 
     Args:
-        side_by_side: How many processes fit into memory at once, at least three.
+        side_by_side: How many processes fit into memory at once.
         on_phase: Called with what is being done.
+        diagnose: Says what a recording's folder means.
+        replays: Makes replays whose recordings go below a folder.
+        is_minified: Have torch make the smallest program of a variant that fails.
     """
 
     side_by_side: int
     on_phase: Callable[[str], None]
-
-
-@dataclass
-class Measured:
-    """What was measured of one variant so far.
-
-    Args:
-        spec: The variant.
-        cold: What its first process reported; None if it ended before.
-        warm: The same of its second process, whose calls were timed.
-        turns: Times of its calls.
-        beside: Eager mode's times in the same rounds.
-        ended: How its processes ended, if one ended early.
-    """
-
-    spec: VariantSpec
-    cold: BenchStart | None = None
-    warm: BenchStart | None = None
-    turns: Turns | None = None
-    beside: Turns | None = None
-    ended: ProbeExit | None = None
-
-    @property
-    def speedup(self) -> Speedup | None:
-        """Beside eager mode."""
-        return None if self.turns is None or self.beside is None else speedup(self.turns, self.beside)
+    diagnose: Callable[[Path], Diagnosis]
+    replays: Callable[[Path], Replays]
+    is_minified: bool = False
 
 
 @dataclass(frozen=True)
-class Timings:
-    """What was measured of all variants.
+class Point:
+    """The program with one set of sizes.
 
     Args:
-        eager: Of eager mode.
-        others: Of the other variants, in their order.
+        variants: All ways to run it.
         noise: How steady the machine was.
+        throughput: What one call works on.
+        call: The arguments of the call that was timed, in short.
+        recordings: The folder of each variant's recording.
     """
 
-    eager: Measured
-    others: Sequence[Measured] = field(default_factory=list)
-    noise: Noise | None = None
+    variants: tuple[Variant, ...]
+    noise: Noise | None
+    throughput: Throughput | None
+    call: str | None
+    recordings: Mapping[str, str]
 
 
-def time_variants(
-    replays: Replays, base: RunSpec, program: Program, variants: Sequence[VariantSpec], folder: Path, choices: Choices
-) -> Timings:
-    """Time every variant beside eager mode.
+def bench(
+    base: RunSpec,
+    program: Program,
+    diagnosis: Diagnosis,
+    variants: Sequence[VariantSpec],
+    sweep: Sizes | None,
+    folder: Path,
+    choices: Choices,
+    *,
+    version: str,
+) -> BenchReport:
+    """Measure a program.
 
     Args:
-        replays: Starts the processes.
         base: The user's own run.
         program: What to run.
+        diagnosis: What its recorded run says: the target and the environment.
         variants: The ways to run it, eager mode first.
-        folder: Where Inductor's caches go meanwhile.
+        sweep: Sizes to run it with; None for those of its calls.
+        folder: Where recordings go.
         choices: How to measure.
+        version: graphdoctor's.
     """
-    bench = _Timing(replays, base, program, folder / _CACHES, choices)
-    try:
-        return bench.run(variants[0], variants[1:])
-    except BaseException:
-        replays.cancel()
-        raise
-    finally:
-        shutil.rmtree(folder / _CACHES, ignore_errors=True)
+    swept: Sweep | None = None
+    if sweep is None:
+        point = _Bench(base, program, variants, folder, choices).measure()
+    else:
+        points = []
+        for size in sweep.sizes:
+            sized = Program(program.content, program.change.joined(sweep.change(size)))
+            prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
+            narrowed = _with_prefix(choices, prefix)
+            point = _Bench(base, sized, variants, folder / f"size-{size}", narrowed).measure()
+            points.append((size, point))
+        swept = Sweep(
+            sources=sweep.sources,
+            points=tuple(SweepPoint(size=size, variants=one.variants, noise=one.noise) for size, one in points),
+        )
+    return BenchReport(
+        graphdoctor_version=version,
+        environment=diagnosis.environment,
+        target=diagnosis.target.model_copy(update={"compile_arguments": base.compile_arguments()}),
+        verdict=verdict(point.variants, point.noise, swept),
+        call=point.call,
+        throughput=point.throughput,
+        noise=point.noise,
+        variants=point.variants,
+        sweep=swept,
+        gaps=diagnosis.gaps,
+        recordings=dict(point.recordings),
+    )
 
 
-class _Timing:
-    def __init__(self, replays: Replays, base: RunSpec, program: Program, caches: Path, choices: Choices) -> None:
-        self._replays = replays
+class _Bench:
+    """The program with one set of sizes."""
+
+    def __init__(
+        self, base: RunSpec, program: Program, variants: Sequence[VariantSpec], folder: Path, choices: Choices
+    ) -> None:
         self._base = base
         self._program = program
-        self._caches = caches
+        self._variants = variants
+        self._folder = folder
         self._choices = choices
+        self._replays = choices.replays(folder)
+        self._recordings: dict[str, str] = {}
 
-    def run(self, eager: VariantSpec, others: Sequence[VariantSpec]) -> Timings:
-        measured = [Measured(spec) for spec in others]
-        reference = Measured(eager)
-        with self._process(eager, EAGER) as first:
-            self._say("running eager mode")
-            reference.cold = reference.warm = first.start()
-            if reference.warm is None or not reference.warm["is_steady"]:
-                reference.ended = first.end()
-                return Timings(reference, measured)
-            uses_cuda = reference.warm["uses_cuda"]
-            possible = [one for one in measured if uses_cuda or not one.spec.needs_cuda(self._base)]
-            for one in possible:
-                self._compile(one)
-            self._time(reference, first, [one for one in possible if one.cold is not None and one.cold["is_steady"]])
-        again = reference.speedup
-        return Timings(reference, measured, noise_of(reference.turns.call_times() if reference.turns else None, again))
-
-    def _compile(self, one: Measured) -> None:
-        """Run a variant with an empty cache on disk."""
-        name = one.spec.name
-        self._say(f"compiling {name} with an empty cache")
-        with self._process(one.spec, f"{_slug(name)}-cold") as probe:
-            one.cold = probe.start()
-            ended = probe.end()
-        if one.cold is None:
-            one.ended = ended
-
-    def _time(self, reference: Measured, first: BenchProbe, others: Sequence[Measured]) -> None:
-        """Time them in groups that fit into memory, each beside eager mode."""
-        size = max(self._choices.side_by_side - 2, 1)
-        groups = [others[start : start + size] for start in range(0, len(others), size)] or [[]]
-        with self._process(reference.spec, _AGAIN) as second:
-            self._say("running eager mode once more")
-            second.start()
-            for group in groups:
-                self._time_group(reference, {EAGER: first, _AGAIN: second}, group)
-
-    def _time_group(self, reference: Measured, eager: Mapping[str, BenchProbe], group: Sequence[Measured]) -> None:
-        with ExitStack() as stack:
-            probes = dict(eager)
-            for one in group:
-                name = one.spec.name
-                self._say(f"restarting {name}")
-                probe = stack.enter_context(self._process(one.spec, f"{_slug(name)}-warm"))
-                one.warm = probe.start()
-                if one.warm is None or not one.warm["is_steady"]:
-                    one.ended = probe.end()
-                else:
-                    probes[name] = probe
-            found = time_rounds(probes, EAGER, lambda number: self._say(f"timing calls in turns, round {number}"))
-        if reference.turns is None:
-            reference.turns, reference.beside = found[EAGER], found[_AGAIN]
-        for one in group:
-            if one.spec.name in found:
-                one.turns, one.beside = found[one.spec.name], found[EAGER]
-
-    @contextmanager
-    def _process(self, spec: VariantSpec, name: str) -> Iterator[BenchProbe]:
-        cache = self._caches / _slug(spec.name)
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            probe = BenchProbe(
-                self._replays, self._program, name, is_eager=spec.is_eager, cache=cache, spec=spec.changes, pool=pool
+    def measure(self) -> Point:
+        try:
+            caches = self._folder / _CACHES
+            with SideBySide(self._replays, self._base, caches, self._choices.on_phase) as side_by_side:
+                timings = time_variants(
+                    side_by_side, self._base, self._program, self._variants[1:], most=self._choices.side_by_side
+                )
+            start = timings.eager.warm
+            return Point(
+                variants=self._looked_into(timings),
+                noise=timings.noise,
+                throughput=throughput_of(timings),
+                call=None if start is None else start["inputs"],
+                recordings=self._recordings,
             )
-            try:
-                yield probe
-            except BaseException:
-                self._replays.cancel()
-                raise
-            finally:
-                probe.end()
+        except BaseException:
+            self._replays.cancel()
+            raise
+        finally:
+            self._replays.close()
 
-    def _say(self, phase: str) -> None:
-        self._choices.on_phase(phase)
+    def _looked_into(self, timings: Timings) -> tuple[Variant, ...]:
+        eager = variant_of(timings.eager, timings, self._base)
+        others = [(one, variant_of(one, timings, self._base)) for one in timings.others]
+        if eager.status != "ok":
+            return eager, *(variant for _, variant in others)
+        reference = Reference(
+            self._replays, self._program, on_phase=self._choices.on_phase, measured=ToMeasure(kernels=True)
+        )
+        own = reference.own
+        update = {"correct": own.correct, "correctness": own.correctness, **_kernels(reference.eager)}
+        return eager.model_copy(update=update), *(self._variant(one, shown, reference) for one, shown in others)
+
+    def _variant(self, one: Measured, shown: Variant, reference: Reference) -> Variant:
+        """A variant with its results, graphs, breaks and kernels."""
+        if shown.status == "skipped":
+            return shown
+        name, spec = slug(shown.name), one.spec.changes
+        self._choices.on_phase(f"comparing the results of {shown.name}")
+        recording = self._replay(self._program, name, spec, reference)
+        self._recordings[shown.name] = str(self._folder / name)
+        diagnosis = self._choices.diagnose(self._folder / name)
+        target = diagnosis.target
+        summary = diagnosis.summary
+        found: dict[str, object] = {
+            "regions": target.regions,
+            "graphs": summary.graphs,
+            "break_sites": summary.break_sites,
+            "recompiles": summary.recompiles,
+            "cuda_graphs": recording.cuda_graphs,
+            "cache": _cache(one, recording),
+            **_kernels(recording),
+            "findings": diagnosis.findings[:5],
+        }
+        if recording.exit.reason != "finished":
+            if shown.status == "ok":
+                # It ran as its user runs it, and not under our eyes: what it computes is unknown.
+                found["reason"] = f"its results weren't compared: {(recording.exit.message or '').rstrip('.')}"
+        else:
+
+            def again(change: RunChange, ending: str) -> Recording:
+                program = Program(self._program.content, self._program.change.joined(change))
+                return self._replay(program, f"{name}{ending}", spec, reference)
+
+            judged = reference.judge(recording, again)
+            found |= {"correct": judged.correct, "correctness": judged.correctness}
+            if judged.correct is False and shown.status == "ok":
+                found |= {"status": "wrong", "reason": judged.reason}
+            elif judged.correct is None:
+                found["reason"] = judged.reason
+        return shown.model_copy(update=found)
+
+    def _replay(self, program: Program, name: str, spec: Mapping[str, object], reference: Reference) -> Recording:
+        return self._replays.replay(
+            program,
+            name,
+            spec=spec,
+            measured=ToMeasure(coverage=True, guard_cost=True, kernels=True),
+            is_counted=False,
+            **reference.arguments,
+        )
 
 
-def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
-    """What the times of a variant say.
-
-    Args:
-        one: What was measured of it.
-        timings: Of all.
-        base: The user's own run.
-    """
-    eager, spec = timings.eager, one.spec
-    arguments = spec.arguments(base)
-    shown = Variant(name=spec.name, arguments=arguments, is_regional=bool(spec.changes.get("regional")), status="ok")
-    uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
-    if eager.warm is None or not eager.warm["is_steady"]:
-        if one is eager:
-            return shown.model_copy(update={"status": "failed", "reason": _failure(one)})
-        return shown.model_copy(update={"status": "skipped", "reason": "the program fails without torch.compile"})
-    if spec.needs_cuda(base) and not uses_cuda:
-        reason = "it needs CUDA graphs, and the program doesn't use CUDA"
-        return shown.model_copy(update={"status": "skipped", "reason": reason})
-    if one.ended is not None or one.warm is None:
-        return shown.model_copy(update={"status": "failed", "reason": _failure(one)})
-    times = one.turns.call_times() if one.turns else None
-    ratio = one.speedup
-    items = one.warm["items"]
-    changes: dict[str, object] = {
-        "call_us": times,
-        "speedup": ratio,
-        "judgement": "same" if spec.is_eager else judged(ratio, timings.noise),
-        "peak_memory_bytes": one.turns.peak_memory_bytes if one.turns else None,
-        "throughput": items["count"] / times.median * 1e6 if items and times and times.median else None,
-    }
-    if not spec.is_eager:
-        changes |= _compile_costs(one, eager, str(changes["judgement"]))
-    return shown.model_copy(update=changes)
+def _kernels(recording: Recording) -> dict[str, object]:
+    kernels = recording.kernels
+    return {"kernels": kernels, "launches": None if kernels is None else kernels.launches}
 
 
-def _compile_costs(one: Measured, eager: Measured, judgement: str) -> dict[str, object]:
-    cold, warm = _added(one.cold, eager.warm), _added(one.warm, eager.warm)
-    times, ratio = eager.turns.call_times() if eager.turns else None, one.speedup
-    costs: dict[str, object] = {"compile_cold_s": cold, "compile_warm_s": warm}
-    if judgement == "faster":
-        after_cold = break_even(cold, times, ratio)
-        costs["break_even_cold"], costs["break_even_warm"] = after_cold, break_even(warm, times, ratio)
-        costs["break_even_calls"] = None if after_cold is None else after_cold.calls
-    return costs
-
-
-def _added(start: BenchStart | None, eager: BenchStart | None) -> float | None:
-    """Seconds that compiling adds: the first calls of eager mode take longer than its later ones, too."""
-    if start is None or eager is None:
+def _cache(one: Measured, recording: Recording) -> CacheUse | None:
+    """What the caches did in a restart, with torch's reasons for graphs that they can't keep."""
+    counted = one.warm["cache"] if one.warm is not None else None
+    if counted is None:
         return None
-    return max(start["excess_s"] - eager["excess_s"], 0.0)
+    reasons = () if recording.caches is None else recording.caches.bypass_reasons
+    return CacheUse(
+        hits=counted["hits"], misses=counted["misses"], bypasses=counted["bypasses"], bypass_reasons=reasons
+    )
 
 
-def throughput_of(timings: Timings) -> Throughput | None:
-    """What one call works on; None where no batch dim is known."""
-    start = timings.eager.warm
-    items = None if start is None else start["items"]
-    return None if items is None else Throughput(items=items["count"], unit=items["unit"])
-
-
-def _failure(one: Measured) -> str:
-    start = one.warm or one.cold
-    if start is not None and not start["is_steady"]:
-        return f"it never stops compiling: not in {start['passes']} rounds of the calls"
-    message = one.ended.message if one.ended is not None else None
-    return (message or "its process ended early").rstrip(".")
-
-
-def _slug(name: str) -> str:
-    return "".join(char if char.isalnum() else "-" for char in name)
+def _with_prefix(choices: Choices, prefix: str) -> Choices:
+    """The same, with what is being done said of one size."""
+    return replace(choices, on_phase=lambda phase: choices.on_phase(f"{prefix}{phase}"))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
+from graphdoctor.capture.request import Measured
 from graphdoctor.model.bench import Correctness
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import Setting
@@ -66,11 +67,19 @@ class Reference:
         replays: Starts the probes.
         program: What all variants run.
         on_phase: Called with what is run.
+        measured: What to measure after the calls of the first run; None for nothing.
     """
 
-    def __init__(self, replays: Replays, program: Program, *, on_phase: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        replays: Replays,
+        program: Program,
+        *,
+        on_phase: Callable[[str], None],
+        measured: Measured | None = None,
+    ) -> None:
         on_phase("running without torch.compile")
-        self.eager = replays.replay(program, _EAGER, is_eager=True)
+        self.eager = replays.replay(program, _EAGER, is_eager=True, measured=measured)
         """The first run as it is."""
         self._failure = _failure(self.eager)
         self._rounding: RoundingNames | None = None
@@ -91,6 +100,12 @@ class Reference:
         self._repeats = repeatability_of(again)
         compared = _compared(again)
         self._is_repeated = bool(compared and compared.is_bitwise_equal)
+
+    @property
+    def own(self) -> Verdict:
+        """Eager mode's own results, beside those of its second run."""
+        repeated = Correctness(is_bitwise_equal=self._is_repeated, is_eager_repeatable=self._is_repeated)
+        return Verdict(None if self._failure else True, None if self._failure else repeated, self._failure)
 
     @property
     def arguments(self) -> ReplayArguments:

@@ -63,4 +63,7 @@ def break_even(compile_s: float | None, eager: CallTimes | None, speedup: Speedu
 
 def _calls(compile_s: float, eager: CallTimes, ratio: float) -> int | None:
     saved_s = eager.median / 1e6 * (1 - 1 / ratio)
-    return math.ceil(max(compile_s, 0.0) / saved_s) if saved_s > 0 else None
+    if saved_s <= 0:
+        return None
+    # Rounded first: 50,000.000000000001 calls are 50,000.
+    return math.ceil(round(max(compile_s, 0.0) / saved_s, 6))

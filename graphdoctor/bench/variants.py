@@ -84,13 +84,16 @@ class VariantSpec:
         return not self.is_eager and (spec.mode in _CUDA_MODES or spec.backend == _CUDA_BACKEND)
 
 
-def variants_of(texts: Sequence[str], base: RunSpec, *, is_all: bool) -> tuple[VariantSpec, ...]:
+def variants_of(
+    texts: Sequence[str], base: RunSpec, *, is_all: bool, has_blocks: bool = False
+) -> tuple[VariantSpec, ...]:
     """Every way to run it: eager mode, the user's own, those that were asked for.
 
     Args:
         texts: Of ``--variant``.
         base: The user's own run.
         is_all: Every mode, regional compilation and CUDA graphs, too.
+        has_blocks: Modules of one class repeat, so that regional compilation is possible.
 
     Raises:
         GraphDoctorError: One can't be read.
@@ -99,6 +102,8 @@ def variants_of(texts: Sequence[str], base: RunSpec, *, is_all: bool) -> tuple[V
     found = [VariantSpec(EAGER, is_eager=True), own, *(_parsed(text, base) for text in texts)]
     if is_all:
         found += [VariantSpec(f"mode={mode}", {"mode": mode}) for mode in _MODES if base.mode != mode]
+        if has_blocks:
+            found.append(VariantSpec(REGIONAL, {REGIONAL: True}))
         found.append(VariantSpec(f"backend={_CUDA_BACKEND}", {"backend": _CUDA_BACKEND, "mode": None, "options": {}}))
     return _distinct(found, base)
 

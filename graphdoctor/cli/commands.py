@@ -16,11 +16,13 @@ COMMANDS: dict[str, dict[str, str]] = {
         "run": "Run a script as python would, and report what torch.compile did.",
         "recompiles": "Report what made torch recompile: what changed, where, the cost.",
         "guards": "Show each compile's guards and what checking them costs.",
+        "bench": "Measure what torch.compile is worth, beside eager mode.",
         "report": "Show a recording again without running anything.",
         "diff": "Compare two runs: new and gone findings, graphs, coverage, time.",
     },
     "Cure": {
         "fix": "Try fixes by running the target with each, and show which work.",
+        "cure": "Search for the fastest correct way to run a target.",
     },
     "Keep": {
         "check": "Run the configured targets and fail on what isn't allowed.",
@@ -53,6 +55,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "graphdoctor guards model.py": "what torch checks, and the time it takes",
         "graphdoctor guards -v": "the last recording, guard by guard",
     },
+    "bench": {
+        "graphdoctor bench model.py": "did it pay, and from which call on",
+        "graphdoctor bench model.py --all -o bench.html": "every mode, as a page",
+    },
     "report": {
         "graphdoctor report": "the last recording again",
         "graphdoctor report -o report.html": "as a page",
@@ -64,6 +70,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "fix": {
         "graphdoctor fix model.py": "try fixes, write nothing",
         "graphdoctor fix model.py --unsafe-fixes --apply": "write those that work",
+    },
+    "cure": {
+        "graphdoctor cure model.py": "what is fastest, and what must change for it",
+        "graphdoctor cure model.py --budget 600 --apply": "ten minutes; write the edits",
     },
     "check": {
         "graphdoctor check": "every target in pyproject.toml",

@@ -17,9 +17,9 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("--python", "--timeout"),
     ),
     "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--regional", "--config"),
-    "What to measure": ("--coverage", "--measure"),
+    "What to measure": ("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify"),
     "Trials": (
-        *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run"),
+        *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run", "--budget"),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
     "What is allowed": (
@@ -34,6 +34,9 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Help": ("--help",),
 }
 """Options by what they are about, in the order in which they are shown; the same in every command."""
+
+_OF_BENCH = {"is_every_mode": "What to measure"}
+"""Headings by parameter, where one flag means something else in another command."""
 
 _REST = "More options"
 
@@ -67,4 +70,6 @@ class Command(typer.core.TyperCommand):
 def _heading(parameter: Any) -> str:  # noqa: ANN401 - as above
     if parameter.param_type_name == "argument":
         return "Arguments"
+    if parameter.name in _OF_BENCH:
+        return _OF_BENCH[parameter.name]
     return next((name for name, flags in HEADINGS.items() if {*flags} & {*parameter.opts}), _REST)

@@ -308,18 +308,24 @@ def run_spec(values: Mapping[str, Any]) -> RunSpec:
     return RunSpec(**{**values, **read})
 
 
-def with_options(command: Callable[..., None] | None = None, *, formats: tuple[str, ...] = ()) -> Callable[..., Any]:
+def with_options(
+    command: Callable[..., None] | None = None,
+    *,
+    formats: tuple[str, ...] = (),
+    defaults: Mapping[str, object] | None = None,
+) -> Callable[..., Any]:
     """Spread the option groups among a command's parameters over its signature.
 
     Args:
         command: A function; each parameter whose annotation is a dataclass is a group.
         formats: What ``--format`` takes, the default first.
+        defaults: Other defaults than the group's, by field name.
 
     Returns:
         The same command with one parameter for each option, as typer wants it.
     """
     if command is None:
-        return functools.partial(with_options, formats=formats)
+        return functools.partial(with_options, formats=formats, defaults=defaults)
     hints = typing.get_type_hints(command, include_extras=True)
     hints.pop("return", None)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -329,7 +335,7 @@ def with_options(command: Callable[..., None] | None = None, *, formats: tuple[s
         if hint is Given:
             continue
         if parameter.name in groups:
-            parameters += _parameters_of(groups[parameter.name], formats)
+            parameters += _parameters_of(groups[parameter.name], formats, defaults or {})
         else:
             parameters.append(parameter.replace(annotation=_with_formats(hint, formats)))
     ordered = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
@@ -350,9 +356,13 @@ def with_options(command: Callable[..., None] | None = None, *, formats: tuple[s
     return run
 
 
-def _parameters_of(group: Any, formats: tuple[str, ...]) -> Iterable[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+def _parameters_of(
+    group: Any,  # noqa: ANN401 - a dataclass
+    formats: tuple[str, ...],
+    others: Mapping[str, object],
+) -> Iterable[inspect.Parameter]:
     annotations = RUN_OPTIONS if group is RunSpec else typing.get_type_hints(group, include_extras=True)
-    defaults = {field.name: field.default for field in fields(group)}
+    defaults = {field.name: others.get(field.name, field.default) for field in fields(group)}
     for name in _field_names(group):
         default = None if group is RunSpec and name in _TEXTS else defaults[name]
         yield inspect.Parameter(

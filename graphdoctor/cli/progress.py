@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.capture.child import Watching
 from graphdoctor.cli.terminal import say
-from graphdoctor.model.progress import DecidedTrial, TrialCounts, TrialEvent
+from graphdoctor.model.progress import DecidedStep, DecidedTrial, TrialCounts, TrialEvent
 from graphdoctor.render.printable import printable
 
 if TYPE_CHECKING:
@@ -91,11 +91,15 @@ class Progress:
                 self._status.start()
 
     def show_trial(self, event: TrialEvent) -> None:
-        """Show how far trials of fixes are, and what each showed, on a line of its own."""
-        from graphdoctor.render.progress import decided_text, left_text, timed_text
+        """Show how far trials are, and what each showed, on a line of its own."""
+        from graphdoctor.render.progress import decided_text, left_text, step_text, timed_text
 
         if isinstance(event, TrialCounts):
             self._show_counts(event)
+            return
+        if isinstance(event, DecidedStep):
+            if not self._is_quiet:
+                self.say(step_text(event))
             return
         counts = self._counts
         line = decided_text(event, counts) if isinstance(event, DecidedTrial) else timed_text(event, counts)

@@ -8,8 +8,9 @@ taken back and the rounds continue from there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor.capture.request import Request
@@ -56,6 +57,7 @@ class TreatmentOptions:
         timeout_s: Seconds until a trial is stopped; None for a multiple of the untouched program's time.
         memory_bytes: Memory at which a trial is stopped; None for a multiple of the untouched program's memory.
         choices: What of this the treatment remembers.
+        deadline: ``time.monotonic()`` after which no further round begins; None for none.
     """
 
     selection: Selection
@@ -66,6 +68,7 @@ class TreatmentOptions:
     timeout_s: float | None = None
     memory_bytes: int | None = None
     choices: TrialChoices | None = None
+    deadline: float | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -101,11 +104,13 @@ class TreatmentResult:
         treatment: For the recording and for people.
         changes: All verified edits, ready to be written.
         suggested: If nothing could be tried: the first suggested edit for each finding.
+        program: The program with all verified fixes.
     """
 
     treatment: Treatment
     changes: tuple[FileChange, ...] = ()
     suggested: tuple[FileChange, ...] = ()
+    program: Program = field(default_factory=Program)
 
 
 def treat(
@@ -272,7 +277,13 @@ class _Rounds:
 
     @property
     def _is_bounded(self) -> bool:
-        return self._number >= _MAX_ROUNDS or self._trials.replays.count >= _MAX_REPLAYS
+        return self._number >= _MAX_ROUNDS or self._is_exhausted
+
+    @property
+    def _is_exhausted(self) -> bool:
+        """Replays or time are used up, even within a round."""
+        is_late = self._options.deadline is not None and time.monotonic() > self._options.deadline
+        return is_late or self._trials.replays.count >= _MAX_REPLAYS
 
     def _score_alone(self, proposal: Proposal, state: State) -> Score:
         """How good a state's program is with one more fix."""
@@ -310,7 +321,7 @@ class _Rounds:
         """
         found: list[_Tried] = []
         wave = 0
-        while waiting and self._trials.replays.count < _MAX_REPLAYS:
+        while waiting and not self._is_exhausted:
             wave += 1
             now = [options for options in waiting if not _is_deferred(options, waiting)]
             trials = _shared([options.proposals[0] for options in now])
@@ -504,7 +515,7 @@ class _Rounds:
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )
-        return TreatmentResult(treatment, changes)
+        return TreatmentResult(treatment, changes, program=best.program)
 
 
 def _is_before(state: State, best: State, at: int) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graphdoctor.model.cure import CureStep
     from graphdoctor.model.fixes import PairedTime, Verdict
 
 
@@ -64,4 +65,19 @@ class TimedPrograms:
     reason: str | None = None
 
 
-TrialEvent = TrialCounts | DecidedTrial | TimedPrograms
+@dataclass(frozen=True)
+class DecidedStep:
+    """What one step of a search showed.
+
+    Args:
+        step: The step.
+        best_us: What a call takes in the best way so far, in microseconds; None if unknown.
+        eager_us: The same in eager mode.
+    """
+
+    step: CureStep
+    best_us: float | None
+    eager_us: float | None
+
+
+TrialEvent = TrialCounts | DecidedTrial | TimedPrograms | DecidedStep

@@ -129,6 +129,13 @@ def spread_text(spread: float) -> str:
     return f"{percent(spread)} apart" if spread < 2 else f"{spread:,.0f} times their median apart"
 
 
+def duration(us: float) -> str:
+    """A time in a unit that fits it."""
+    if us < 1000:
+        return f"{us:.0f} µs"
+    return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+
+
 def about_count(number: int) -> str:
     """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1 million``."""
     if number >= 100:

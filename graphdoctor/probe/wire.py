@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
+from .file_names import BENCH_FILE as BENCH_FILE
 from .file_names import CRASH_FILE as CRASH_FILE
+from .file_names import CURE_FILE as CURE_FILE
 from .file_names import EVENTS_FILE as EVENTS_FILE
 from .file_names import FIXES_FILE as FIXES_FILE
 from .file_names import LOCK_FILE as LOCK_FILE

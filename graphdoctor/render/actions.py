@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphdoctor.model.wording import counted
-from graphdoctor.render.words import clusters, duration
+from graphdoctor.model.wording import counted, duration
+from graphdoctor.render.words import clusters
 
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Finding, Fix, Severity

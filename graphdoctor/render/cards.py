@@ -412,14 +412,23 @@ def fix_text(fix: Fix | TriedFix, *, is_verbose: bool) -> RenderableType:
         text.append("\n").append_text(clean(fix.reason, "dim"))
     is_useful = is_verbose or fix.verdict in WORKING or fix.verdict in ("not tried", "unproven")
     if fix.diff and is_useful:
-        lines = _diff_lines(fix.diff, is_whole=is_verbose)
-        return Group(Prose(text), _Cut([clean(line, _diff_style(line)) for line in lines]))
+        return Group(Prose(text), diff_text(fix.diff, is_whole=is_verbose))
     if fix.snippet and is_useful:
         place = snippet_place(fix)
         if place is not None:
             text.append("\n").append_text(clean(f"{place_text(place)}:", "dim"))
         return Group(Prose(text), Code(fix.snippet))
     return Prose(text)
+
+
+def diff_text(diff: str, *, is_whole: bool) -> RenderableType:
+    """A diff, or its changed lines.
+
+    Args:
+        diff: The diff.
+        is_whole: Show all of it.
+    """
+    return _Cut([clean(line, _diff_style(line)) for line in _diff_lines(diff, is_whole=is_whole)])
 
 
 def _diff_lines(diff: str, *, is_whole: bool) -> list[str]:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.wording import kind_text
+from graphdoctor.model.wording import duration, kind_text
 from graphdoctor.render.cards import (
     Code,
     Command,
@@ -30,7 +30,6 @@ from graphdoctor.render.words import (
     applied_snippets,
     apply_command,
     clusters,
-    duration,
     measured_rows,
     measured_speed,
     uncovered_fixes,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphdoctor.model.wording import duration
 from graphdoctor.render.markdown import Section, document
 from graphdoctor.render.markdown_text import code, fenced, plain, sentence
 from graphdoctor.render.outcome import applied_fixes, distinct_fixes, outcome
 from graphdoctor.render.words import (
     applied_snippets,
     apply_command,
-    duration,
     measured_rows,
     measured_speed,
     title_parts,

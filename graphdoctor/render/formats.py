@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.bench import BenchReport
     from graphdoctor.model.check import CheckReport
     from graphdoctor.model.comparison import DiagnosisComparison
+    from graphdoctor.model.cure import CureReport
     from graphdoctor.model.lint import LintReport
     from graphdoctor.model.picture import Picture
     from graphdoctor.model.result import Result
@@ -258,7 +259,7 @@ def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> s
     return render_comparison_markdown(comparison)
 
 
-def _json(document: DiagnosisComparison | CheckReport | LintReport | BenchReport, _: RenderOptions) -> str:
+def _json(document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport, _: RenderOptions) -> str:
     from graphdoctor.render.json import render_json
 
     return render_json(document)
@@ -365,6 +366,22 @@ BENCH: Document[BenchReport] = Document(
     ),
 )
 """``bench``."""
+
+
+# The fastest correct way to run a program.
+
+
+def _cure(report: CureReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.cure import render_cure
+
+    render_cure(report, console, is_verbose=options.is_verbose, is_written=options.is_written)
+
+
+CURE: Document[CureReport] = Document(
+    "a cure",
+    (ConsoleFormat("text", _cure, (".txt", ".text")), Format("json", _json, (".json",))),
+)
+"""``cure``."""
 
 
 # What lint finds.

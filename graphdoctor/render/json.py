@@ -9,11 +9,12 @@ import orjson
 from graphdoctor.model.bench import BenchReport
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
+from graphdoctor.model.cure import CureReport
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.model.lint import LintReport
 from graphdoctor.render.printable import escaped
 
-Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport
+Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport
 """The documents that are written as JSON."""
 
 _KINDS: dict[type[Document], str] = {
@@ -22,6 +23,7 @@ _KINDS: dict[type[Document], str] = {
     CheckReport: "check",
     LintReport: "lint report",
     BenchReport: "bench",
+    CureReport: "cure",
 }
 
 
@@ -40,7 +42,7 @@ def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text.
 
     Args:
-        kind: ``diagnosis``, ``comparison``, ``check``, ``lint`` or ``bench``.
+        kind: ``diagnosis``, ``comparison``, ``check``, ``lint``, ``bench`` or ``cure``.
     """
     document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()

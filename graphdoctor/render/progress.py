@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphdoctor.model.wording import duration, factor_text
 from graphdoctor.render.words import measured_speed
 
 if TYPE_CHECKING:
-    from graphdoctor.model.progress import DecidedTrial, TimedPrograms, TrialCounts
+    from graphdoctor.model.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 
 _MINUTES_FROM_S = 90
 
@@ -69,3 +70,20 @@ def timed_text(timed: TimedPrograms, counts: TrialCounts) -> str:
     """
     shown = f"not timed: {timed.reason}" if timed.times is None else measured_speed(timed.times)
     return f"timing {timed.number} of {counts.timings} · {timed.backend} · {shown}"
+
+
+def step_text(decided: DecidedStep) -> str:
+    """What a step of a search showed: ``kept · fixes · 1.60x beside the best before · best so far 1.90 ms``.
+
+    Args:
+        decided: The step.
+    """
+    step = decided.step
+    parts = [step.outcome, step.name]
+    if step.speedup is not None:
+        parts.append(f"{factor_text(step.speedup.ratio)} beside the best before")
+    if step.reason:
+        parts.append(step.reason)
+    if decided.best_us is not None and decided.eager_us is not None:
+        parts.append(f"best so far {duration(decided.best_us)}, eager {duration(decided.eager_us)}")
+    return " · ".join(parts)

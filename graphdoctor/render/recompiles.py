@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.stack import PROGRAM_ORIGINS
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, duration
 from graphdoctor.render.cards import (
     Code,
     Prose,
@@ -24,7 +24,7 @@ from graphdoctor.render.cards import (
     unknown_rows,
     write,
 )
-from graphdoctor.render.words import base_name, clusters, duration, step
+from graphdoctor.render.words import base_name, clusters, step
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

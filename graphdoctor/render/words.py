@@ -14,7 +14,17 @@ from graphdoctor.model.command import command_line
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.fixes import WORKING, TriedFix
 from graphdoctor.model.watch import CallWatch, WatchedFunction
-from graphdoctor.model.wording import UNCHANGED, counted, names, percent, percent_of_limit, percents, speed_text, times
+from graphdoctor.model.wording import (
+    UNCHANGED,
+    counted,
+    duration,
+    names,
+    percent,
+    percent_of_limit,
+    percents,
+    speed_text,
+    times,
+)
 
 if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
@@ -37,13 +47,6 @@ SAME_SPEED = "no measurable difference"
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
 _MAX_SERIES = 10
-
-
-def duration(us: float) -> str:
-    """A time in a unit that fits it."""
-    if us < 1000:
-        return f"{us:.0f} µs"
-    return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
 
 
 def base_name(file: str) -> str:

@@ -101,6 +101,8 @@ class Replays:
         coverage: bool = False,
         is_timed: bool = False,
         backend: str | None = None,
+        spec: Mapping[str, object] | None = None,
+        measured: Measured | None = None,
         is_counted: bool = True,
         decisive: Collection[ResultKind] = (),
     ) -> Recording:
@@ -117,6 +119,8 @@ class Replays:
             coverage: Measure coverage after the calls, unless the run is eager.
             is_timed: Time the last call once it compiles nothing.
             backend: The backend to compile with; None for the user's.
+            spec: Fields of the request's ``spec`` with other values.
+            measured: What to measure after the calls, in place of coverage.
             decisive: Kinds of results; the replay stops at the first call in which one differs.
             is_counted: Somebody counts what compiling takes; otherwise Inductor may find what it compiled for timing.
         """
@@ -140,8 +144,9 @@ class Replays:
             }
         if earlier is not None:
             plan["earlier"] = self._results_of(earlier)
-        measured = Measured(coverage=coverage and not is_eager, reads=True)
-        request = replace(self._changed(program, backend), measured=measured, trial=plan)
+        measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
+        request = self._changed(program, backend).with_spec(**(spec or {}))
+        request = replace(request, measured=measured, trial=plan)
         self._record(request, folder)
         return read_recording(folder)
 

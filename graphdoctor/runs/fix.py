@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.model.fixes import TrialChoices
 from graphdoctor.model.spec import Timing
 from graphdoctor.runs.kept import keep
+from graphdoctor.runs.memory import fitting
 from graphdoctor.trace.reader import read_recording
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def try_fixes(
     selection: Selection,
     setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
+    *,
+    deadline: float | None = None,
 ) -> TreatmentResult:
     """Try fixes; the recording holds the answer.
 
@@ -76,6 +79,7 @@ def try_fixes(
         selection: Findings to treat.
         setup: How to run.
         check: Given the edits that are tried first, before any trial; what it raises ends the command.
+        deadline: ``time.monotonic()`` after which no further round of trials begins; None for none.
     """
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
     from graphdoctor.fixes.treatment import TreatmentOptions, treat
@@ -90,6 +94,7 @@ def try_fixes(
         timeout_s=trials.timeout_s,
         memory_bytes=None if trials.memory_gib is None else int(trials.memory_gib * 2**30),
         choices=trials.choices(selection),
+        deadline=deadline,
     )
     treated = treat(
         request,
@@ -111,19 +116,4 @@ def _default_jobs(request: Request, recorded: Recording) -> int:
     """As many as there are cores and as fit into half the free memory; trials on one accelerator share its memory."""
     if request.spec.device is not None:
         return 1
-    jobs = min(_MAX_JOBS, os.cpu_count() or 1)
-    peak, free = recorded.exit.peak_memory_bytes, _free_bytes()
-    if peak and free is not None:
-        jobs = min(jobs, free // 2 // peak)
-    return max(jobs, 1)
-
-
-def _free_bytes() -> int | None:
-    """Memory that new processes can have; None where the system doesn't report it."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    kibibytes = found.get("MemAvailable", "").removesuffix("kB").strip()
-    return int(kibibytes) * 1024 if kibibytes.isdigit() else None
+    return fitting(recorded.exit.peak_memory_bytes, most=min(_MAX_JOBS, os.cpu_count() or 1))

@@ -81,6 +81,8 @@ DOCUMENTS = {
     "diff": formats.COMPARISON,
     "check": formats.CHECK,
     "lint": formats.LINT,
+    "bench": formats.BENCH,
+    "cure": formats.CURE,
     "rule": formats.RULES,
 }
 

@@ -24,6 +24,7 @@ from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOp
 from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.trace.reader import read_recording
 from tests.bench_reports import attention
+from tests.cure_reports import cured
 from tests.render.check_reports import failed_report, report, target
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"
@@ -50,6 +51,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "COMPARISON": compare(diagnosis, diagnosis, names=("before", "after")),
         "CHECK": failed_report(),
         "BENCH": attention(),
+        "CURE": cured(),
         "LINT": lint_files([program], root=folder, version="0"),
         "RULES": list(ALL_RULES.values())[:2],
     }

@@ -17,6 +17,7 @@ from graphdoctor.inprocess.report import Report
 from graphdoctor.model.bench import BenchReport
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
+from graphdoctor.model.cure import CureReport
 from graphdoctor.model.lint import LintReport
 from graphdoctor.render.printable import printable
 from tests.render.hostile import CODE_POINTS, EVIL, spoiled, spoiled_result
@@ -26,7 +27,13 @@ from tests.render.test_formats import DOCUMENTS, EVERY_FORMAT, rendered
 SURROGATES = tuple(range(0xD800, 0xE000))
 SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 FORBIDDEN = frozenset(map(chr, (*CODE_POINTS, *SURROGATES)))
-MODELS = {"COMPARISON": DiagnosisComparison, "CHECK": CheckReport, "LINT": LintReport, "BENCH": BenchReport}
+MODELS = {
+    "COMPARISON": DiagnosisComparison,
+    "CHECK": CheckReport,
+    "LINT": LintReport,
+    "BENCH": BenchReport,
+    "CURE": CureReport,
+}
 
 
 def hostile_content(name: str, variant: int) -> Any:

@@ -52,7 +52,7 @@ def _rows(comparison: DiagnosisComparison) -> Iterator[dict[str, str]]:
 _LABELS: dict[str, tuple[str, Callable[[float], str]]] = {
     "coverage": ("coverage", wording.percent),
     "compile_time_s": ("compile time", lambda seconds: f"{seconds:.2f} s"),
-    "steady_call_us": ("steady call", words.duration),
+    "steady_call_us": ("steady call", wording.duration),
     "frames_over_limit": ("frames over the recompile limit", str),
 }
 

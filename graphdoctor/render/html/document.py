@@ -79,7 +79,7 @@ def _environment() -> Environment:
         "counted": wording.counted,
         "times": wording.times,
         "percent": wording.percent,
-        "duration": words.duration,
+        "duration": wording.duration,
         "base_name": words.base_name,
         "first_sentence": words.first_sentence,
         "caused": words.caused_text,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphdoctor.model.wording import counted, times
-from graphdoctor.render.words import UNKNOWN, Tone, duration, measured_rows, measured_speed
+from graphdoctor.model.wording import counted, duration, times
+from graphdoctor.render.words import UNKNOWN, Tone, measured_rows, measured_speed
 
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Summary

@@ -1,0 +1,85 @@
+"""``graphdoctor cure``: the fastest correct way to run a target, and what must change for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from graphdoctor.cli.options import (
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    ShownOptions,
+    TargetArgument,
+    TimeoutOption,
+    positive,
+    with_options,
+)
+from graphdoctor.cli.terminal import say
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render.formats import CURE
+
+
+@with_options(formats=CURE.names, defaults={"backend": "inductor"})
+def cure(
+    target: TargetArgument,
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    given: Given,
+    budget: Annotated[
+        float,
+        typer.Option(
+            "--budget",
+            metavar="SECONDS",
+            help="Begin nothing more after this many seconds.",
+            min=0.001,
+            callback=positive,
+        ),
+    ] = 300.0,
+    is_applied: Annotated[
+        bool, typer.Option("--apply", help="Write the verified edits; with --force also where git could not undo it.")
+    ] = False,
+    is_unsafe_tried: Annotated[
+        bool, typer.Option("--unsafe-fixes", help="Also try fixes that may change results for other inputs.")
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Search for the fastest correct way to run a target.
+
+    What must change for it is said; nothing is written without --apply.
+    """
+    from graphdoctor.capture.request import Measured, Request
+    from graphdoctor.cli.output import choose_output
+    from graphdoctor.cli.running import finish, project_settings, set_up, tell_place
+    from graphdoctor.fixes.writing import write
+    from graphdoctor.runs.bench import quick
+    from graphdoctor.runs.cure import Curing, cure_target
+    from graphdoctor.runs.diagnose import diagnose_recording
+    from graphdoctor.runs.record import record_target
+
+    settings = project_settings(recordings)
+    # --force is for --apply too.
+    output = choose_output(CURE, written, given.without("force") if is_applied else given)
+    if is_applied:
+        output = output.writing_edits()
+    selection = shown.selection(settings)
+    request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
+    asked = Curing(budget_s=budget, is_unsafe_tried=is_unsafe_tried, selection=selection)
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
+        recorded = record_target(quick(request), setup)
+        diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
+        if recorded.exit.reason != "finished":
+            finish(recorded, diagnosis)
+        found = cure_target(request, recorded.folder, diagnosis, asked, setup)
+    output.write(found.report)
+    if is_applied:
+        write(found.changes, force=written.force)
+        if not written.quiet:
+            say("\n".join(f"Wrote {change.path}" for change in found.changes) or "There is nothing to write.")
+    tell_place(recorded.made)

@@ -1,0 +1,1 @@
+"""Looks for the fastest correct way to run a program, and says what must change for it."""

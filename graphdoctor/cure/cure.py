@@ -1,0 +1,277 @@
+"""Looks for the fastest correct way to run a program, one step after the other, until time is up.
+
+Comes in: a program, and changes to try. Goes out: what was kept. Each step is one more change on top of what was kept
+before: fixes, a mode, regional compilation. It is kept if its results are right and its calls are measurably faster, or
+as fast and quicker to compile. All ways run side by side, as their user runs them, so each is compared with the best
+one before it in the same rounds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.bench.correctness import Reference
+from graphdoctor.bench.judging import judged, noise_of
+from graphdoctor.bench.rounds import speedup
+from graphdoctor.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
+from graphdoctor.bench.variants import VariantSpec
+from graphdoctor.capture.request import Measured as ToMeasure
+from graphdoctor.cure.lines import compile_lines
+from graphdoctor.model.bench import Noise, Speedup, Variant
+from graphdoctor.model.cure import AS_IT_WAS, CURED, CureStep, StepOutcome
+from graphdoctor.model.progress import DecidedStep
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.replay.replays import Replays
+
+_CACHES = "caches"
+_QUICKER = 0.8
+"""A way that compiles in this share of the time or less is worth having if its calls are as fast."""
+
+_QUICKER_S = 1.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One change to try on top of those that were kept.
+
+    Args:
+        name: Its name.
+        title: What it changes, a phrase.
+        changes: Fields of ``RunSpec`` with other values; empty for another program.
+        program: Another program; None for the best one so far.
+        needs_cuda: Without CUDA it is the same as another one.
+    """
+
+    name: str
+    title: str
+    changes: Mapping[str, object]
+    program: Program | None = None
+    needs_cuda: bool = False
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to run the program.
+
+    Args:
+        program: What to run.
+        changes: Fields of ``RunSpec`` with other values than the user's.
+        measured: What was measured of it.
+    """
+
+    program: Program
+    changes: Mapping[str, object]
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search found.
+
+    Args:
+        eager: Without torch.compile.
+        as_it_was: With the user's own arguments.
+        cured: The best way; None if nothing helped.
+        best: That way, or the user's own.
+        steps: What was tried.
+        noise: How steady the machine was.
+        call_count: Calls whose results were compared.
+        arguments: What torch.compile is given in the best way.
+        compile_lines: Lines that compile the model so; empty if the user's own do.
+    """
+
+    eager: Variant
+    as_it_was: Variant
+    cured: Variant | None
+    best: Way
+    steps: tuple[CureStep, ...]
+    noise: Noise | None
+    call_count: int
+    arguments: dict[str, object]
+    compile_lines: tuple[str, ...]
+
+
+class Search:
+    """A greedy search.
+
+    Args:
+        replays: Starts processes.
+        base: The user's own run.
+        folder: Where recordings go.
+        deadline: ``time.monotonic()`` after which nothing more is tried.
+        on_phase: Called with what is being done.
+        on_step: Called with each step as soon as it is decided.
+    """
+
+    def __init__(
+        self,
+        replays: Replays,
+        base: RunSpec,
+        folder: Path,
+        *,
+        deadline: float,
+        on_phase: Callable[[str], None],
+        on_step: Callable[[DecidedStep], None],
+    ) -> None:
+        self._replays = replays
+        self._base = base
+        self._folder = folder
+        self._deadline = deadline
+        self._say = on_phase
+        self._tell = on_step
+        self._steps: list[CureStep] = []
+        self._longest_s = 0.0
+        self._number = 0
+
+    def run(self, candidates: Sequence[Candidate]) -> Found:
+        """Try each candidate on top of those that were kept.
+
+        Args:
+            candidates: In the order in which to try them.
+        """
+        with SideBySide(self._replays, self._base, self._folder / _CACHES, self._say) as ways:
+            eager = ways.start_eager(Program())
+            own = VariantSpec(AS_IT_WAS)
+            before = Way(Program(), {}, self._started(ways, own, Program()))
+            best = before
+            reference = Reference(self._replays, Program(), on_phase=self._say)
+            if eager.is_steady:
+                for candidate in candidates:
+                    best = self._step(ways, eager, best, candidate, reference)
+            shown = [before.measured, *([] if best is before else [best.measured])]
+            ways.time(eager, shown)
+        timings = Timings(eager, shown, noise_of(eager.times, eager.speedup))
+        as_it_was = variant_of(before.measured, timings, self._base)
+        cured = None if best is before else variant_of(best.measured, timings, self._base)
+        start = eager.warm
+        return Found(
+            eager=variant_of(eager, timings, self._base),
+            as_it_was=self._checked(as_it_was, before, reference),
+            cured=None if cured is None else cured.model_copy(update={"name": CURED, "correct": True}),
+            best=best,
+            steps=tuple(self._steps),
+            noise=timings.noise,
+            call_count=0 if start is None else start["call_count"],
+            arguments=dict(VariantSpec("", best.changes).arguments(self._base)),
+            compile_lines=compile_lines(best.changes, self._base),
+        )
+
+    def _started(self, ways: SideBySide, spec: VariantSpec, program: Program) -> Measured:
+        one = ways.compile(spec, program)
+        ways.restart(one, program)
+        return one
+
+    def _step(self, ways: SideBySide, eager: Measured, best: Way, candidate: Candidate, reference: Reference) -> Way:
+        """Try one candidate; the better of the two ways."""
+        began = time.monotonic()
+        if candidate.needs_cuda and not (eager.warm and eager.warm["uses_cuda"]):
+            return self._decided(
+                eager, candidate, best, "skipped", "it needs CUDA graphs, and the program doesn't use CUDA"
+            )
+        if began + self._longest_s > self._deadline:
+            return self._decided(eager, candidate, best, "skipped", "time was up", is_late=True)
+        program = candidate.program or best.program
+        changes = {**best.changes, **candidate.changes}
+        self._number += 1
+        measured = self._started(ways, VariantSpec(f"{self._number} {candidate.name}", changes), program)
+        way = Way(program, changes, measured)
+        outcome, reason, ratio = self._outcome(ways, eager, best, way, reference)
+        self._longest_s = max(self._longest_s, time.monotonic() - began)
+        compile_s = added_s(measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)
+        kept = self._decided(eager, candidate, way if outcome == "kept" else best, outcome, reason, ratio, compile_s)
+        # The user's own way stays until the end, to be timed beside the best one.
+        over = way if kept is best else best
+        if over.measured.spec.name != AS_IT_WAS:
+            ways.end([over.measured])
+        return kept
+
+    def _outcome(
+        self, ways: SideBySide, eager: Measured, best: Way, way: Way, reference: Reference
+    ) -> tuple[StepOutcome, str | None, Speedup | None]:
+        if not way.measured.is_steady:
+            return "failed", failure(way.measured), None
+        if not best.measured.is_steady:
+            # What it was before doesn't work: any way that does is better.
+            wrong = self._wrong(way, reference)
+            return ("kept", None, None) if wrong is None else ("wrong", wrong, None)
+        ways.time(eager, [best.measured, way.measured])
+        mine, other = way.measured.turns, best.measured.turns
+        ratio = None if mine is None or other is None else speedup(mine, other)
+        verdict = judged(ratio, noise_of(eager.times, eager.speedup))
+        if verdict == "slower":
+            return "slower", None, ratio
+        if verdict != "faster" and not self._is_quicker(eager, best, way):
+            return "no gain", None, ratio
+        wrong = self._wrong(way, reference)
+        return ("kept", None, ratio) if wrong is None else ("wrong", wrong, ratio)
+
+    def _is_quicker(self, eager: Measured, best: Way, way: Way) -> bool:
+        """It compiles measurably quicker."""
+        mine, other = added_s(way.measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)
+        return mine is not None and other is not None and mine <= _QUICKER * other and other - mine >= _QUICKER_S
+
+    def _wrong(self, way: Way, reference: Reference) -> str | None:
+        """Why its results aren't known to be right; None if they are."""
+        self._say("comparing results")
+        name = f"check-{slug(way.measured.spec.name)}"
+
+        def replay(change: RunChange, ending: str) -> Recording:
+            program = Program(way.program.content, way.program.change.joined(change))
+            return self._replays.replay(
+                program,
+                f"{name}{ending}",
+                spec=way.changes,
+                measured=ToMeasure(),
+                is_counted=False,
+                **reference.arguments,
+            )
+
+        recording = replay(RunChange(), "")
+        if recording.exit.reason != "finished":
+            return (recording.exit.message or "it failed").rstrip(".")
+        found = reference.judge(recording, replay)
+        return None if found.correct else found.reason or "its results couldn't be compared"
+
+    def _checked(self, shown: Variant, way: Way, reference: Reference) -> Variant:
+        """The user's own way, with whether its results are right."""
+        if shown.status != "ok":
+            return shown
+        wrong = self._wrong(way, reference)
+        if wrong is None:
+            return shown.model_copy(update={"correct": True})
+        return shown.model_copy(update={"status": "wrong", "correct": False, "reason": wrong})
+
+    def _decided(
+        self,
+        eager: Measured,
+        candidate: Candidate,
+        way: Way,
+        outcome: StepOutcome,
+        reason: str | None,
+        ratio: Speedup | None = None,
+        compile_s: tuple[float | None, float | None] = (None, None),
+        *,
+        is_late: bool = False,
+    ) -> Way:
+        step = CureStep(
+            name=candidate.name,
+            title=candidate.title,
+            outcome=outcome,
+            reason=reason,
+            is_late=is_late,
+            speedup=ratio,
+            compile_cold_s=compile_s[0],
+            compile_before_s=compile_s[1],
+        )
+        self._steps.append(step)
+        self._tell(DecidedStep(step, _median_us(way.measured), _median_us(eager)))
+        return way
+
+
+def _median_us(one: Measured) -> float | None:
+    return None if one.times is None else one.times.median

@@ -1,0 +1,32 @@
+"""The lines of a program that compile its model in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphdoctor.bench.variants import VariantSpec
+from graphdoctor.model.spec import RunSpec
+
+
+def compile_lines(changes: Mapping[str, object], base: RunSpec) -> tuple[str, ...]:
+    """Lines that compile a model, in place of the user's own call of torch.compile.
+
+    Args:
+        changes: Fields of ``RunSpec`` with other values than the user's.
+        base: The user's own run.
+
+    Returns:
+        None at all if nothing changed.
+    """
+    if not changes:
+        return ()
+    spec = VariantSpec("", changes)
+    given = {name: value for name, value in spec.arguments(base).items() if name not in spec.spec(base).config}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    if spec.spec(base).regional:
+        return (
+            "for block in model.modules():",
+            "    if isinstance(block, Block):  # the class that repeats",
+            f"        block.compile({arguments})",
+        )
+    return (f"model = torch.compile(model{', ' if arguments else ''}{arguments})",)

@@ -1,0 +1,92 @@
+"""The answer of a search, in a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from graphdoctor.bench.judging import judged
+from graphdoctor.model.bench import Noise, Speedup, Variant
+from graphdoctor.model.cure import AS_IT_WAS, CURED, CureStep
+from graphdoctor.model.wording import about_count, counted, duration, factor_text
+
+Best = Literal["eager", "as you had it", "cured"]
+
+
+def best_of(as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best:
+    """The fastest correct way.
+
+    Args:
+        as_it_was: As the user had it.
+        cured: The best way that was found; None if nothing helped.
+        noise: How steady the machine was.
+    """
+    if cured is not None and judged(cured.speedup, noise) == "faster":
+        return "cured"
+    if as_it_was.status == "ok" and as_it_was.judgement == "faster":
+        return "as you had it"
+    return "eager"
+
+
+def sentence(
+    eager: Variant, as_it_was: Variant, cured: Variant | None, best: Best, steps: Sequence[CureStep], call_count: int
+) -> str:
+    """The answer.
+
+    Args:
+        eager: Without torch.compile.
+        as_it_was: As the user had it.
+        cured: The best way that was found; None if nothing helped.
+        best: The fastest of them.
+        steps: What was tried.
+        call_count: Calls whose results were compared.
+    """
+    if eager.call_us is None:
+        return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
+    parts = [f"eager {duration(eager.call_us.median)}", _had(as_it_was)]
+    if cured is not None and cured.call_us is not None:
+        parts.append(f"cured {duration(cured.call_us.median)}")
+    times = " → ".join(parts)
+    if best == CURED and cured is not None:
+        return f"{times}{_factor(cured.speedup)}, verified on {_calls(call_count)}; {_cost(cured)}."
+    if best == AS_IT_WAS:
+        found = "nothing that was tried is faster" if steps else "there is nothing to try"
+        return f"{times}{_factor(as_it_was.speedup)}; {found}; {_cost(as_it_was)}."
+    tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
+    return f"Plain eager is fastest: {times}. {_why(as_it_was)}{tried[0].upper()}{tried[1:]} tried."
+
+
+def _had(variant: Variant) -> str:
+    if variant.status == "failed":
+        return f"{AS_IT_WAS} it fails"
+    if variant.call_us is None:
+        return f"{AS_IT_WAS} it wasn't timed"
+    wrong = " (with wrong results)" if variant.status == "wrong" else ""
+    return f"{AS_IT_WAS} {duration(variant.call_us.median)}{wrong}"
+
+
+def _factor(speedup: Speedup | None) -> str:
+    return "" if speedup is None else f" ({factor_text(speedup.ratio)})"
+
+
+def _calls(count: int) -> str:
+    return "your call" if count == 1 else f"your {count:,} calls"
+
+
+def _cost(variant: Variant) -> str:
+    seconds, calls = variant.compile_cold_s, variant.break_even_calls
+    if seconds is None:
+        return "what compiling takes is unknown"
+    took = f"compile {math.ceil(seconds) if seconds >= 10 else round(seconds, 1):g} s"
+    if calls is None:
+        return took
+    return f"{took}, pays off " + ("with the first call" if calls <= 1 else f"after {about_count(calls)} calls")
+
+
+def _why(variant: Variant) -> str:
+    """Why torch.compile doesn't pay, by the costliest finding."""
+    if variant.status in ("failed", "wrong") and variant.reason:
+        return f"torch.compile: {variant.reason}. "
+    message = next((finding.message for finding in variant.findings), None)
+    return "" if message is None else f"{message} "

@@ -1,0 +1,129 @@
+"""Measures each way to run a target beside eager mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import BENCH_FILE
+from graphdoctor.runs.diagnose import diagnose_recording
+from graphdoctor.runs.memory import fitting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from graphdoctor.bench.sweep import Sizes
+    from graphdoctor.bench.variants import VariantSpec
+    from graphdoctor.capture.request import Request
+    from graphdoctor.model.bench import BenchReport
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.replay.replays import Replays
+    from graphdoctor.runs.named import Place
+    from graphdoctor.runs.record import Setup
+
+BENCH_FOLDER = "bench"
+"""Below a recording: the recordings of its variants."""
+
+_MOST_SIDE_BY_SIDE = 12
+PROCESS_TIMEOUT_S = 600.0
+"""How long one process may take unless the user says so: \"max-autotune\" tries kernels for minutes."""
+
+
+@dataclass(frozen=True)
+class Benching:
+    """What to measure.
+
+    Args:
+        variants: The ways to run it, eager mode first.
+        sweep: Sizes to run it with; None for those of its calls.
+        is_minified: Have torch make the smallest program of a variant that fails.
+    """
+
+    variants: Sequence[VariantSpec]
+    sweep: Sizes | None = None
+    is_minified: bool = False
+
+
+def quick(request: Request) -> Request:
+    """The run that shows soonest what torch.compile does with a target: under ``eager``, without mode and options.
+
+    Args:
+        request: What the user asked for.
+    """
+    return request.with_spec(backend="eager", mode=None, options={})
+
+
+def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: Benching, setup: Setup) -> BenchReport:
+    """Measure a target that was recorded already; its recording holds the answer.
+
+    Args:
+        request: What the user asked for, with the backend to measure.
+        recording: The folder of the recording; the variants' go below it.
+        diagnosis: What it says.
+        asked: What to measure.
+        setup: How to run processes.
+    """
+    # Not earlier: the recorded run begins sooner.
+    from graphdoctor.bench.bench import Choices, bench
+    from graphdoctor.replay.program import Program
+    from graphdoctor.replay.replays import Limits, Replays
+
+    limits = Limits(timeout_s=setup.timeout_s or PROCESS_TIMEOUT_S)
+
+    def replays(folder: Path) -> Replays:
+        return Replays(request, folder, python=setup.interpreter, limits=limits, warm=setup.warm)
+
+    choices = Choices(
+        side_by_side=fitting(diagnosis.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE),
+        on_phase=setup.watching.on_phase,
+        diagnose=lambda folder: diagnose_recording(folder).diagnosis,
+        replays=replays,
+        is_minified=asked.is_minified,
+    )
+    report = bench(
+        request.spec,
+        Program(),
+        diagnosis,
+        asked.variants,
+        asked.sweep,
+        recording / BENCH_FOLDER,
+        choices,
+        version=__version__,
+    )
+    (recording / BENCH_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    return report
+
+
+def kept_bench(place: Place) -> BenchReport:
+    """What an earlier ``bench`` found.
+
+    Args:
+        place: Its recording, or the JSON document that it wrote.
+
+    Raises:
+        GraphDoctorError: There is none there, or it can't be read.
+    """
+    from graphdoctor.gate.parsing import check_schema, parsed_json
+    from graphdoctor.model.base import InvalidFactError
+    from graphdoctor.model.bench import BenchReport
+    from graphdoctor.model.diagnosis import SCHEMA_VERSION
+
+    hint = "graphdoctor bench model.py makes one."
+    path = place.path / BENCH_FILE if place.kind == "folder" else place.path
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise GraphDoctorError(f"{place.path} holds no bench.", hint=hint) from None
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    document = parsed_json(content, str(path), hint=hint)
+    if not isinstance(document, dict) or not {"schema_version", "variants", "verdict"} <= document.keys():
+        raise GraphDoctorError(f"{path} isn't a bench.", hint=hint)
+    check_schema(str(document["schema_version"]), str(path), reads=SCHEMA_VERSION, hint="Run it again.")
+    try:
+        return BenchReport.model_validate(document, skips_unknown=True)
+    except InvalidFactError as error:
+        raise GraphDoctorError(f"{path} isn't a valid bench: {error}.", hint="Run it again.") from error

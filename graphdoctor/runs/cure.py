@@ -1,0 +1,156 @@
+"""Looks for the fastest correct way to run a recorded target."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphdoctor import __version__
+from graphdoctor.model.spec import Timing
+from graphdoctor.probe.wire import CURE_FILE
+from graphdoctor.runs.bench import PROCESS_TIMEOUT_S
+from graphdoctor.runs.fix import Trials, try_fixes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from graphdoctor.capture.request import Request
+    from graphdoctor.cure.cure import Candidate
+    from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.fixes.patch import FileChange
+    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.model.cure import CureReport
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.progress import TrialEvent
+    from graphdoctor.runs.record import Setup
+
+CURE_FOLDER = "cure"
+_SHARE_OF_FIXES = 0.5
+"""Of the budget, what trials of fixes may take."""
+
+
+@dataclass(frozen=True)
+class Cure:
+    """What the search found, and the edits that it needs.
+
+    Args:
+        report: For people and for the recording.
+        changes: Edits of the best way, ready to be written.
+    """
+
+    report: CureReport
+    changes: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True)
+class Curing:
+    """How to search.
+
+    Args:
+        budget_s: Seconds after which nothing more is tried.
+        is_unsafe_tried: Try fixes that may change results for other inputs, too.
+        selection: Findings to treat.
+    """
+
+    budget_s: float
+    is_unsafe_tried: bool
+    selection: Selection
+
+
+def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: Curing, setup: Setup) -> Cure:
+    """Search; the recording holds the answer.
+
+    Args:
+        request: What the user asked for, with the backend to measure.
+        recording: The folder of the recorded run.
+        diagnosis: What it says.
+        asked: How to search.
+        setup: How to run processes.
+    """
+    # Not earlier: the recorded run begins sooner.
+    from graphdoctor.cure.cure import Search
+    from graphdoctor.cure.verdict import best_of, sentence
+    from graphdoctor.model.cure import CureReport
+    from graphdoctor.replay.replays import Limits, Replays
+
+    began = time.monotonic()
+    treated = _treated(request, recording, asked, setup, began) if diagnosis.findings else None
+    replays = Replays(
+        request,
+        recording / CURE_FOLDER,
+        python=setup.interpreter,
+        limits=Limits(timeout_s=setup.timeout_s or PROCESS_TIMEOUT_S),
+        warm=setup.warm,
+    )
+    search = Search(
+        replays,
+        request.spec,
+        recording / CURE_FOLDER,
+        deadline=began + asked.budget_s,
+        on_phase=setup.watching.on_phase,
+        on_step=setup.on_trial or _ignore,
+    )
+    try:
+        found = search.run([*_candidates(request, diagnosis, treated)])
+    finally:
+        replays.close()
+    best = best_of(found.as_it_was, found.cured, found.noise)
+    is_fixed = treated is not None and found.best.program == treated.program and bool(_edits(treated))
+    treatment = None if treated is None else treated.treatment
+    report = CureReport(
+        graphdoctor_version=__version__,
+        environment=diagnosis.environment,
+        target=diagnosis.target.model_copy(update={"compile_arguments": request.spec.compile_arguments()}),
+        text=sentence(found.eager, found.as_it_was, found.cured, best, found.steps, found.call_count),
+        best=best,
+        eager=found.eager,
+        as_it_was=found.as_it_was,
+        cured=found.cured,
+        steps=found.steps,
+        diff=treatment.diff if treatment and is_fixed else "",
+        arguments=found.arguments,
+        compile_lines=found.compile_lines,
+        settings=treatment.settings if treatment and is_fixed else (),
+        calls=treatment.calls if treatment and is_fixed else (),
+        treatment=treatment,
+        noise=found.noise,
+        verified_calls=found.call_count,
+        budget_s=asked.budget_s,
+        spent_s=time.monotonic() - began,
+        gaps=diagnosis.gaps,
+    )
+    (recording / CURE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    is_written = is_fixed and best == "cured" and treated is not None
+    return Cure(report, treated.changes if is_written and treated is not None else ())
+
+
+def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, began: float) -> TreatmentResult:
+    """Fixes that were verified; what they do to the call's time is measured beside everything else."""
+    trials = Trials(is_unsafe_tried=asked.is_unsafe_tried, timing=Timing.none)
+    deadline = began + _SHARE_OF_FIXES * asked.budget_s
+    return try_fixes(request, recording, trials, asked.selection, setup, deadline=deadline)
+
+
+def _edits(treated: TreatmentResult) -> bool:
+    return treated.treatment.after is not None
+
+
+def _candidates(request: Request, diagnosis: Diagnosis, treated: TreatmentResult | None) -> Iterator[Candidate]:
+    """What to try, in order: the program's own trouble first, because every mode suffers from it."""
+    from graphdoctor.cure.cure import Candidate
+
+    if treated is not None and _edits(treated):
+        yield Candidate("fixes", "the fixes that were verified", {}, treated.program)
+    if request.spec.backend != "inductor":
+        return
+    if diagnosis.target.blocks:
+        yield Candidate("regional", "each repeated block compiled by itself", {"regional": True})
+    for mode, needs_cuda in (("reduce-overhead", True), ("max-autotune-no-cudagraphs", False), ("max-autotune", True)):
+        if request.spec.mode != mode:
+            yield Candidate(f"mode={mode}", f"torch.compile's mode {mode}", {"mode": mode}, needs_cuda=needs_cuda)
+
+
+def _ignore(_event: TrialEvent) -> None:
+    """Nobody watches."""

@@ -1,0 +1,66 @@
+"""What times say: faster, slower or the same, and after how many calls it pays."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from graphdoctor.bench.judging import break_even, judged, noise_of
+from graphdoctor.model.bench import CallTimes, Noise, Speedup
+
+QUIET = Noise(ratio=1.0, spread=0.02, is_noisy=False)
+
+
+def times(median: float = 1000.0, *, q1: float | None = None, q3: float | None = None) -> CallTimes:
+    return CallTimes(median=median, q1=q1 or median, q3=q3 or median, min=median, max=median, mean=median, count=100)
+
+
+def ratio(middle: float, low: float, high: float) -> Speedup:
+    return Speedup(ratio=middle, low=low, high=high, rounds=16)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "noise", "expected"),
+    [
+        (ratio(1.5, 1.4, 1.6), QUIET, "faster"),
+        (ratio(0.7, 0.6, 0.8), QUIET, "slower"),
+        (ratio(1.5, 0.9, 2.5), QUIET, "same"),
+        (ratio(1.02, 1.01, 1.03), QUIET, "same"),
+        (ratio(0.98, 0.97, 0.99), QUIET, "same"),
+        (ratio(1.10, 1.08, 1.12), Noise(ratio=0.88, spread=0.02, is_noisy=True), "same"),
+        (ratio(1.10, 1.08, 1.12), None, "faster"),
+        (None, QUIET, "unknown"),
+    ],
+)
+def test_a_difference_counts_if_it_is_certain_and_more_than_two_equal_processes_differ(speedup, noise, expected):
+    assert judged(speedup, noise) == expected
+
+
+def test_a_machine_is_noisy_if_equal_processes_differ_or_calls_scatter():
+    assert noise_of(times(), ratio(1.01, 1.0, 1.02)) == Noise(ratio=1.01, spread=0.0, is_noisy=False)
+    apart = noise_of(times(), ratio(1.2, 1.1, 1.3))
+    scattered = noise_of(times(q1=800.0, q3=1200.0), ratio(1.0, 0.9, 1.1))
+    assert apart is not None
+    assert scattered is not None
+    assert apart.is_noisy
+    assert scattered.is_noisy
+    assert noise_of(None, None) is None
+
+
+def test_compiling_pays_when_so_many_calls_have_saved_its_time():
+    found = break_even(10.0, times(1000.0), ratio(2.0, 1.25, 4.0))
+    assert found is not None
+    # 500 µs saved in each call, and 200 or 750 at the ends of the interval.
+    assert (found.calls, found.low, found.high) == (20_000, math.ceil(10 / 750e-6), 50_000)
+
+
+def test_an_interval_that_holds_1_has_no_end_and_a_slower_variant_never_pays():
+    found = break_even(1.0, times(), ratio(1.5, 0.99, 2.0))
+    assert found is not None
+    assert found.high is None
+    assert break_even(1.0, times(), ratio(0.9, 0.8, 1.1)) is None
+    assert break_even(None, times(), ratio(2.0, 1.9, 2.1)) is None
+    free = break_even(0.0, times(), ratio(2.0, 1.9, 2.1))
+    assert free is not None
+    assert free.calls == 0
