@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -39,6 +40,28 @@ _READ_AGAIN = ("TORCH_TRACE", "TORCH_LOGS")
 """Those of them that a child heeds all the same."""
 
 
+_WHILE_COMPILING = (
+    *("torch._dynamo.dce_extra_outputs", "torch._export.db", "torch._higher_order_ops.passes.inline_invoke_subgraph"),
+    *(
+        "torch._inductor.codegen.wrapper_fxir",
+        "torch._inductor.compiler_bisector",
+        "torch._subclasses.schema_check_mode",
+    ),
+    *("torch.distributed.tensor.experimental", "torch.export._trace", "torch.fx.experimental.validator"),
+    *("torch.profiler._cupti_monitor", "torch.utils._cpp_embed_headers"),
+)
+"""What torch imports when it first compiles."""
+
+_WHILE_PARSING = ("typer._adapters",)
+"""What typer imports when it first reads a command line, and pydantic with it."""
+
+
+def _import_each(names: tuple[str, ...]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):  # another version has it elsewhere
+            importlib.import_module(name)
+
+
 def _load_torch() -> None:
     """Import what a probe imports, and check the processor; no graph is compiled and no thread is started."""
     import torch
@@ -47,6 +70,7 @@ def _load_torch() -> None:
     import torch._inductor.compile_fx
     import torch._inductor.cpu_vec_isa
 
+    _import_each(_WHILE_COMPILING)
     torch._dynamo.list_backends(None)
     # It takes a second, and the answer is the same for every program.
     torch._inductor.cpu_vec_isa.valid_vec_isa_list()
@@ -58,6 +82,7 @@ def _load_graphdoctor() -> None:
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
         if not module.name.startswith("graphdoctor.probe.") and not module.name.endswith(("__main__", "_plugin")):
             importlib.import_module(module.name)
+    _import_each(_WHILE_PARSING)
 
 
 def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
@@ -198,4 +223,7 @@ _takes_scripts = _load == "torch"
 if (_socket := os.environ.pop(_SOCKET, None)) is not None:
     _ours = _read_at_start(dict(os.environ))
     {"torch": _load_torch, "graphdoctor": _load_graphdoctor}[_load]()
+    # A child's garbage collector needn't look at it, which would also copy the pages that it is on.
+    gc.collect()
+    gc.freeze()
     _serve(_socket, _ours)
