@@ -449,19 +449,52 @@ def cache_text(cache: CacheUse) -> str | None:
     return text + (f" ({'; '.join(cache.bypass_reasons)})" if cache.bypass_reasons else "")
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of the time of a call.
+
+    Args:
+        name: What takes it.
+        kind: The same as one word.
+        us: Microseconds.
+        share: Of the call, from 0 to 1.
+    """
+
+    name: str
+    kind: str
+    us: float
+    share: float
+
+    @property
+    def text(self) -> str:
+        """It in words."""
+        return f"{self.name} {time_text(self.us)} ({percent(self.share)})"
+
+
+def kernel_parts(kernels: KernelShare) -> list[Part]:
+    """Where the time of a call goes; empty if that is unknown."""
+    rest_us = kernels.rest_us
+    if rest_us is None or kernels.call_us <= 0:
+        return []
+    inputs_us = kernels.graph_input_copy_us
+    of_inputs = f", {time_text(inputs_us)} of that into CUDA graphs," if inputs_us else ""
+    named = (
+        ("library kernels", "library", kernels.library_us),
+        ("generated kernels", "generated", kernels.generated_us),
+        (f"copies{of_inputs}", "copies", kernels.copy_us),
+        # Kernels of several streams or threads can take longer than the call.
+        ("outside of kernels", "outside", max(rest_us, 0.0)),
+    )
+    return [Part(name, kind, us, min(us / kernels.call_us, 1.0)) for name, kind, us in named if us]
+
+
 def kernels_text(kernels: KernelShare) -> str:
-    """Where the time of a call goes."""
-    named = (("libraries", kernels.library_us), ("generated", kernels.generated_us), ("copies", kernels.copy_us))
-    parts = [
-        f"{name} {time_text(us)} ({percent(us / kernels.call_us)})"
-        if kernels.call_us > 0
-        else f"{name} {time_text(us)}"
-        for name, us in named
-        if us is not None
-    ]
+    """Where the time of a call goes, in one line."""
+    parts = [part.text for part in kernel_parts(kernels)] or [UNKNOWN]
     if kernels.graph_launches:
-        parts.append(counted(kernels.graph_launches, "CUDA graph launch").replace("launchs", "launches"))
-    return ", ".join([*parts, f"of {time_text(kernels.call_us)} under the profiler"])
+        launches = "launch" if kernels.graph_launches == 1 else "launches"
+        parts.append(f"{kernels.graph_launches} {launches} of CUDA graphs")
+    return f"{', '.join(parts)}; {time_text(kernels.call_us)} in all under the profiler"
 
 
 def times_text(times: CallTimes) -> str:

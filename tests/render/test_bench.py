@@ -13,11 +13,20 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.model.bench import EAGER, BenchReport, CallTimes, Correctness
 from graphdoctor.render.bench import render_bench
 from graphdoctor.render.bench_markdown import render_bench_markdown
-from graphdoctor.render.bench_words import bytes_text, call_cell, correctness_text, rate_text, time_text
+from graphdoctor.render.bench_words import (
+    bytes_text,
+    call_cell,
+    correctness_text,
+    kernel_parts,
+    kernels_text,
+    rate_text,
+    time_text,
+)
 from graphdoctor.render.json import json_schema, render_json
 from graphdoctor.render.markdown import MAX_CHARACTERS
 from tests.bench_reports import (
     EXACT,
+    KERNELS,
     attention,
     calls,
     eager,
@@ -192,6 +201,21 @@ def test_memory(size: int | None, shown: str | None) -> None:
 )
 def test_items_a_second(rate: float | None, shown: str | None) -> None:
     assert rate_text(rate) == shown
+
+
+def test_the_parts_of_a_call_add_up_to_it() -> None:
+    parts = kernel_parts(KERNELS)
+    assert [part.kind for part in parts] == ["library", "generated", "copies", "outside"]
+    assert sum(part.us for part in parts) == KERNELS.call_us
+    assert sum(part.share for part in parts) == pytest.approx(1)
+    unknown = KERNELS.model_copy(update={"library_us": None})
+    assert kernel_parts(unknown) == []
+    assert kernels_text(unknown) == "unknown; 3.61 ms in all under the profiler"
+
+
+def test_kernels_that_run_at_the_same_time_leave_nothing_outside() -> None:
+    parts = kernel_parts(KERNELS.model_copy(update={"call_us": 3000.0}))
+    assert [part.kind for part in parts] == ["library", "generated", "copies"]
 
 
 def test_results_stand_beside_eager_modes_own_error() -> None:

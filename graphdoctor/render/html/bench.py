@@ -83,6 +83,7 @@ def render_bench_page(report: BenchReport, *, has_source: bool = True) -> str:
         "skipped_graphs": words.skipped_graphs(variants),
         "results": list(_results(variants)),
         "figures": words.figures_table(variants),
+        "kernels": [(one.name, one.kernels, words.kernel_parts(one.kernels)) for one in variants if one.kernels],
         "variants": variants,
         "rounds": max((one.speedup.rounds for one in variants if one.speedup is not None), default=None),
         "settings": [*report.target.compile_arguments.items(), *report.target.call_options.items()],

@@ -81,6 +81,15 @@ def test_a_wrong_variant_has_a_bar_of_its_own_kind_and_no_line():
     assert "curve hue2" not in page
 
 
+def test_the_page_shows_where_the_time_of_a_call_goes():
+    page = render_bench_page(mobilenet())
+    section = page.partition('id="kernels"')[2].partition("</section>")[0]
+    assert '<span class="library" style="width:58.172%"></span>' in section
+    assert "library kernels 2.10 ms (58%)" in section
+    assert "triton_poi_fused_add_relu_0" in section
+    assert 'id="kernels"' not in render_bench_page(attention())
+
+
 def test_a_sweep_marks_the_sizes_that_failed():
     page = render_bench_page(swept())
     assert ">128 failed</span>" in page
