@@ -126,7 +126,9 @@ def factor_text(ratio: float) -> str:
 
 def spread_text(spread: float) -> str:
     """How far quartiles are apart, beside their median: ``12% apart``, ``19 times their median apart``."""
-    return f"{percent(spread)} apart" if spread < 2 else f"{spread:,.0f} times their median apart"
+    if spread < 2:
+        return f"{percent(spread)} apart"
+    return f"{spread:,.{0 if spread >= 10 else 1}f} times their median apart"
 
 
 def duration(us: float) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from graphdoctor.model.diagnosis import Finding
     from graphdoctor.model.kernels import CacheUse, CudaGraphSkip, KernelShare
+    from graphdoctor.model.trials import ResultError
     from graphdoctor.render.words import Tone
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
@@ -395,9 +396,14 @@ def correctness_text(found: Correctness) -> str:
     if not found.is_bitwise_equal:
         parts += [
             f"{kind_text(one.kind)} {error_text(one.variant)} off float64 (eager {error_text(one.eager)})"
-            for one in found.errors
+            for one in distances(found)
         ]
     return "; ".join(part for part in parts if part) or "not compared"
+
+
+def distances(found: Correctness) -> list[ResultError]:
+    """Distances from float64, without those of results that are exact in every run."""
+    return [one for one in found.errors if one.variant or one.eager] or list(found.errors)
 
 
 def correctness_notes(found: Correctness) -> str:

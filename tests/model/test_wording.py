@@ -105,7 +105,13 @@ def test_a_factor_has_the_digits_that_are_worth_reading(ratio: float, shown: str
 
 
 @pytest.mark.parametrize(
-    ("spread", "shown"), [(0.004, "<1% apart"), (0.31, "31% apart"), (19.3, "19 times their median apart")]
+    ("spread", "shown"),
+    [
+        (0.004, "<1% apart"),
+        (0.31, "31% apart"),
+        (2.2, "2.2 times their median apart"),
+        (19.3, "19 times their median apart"),
+    ],
 )
 def test_a_large_spread_is_shown_in_medians(spread: float, shown: str) -> None:
     assert spread_text(spread) == shown

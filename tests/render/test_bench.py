@@ -11,6 +11,7 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.model.bench import EAGER, BenchReport, CallTimes, Correctness
+from graphdoctor.model.trials import ResultError
 from graphdoctor.render.bench import render_bench
 from graphdoctor.render.bench_markdown import render_bench_markdown
 from graphdoctor.render.bench_words import (
@@ -27,6 +28,7 @@ from graphdoctor.render.markdown import MAX_CHARACTERS
 from tests.bench_reports import (
     EXACT,
     KERNELS,
+    ROUNDED,
     attention,
     calls,
     eager,
@@ -220,6 +222,9 @@ def test_kernels_that_run_at_the_same_time_leave_nothing_outside() -> None:
 
 def test_results_stand_beside_eager_modes_own_error() -> None:
     assert correctness_text(EXACT) == "identical to eager mode, bit by bit"
+    exact = ResultError(kind="state", variant=0.0, eager=0.0)
+    with_state = ROUNDED.model_copy(update={"errors": (*ROUNDED.errors, exact)})
+    assert correctness_text(with_state) == correctness_text(ROUNDED)
     random = Correctness(is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design")
     assert correctness_text(random) == "eager mode itself gives other bits each time; dropout differs by design"
 

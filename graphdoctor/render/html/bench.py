@@ -359,7 +359,7 @@ def _results(variants: Sequence[Variant]) -> Iterator[tuple[str, words.Cell, str
     """For each variant: its name, whether it's right, its distances from float64, eager mode's, what else there is."""
     for variant in variants[1:]:
         found = variant.correctness
-        errors = () if found is None else found.errors
+        errors = [] if found is None else words.distances(found)
         own = ", ".join(f"{kind_text(one.kind)} {words.error_text(one.variant)}" for one in errors)
         eager = ", ".join(f"{kind_text(one.kind)} {words.error_text(one.eager)}" for one in errors)
         if variant.status in ("ok", "wrong"):
