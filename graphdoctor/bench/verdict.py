@@ -11,13 +11,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.bench import EAGER, BenchVerdict
-from graphdoctor.model.wording import about_count, about_time, factor_text, spread_text
+from graphdoctor.model.wording import about_count, about_time, factor_text, shortened, spread_text
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
     from graphdoctor.model.diagnosis import Finding, Severity
 
 _MAX_NAMED = 3
+_REASON = 160
+"""Characters of a reason in the answer, which stands in full below it."""
 _LONG_S = 60.0
 """From here on, the time that calls take until compiling pays is said beside their number."""
 _SAME_COMPILE_TIME = 1.1
@@ -123,7 +125,7 @@ def _doubt(best: Variant) -> str:
     """That its results may not be right; empty if they are."""
     if best.correct:
         return ""
-    reason = f": {best.reason}" if best.reason else ""
+    reason = f": {shortened(best.reason, _REASON)}" if best.reason else ""
     return f"Whether the results of {best.name} are right is unknown{reason}"
 
 
@@ -186,7 +188,7 @@ def _none_right(others: Sequence[Variant]) -> str:
 
 def _endings(others: Sequence[Variant]) -> str:
     shown = [
-        f"{_ending(variant)} ({variant.reason.rstrip('.')})" if variant.reason else _ending(variant)
+        f"{_ending(variant)} ({shortened(variant.reason, _REASON)})" if variant.reason else _ending(variant)
         for variant in others[:_MAX_NAMED]
     ]
     more = len(others) - len(shown)
@@ -201,7 +203,7 @@ def _ending(variant: Variant) -> str:
 
 
 def _without_eager(eager: Variant, others: Sequence[Variant]) -> BenchVerdict:
-    reason = f": {eager.reason}" if eager.reason else ""
+    reason = f": {shortened(eager.reason, _REASON)}" if eager.reason else ""
     ran = [variant.name for variant in others if variant.status in ("ok", "wrong")]
     also = f"{_listed(ran)} ran, but there is nothing to compare with" if ran else ""
     ended = "was skipped" if eager.status == "skipped" else "failed"
@@ -247,7 +249,7 @@ def _sizes(run: Sequence[SweepPoint]) -> str:
 def _of_sizes(best: str | None, run: Sequence[SweepPoint]) -> str:
     if best is None:
         reason = run[0].variants[0].reason
-        return "eager mode failed" + (f" ({reason.rstrip('.')})" if reason else "")
+        return "eager mode failed" + (f" ({shortened(reason, _REASON)})" if reason else "")
     if best == EAGER:
         return "no variant is measurably faster" if len(run[0].variants) > 1 else "only eager mode was run"
     ratios = [_ratio(variant) for point in run for variant in point.variants if variant.name == best]

@@ -108,6 +108,17 @@ def _factor(value: float) -> str:
     return f"{value:.{digits}f}{_TIMES}"
 
 
+def shortened(text: str, limit: int) -> str:
+    """The first paragraph of a text on one line, without the period at its end.
+
+    Args:
+        text: It, such as an error's message with code below it.
+        limit: The most characters; what is longer ends with a sign.
+    """
+    line = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split()).rstrip(".")
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
 def factor_text(ratio: float) -> str:
     """A ratio of times in as many digits as are worth reading, such as 1.87 with a multiplication sign.
 

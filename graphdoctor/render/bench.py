@@ -168,7 +168,7 @@ def _sections(report: BenchReport, variants: Sequence[Variant], *, is_verbose: b
         yield Text("What holds variants back", "bold")
         for finding, names in groups:
             yield labeled_rows(_finding_rows(finding, names, is_verbose=is_verbose))
-    rows = [*_ended(report), *_notes(variants)]
+    rows = [*_ended(report, is_verbose=is_verbose), *_notes(variants)]
     if is_verbose:
         rows += _details(report, variants)
     rows += [("unknown", clean(gap.message, "dim")) for gap in report.gaps]
@@ -190,13 +190,14 @@ def _finding_rows(finding: Finding, names: Sequence[str], *, is_verbose: bool) -
         yield "try", Group(*parts)
 
 
-def _ended(report: BenchReport) -> Iterator[tuple[str, RenderableType]]:
-    for variant, text in words.ended_variants(report):
+def _ended(report: BenchReport, *, is_verbose: bool) -> Iterator[tuple[str, RenderableType]]:
+    for variant in words.ended_variants(report):
         style = _CELL_TONES[words.result_cell(variant).tone or "warning"]
-        yield variant.status, clean(text, style)
+        yield variant.status, clean(words.ended_text(variant, is_short=not is_verbose), style)
         if variant.stages is not None:
-            yield from (("", clean(line)) for line in words.stages_texts(variant.stages, variant.reason))
-    yield from ((status, clean(text)) for status, text in words.ended_sizes(report))
+            lines = words.stages_texts(variant.stages, variant.reason, is_short=not is_verbose)
+            yield from (("", clean(line)) for line in lines)
+    yield from ((status, clean(text)) for status, text in words.ended_sizes(report, is_short=not is_verbose))
 
 
 def _notes(variants: Sequence[Variant]) -> Iterator[tuple[str, RenderableType]]:

@@ -97,13 +97,15 @@ def _finding(finding: Finding, names: Sequence[str]) -> str:
 
 
 def _ended(report: BenchReport) -> Iterator[str]:
-    for variant, _ in words.ended_variants(report):
+    for variant in words.ended_variants(report):
         reason = f": {plain(variant.reason)}" if variant.reason else ""
         text = f"- {code(variant.name)} {_ENDINGS[variant.status]}{reason}"
         if variant.stages is not None:
-            text += "".join(f"  \n  {plain(line)}" for line in words.stages_texts(variant.stages, variant.reason))
+            text += "".join(
+                f"  \n  {plain(line)}" for line in words.stages_texts(variant.stages, variant.reason, is_short=True)
+            )
         yield text
-    yield from (f"- {status}: {plain(text)}" for status, text in words.ended_sizes(report))
+    yield from (f"- {status}: {plain(text)}" for status, text in words.ended_sizes(report, is_short=True))
 
 
 def _notes(variants: Sequence[Variant]) -> Iterator[str]:

@@ -11,7 +11,16 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.bench import EAGER
-from graphdoctor.model.wording import about_count, about_time, counted, factor_text, kind_text, percent, spread_text
+from graphdoctor.model.wording import (
+    about_count,
+    about_time,
+    counted,
+    factor_text,
+    kind_text,
+    percent,
+    shortened,
+    spread_text,
+)
 from graphdoctor.render.words import SAME_SPEED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -32,6 +41,8 @@ if TYPE_CHECKING:
     from graphdoctor.model.trials import ResultError
     from graphdoctor.render.words import Tone
 
+_REASON = 300
+"""Characters of a reason that is shortened."""
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -237,7 +248,7 @@ def calling_text(calls: int, eager: Variant) -> str:
 
 def run_table(report: BenchReport) -> Table:
     """What torch made of each variant, and what a call needs; columns that are empty for all are left out."""
-    variants = shown_variants(report)
+    variants = [one for one in shown_variants(report) if one.status in ("ok", "wrong")]
     per_second = "throughput" if report.throughput is None else f"{report.throughput.unit}/s"
     columns: list[tuple[str, list[Cell]]] = [
         ("graphs", [_count(one.graphs) for one in variants]),
@@ -323,17 +334,32 @@ def finding_groups(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]
     return sorted(groups.values(), key=cost)
 
 
-def ended_variants(report: BenchReport) -> list[tuple[Variant, str]]:
-    """Variants that failed, are wrong or were skipped, each with its name, and the reason."""
-    return [
-        (one, f"{one.name}: {one.reason}" if one.reason else one.name)
-        for one in shown_variants(report)
-        if one.status != "ok"
-    ]
+def ended_variants(report: BenchReport) -> list[Variant]:
+    """Variants that failed, are wrong or were skipped."""
+    return [one for one in shown_variants(report) if one.status != "ok"]
 
 
-def ended_sizes(report: BenchReport) -> list[tuple[VariantStatus, str]]:
-    """What became of the variants that failed, are wrong or were skipped with other sizes of a sweep."""
+def ended_text(variant: Variant, *, is_short: bool) -> str:
+    """A variant's name and the reason why it ended.
+
+    Args:
+        variant: It.
+        is_short: Leave out what is below the first paragraph, such as generated code.
+    """
+    return f"{variant.name}: {_reason(variant.reason, is_short=is_short)}" if variant.reason else variant.name
+
+
+def _reason(reason: str, *, is_short: bool) -> str:
+    return shortened(reason, _REASON) if is_short else reason
+
+
+def ended_sizes(report: BenchReport, *, is_short: bool = False) -> list[tuple[VariantStatus, str]]:
+    """What became of the variants that failed, are wrong or were skipped with other sizes of a sweep.
+
+    Args:
+        report: The bench.
+        is_short: As in ``ended_text``.
+    """
     found = []
     name, shown = sweep_name(report), shown_size(report)
     for point in report.sweep.points if report.sweep is not None else ():
@@ -343,7 +369,8 @@ def ended_sizes(report: BenchReport) -> list[tuple[VariantStatus, str]]:
                 groups.setdefault((one.status, one.reason), []).append(one.name)
         for (status, reason), names in groups.items():
             which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
-            found.append((status, f"{which} with {name} = {point.size:,}" + (f": {reason}" if reason else "")))
+            why = f": {_reason(reason, is_short=is_short)}" if reason else ""
+            found.append((status, f"{which} with {name} = {point.size:,}{why}"))
     return found
 
 
@@ -368,18 +395,19 @@ def stage_text(result: StageResult) -> str:
     return f"{result.name} {result.outcome}"
 
 
-def stages_texts(stages: Stages, reason: str | None) -> Iterator[str]:
+def stages_texts(stages: Stages, reason: str | None, *, is_short: bool = False) -> Iterator[str]:
     """Where a variant goes wrong.
 
     Args:
         stages: What it did in each stage.
         reason: Why it isn't ``ok``, which isn't said again.
+        is_short: As in ``ended_text``.
     """
     if stages.results:
         yield " → ".join(map(stage_text, stages.results))
     for one in stages.results:
         if one.reason and one.outcome != "ok" and one.reason != reason:
-            yield f"{one.name}: {one.reason}"
+            yield f"{one.name}: {_reason(one.reason, is_short=is_short)}"
     if stages.results and stages.first is None:
         yield "No stage fails on its own."
     if stages.part:

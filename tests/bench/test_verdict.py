@@ -156,6 +156,13 @@ def test_variants_that_failed_or_were_skipped() -> None:
     assert said(eager(), *many).text.endswith("v2 failed (x), and 2 more.")
 
 
+def test_a_long_reason_is_cut_in_the_answer() -> None:
+    found = said(eager(), ended("default", "failed", f"CppCompileError: {'x' * 300}\n\nint main() {{}}"))
+    assert "int main" not in found.text
+    assert "x…)" in found.text
+    assert len(found.text) < 250
+
+
 def test_without_eager_mode_nothing_is_best() -> None:
     found = said(ended(EAGER, "failed", "ValueError: bad shape"), variant())
     assert found == BenchVerdict(

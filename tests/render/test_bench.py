@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.bench import EAGER, BenchReport, CallTimes, Correctness
+from graphdoctor.model.bench import EAGER, BenchReport, CallTimes, Correctness, StageResult, Stages
 from graphdoctor.model.trials import ResultError
 from graphdoctor.render.bench import render_bench
 from graphdoctor.render.bench_markdown import render_bench_markdown
@@ -23,6 +23,7 @@ from graphdoctor.render.bench_words import (
     rate_text,
     time_text,
 )
+from graphdoctor.render.html.bench import render_bench_page
 from graphdoctor.render.json import json_schema, render_json
 from graphdoctor.render.markdown import MAX_CHARACTERS
 from tests.bench_reports import (
@@ -154,6 +155,18 @@ def test_results_that_may_be_right_are_called_unknown() -> None:
     text = " ".join(rendered(report(eager(), may_be)).split())
     assert "default unknown 28.4 s" in text
     assert "default: unknown whether they are right: outputs[0] differs by 1e-3, which may be rounding; outputs" in text
+
+
+def test_code_below_an_error_is_for_verbose() -> None:
+    reason = "CppCompileError: C++ compile error.\n\nint main() {\n  no;\n}"
+    stages = Stages(results=(StageResult(name="aot_eager", outcome="failed", reason=f"{reason} "),), first="aot_eager")
+    failed = report(eager(), ended("default", "failed", reason, stages=stages, graphs=0, recompiles=0))
+    text = rendered(failed)
+    assert "default: CppCompileError: C++ compile error\n" in text
+    assert "int main" not in text
+    assert "\ndefault" not in text.partition("launches")[2]
+    assert rendered(failed, is_verbose=True).count("int main() {") == 2
+    assert "int main" in render_bench_page(failed)
 
 
 def test_eager_mode_that_failed_leaves_the_tables_with_what_there_is() -> None:
