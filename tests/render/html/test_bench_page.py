@@ -25,6 +25,19 @@ def page_of(folder: Path, shown: BenchReport) -> Path:
     return page
 
 
+def everything() -> BenchReport:
+    """A sweep, the last size of which has a variant of every kind."""
+    shown = swept()
+    assert shown.sweep is not None
+    *first, last, failed = shown.sweep.points
+    others = [one for each in (mobilenet(), attention(), troubled()) for one in each.variants[1:]]
+    variants = (last.variants[0], *(one.model_copy(update={"name": f"{n} {one.name}"}) for n, one in enumerate(others)))
+    points = (*first, last.model_copy(update={"variants": variants}), failed)
+    return shown.model_copy(
+        update={"sweep": shown.sweep.model_copy(update={"points": points}), "gaps": troubled().gaps}
+    )
+
+
 def text_of(page: str) -> str:
     return re.sub(r"<[^>]*>", "", page.partition("<main")[2])
 
@@ -154,16 +167,16 @@ def unfold(page: Page) -> None:
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
     axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
-    for name, make in REPORTS.items():
-        page = visit(
-            page_of(tmp_path, make()), viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-        )
-        unfold(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.evaluate(axe + ";null")
-        passed, faults = page.evaluate(AXE_RUN)
-        assert passed > 20
-        assert faults == [], name
+    file = page_of(tmp_path, everything())
+    page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    unfold(page)
+    for section in ("sweep", "variants", "payoff", "kernels", "reasons", "results", "measured"):
+        expect(page.locator(f"#{section}")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate(axe + ";null")
+    passed, faults = page.evaluate(AXE_RUN)
+    assert passed > 20
+    assert faults == []
 
 
 @pytest.mark.slow
