@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.bench import BenchReport, Sweep, Variant
 
 _HUES = 8
-_FAR_APART = 12.0
+_FAR_APART = 8.0
 """Crossings this many times as far from each other, or sizes, share a logarithmic axis."""
 _WIDEST = 1.5
 """The end of an interval further away than this from its ratio has no room in a drawing."""
@@ -205,11 +205,10 @@ def _payoff(variants: Sequence[Variant], best: str | None, styles: dict[str, str
     starts = [start for one in right for start in _starts(one, call_s, styles)]
     if not starts:
         return None
-    if len(right) > _MAX_DASHED:
-        starts = [start for start in starts if not start.is_warm or start.name == best]
+    drawn_starts = [one for one in starts if len(right) <= _MAX_DASHED or not one.is_warm or one.name == best]
     first = _Start(EAGER, 0.0, call_s, styles[EAGER], "E", is_warm=False, calls=None)
-    x = _calls_axis(starts, call_s)
-    shown = [first, *starts]
+    x = _calls_axis(drawn_starts, call_s)
+    shown = [first, *drawn_starts]
     y = _time_axis(shown, x)
     lines = [
         Line(
@@ -228,7 +227,7 @@ def _payoff(variants: Sequence[Variant], best: str | None, styles: dict[str, str
         y_ticks=[Tick(value, words.round_time_text(value)) for value in y.ticks()],
         x_name="calls",
         y_name="time in all",
-        dots=[(one.calls, one.calls * call_s, one.style) for one in starts if one.calls is not None],
+        dots=[(one.calls, one.calls * call_s, one.style) for one in drawn_starts if one.calls is not None],
     )
     legend = [_Legend("E", styles[EAGER], EAGER, (f"{words.time_text(call_s * 1e6)} per call",))]
     for one in right:
@@ -236,7 +235,7 @@ def _payoff(variants: Sequence[Variant], best: str | None, styles: dict[str, str
         if own:
             texts = tuple(_start_text(start, one, eager) for start in own)
             legend.append(_Legend(own[0].label, own[0].style, one.name, texts))
-    return _Payoff(drawn, tuple(legend), x.is_log, any(one.is_warm for one in starts))
+    return _Payoff(drawn, tuple(legend), x.is_log, any(one.is_warm for one in drawn_starts))
 
 
 def _starts(variant: Variant, call_s: float, styles: dict[str, str]) -> Iterator[_Start]:
@@ -330,7 +329,7 @@ def _sweep(sweep: Sweep, name: str) -> _Sweep:
 
 def _sweep_plot(lines: Sequence[Line], sizes: Sequence[int], failed: set[int], name: str) -> Markup:
     low, high = min(sizes), max(sizes)
-    is_log = low > 0 and high / low > _FAR_APART / 2
+    is_log = low > 0 and high / low > _FAR_APART
     room = 1.15 if is_log else (high - low) * 0.06 or 1.0
     x = Axis(low / room, high * room, is_log=True) if is_log else Axis(low - room, high + room)
     y = plots.span([1.0, *(end for line in lines for end in _ends(line))])

@@ -85,6 +85,7 @@ def test_a_variant_that_never_meets_eager_has_no_crossing():
 def test_with_many_variants_only_the_best_has_a_line_for_a_restart():
     shown = report(eager(), *(variant(f"v{number}", 3000.0 - number) for number in range(4)), best="v3")
     assert re.findall(r'class="curve (\w+) dashed"', render_bench_page(shown)) == ["hue3"]
+    assert render_bench_page(shown).count("<br>after a restart") == 4
 
 
 def test_a_wrong_variant_has_a_bar_of_its_own_kind_and_no_line():
