@@ -194,11 +194,11 @@ class _Bench:
                 found["reason"] = f"its results weren't compared: {(recording.exit.message or '').rstrip('.')}"
         else:
 
-            def again(change: RunChange, ending: str) -> Recording:
+            def again(change: RunChange, again_name: str) -> Recording:
                 program = Program(self._program.content, self._program.change.joined(change))
-                return self._replay(program, f"{name}{ending}", spec, reference)
+                return self._replay(program, again_name, spec, reference)
 
-            judged = reference.judge(recording, again)
+            judged = reference.judge(recording, name, again)
             found |= {"correct": judged.correct, "correctness": judged.correctness}
             if judged.correct is False and shown.status == "ok":
                 found |= {"status": "wrong", "reason": judged.reason}

@@ -6,7 +6,7 @@ Comes in: how replays starts, and a variant's own replay. Goes out: a verdict, w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from graphdoctor.capture.request import Measured
@@ -22,6 +22,10 @@ from graphdoctor.replay.results import Repeatability, clause, described, repeata
 _EAGER = "results-eager"
 _AGAIN = f"{_EAGER}-again"
 _FLOAT64 = "results-float64"
+_SHAKEN = "results-shaken"
+_MAX_SHAKEN = 6
+"""Runs with other last digits, before results are called wrong: each takes either side of a step."""
+
 
 EAGER_NUMBERS = RunChange(
     settings=(
@@ -32,17 +36,18 @@ EAGER_NUMBERS = RunChange(
 """Makes compiled code draw its random numbers as eager mode does, where torch.compile has another way
 (``torch/_inductor/config.py`` and ``torch/_dynamo/config.py``, 2.13)."""
 
+_STEPS = "eager mode's results change as much if the last digits of its inputs and parameters do"
 _OTHER_NUMBERS = "torch.compile draws other random numbers by design; with eager mode's, results agree"
 
 Again = Callable[[RunChange, str], Recording]
-"""Makes a variant's replay once more, with a change, under its name with an ending."""
+"""Makes a variant's replay once more, with a change, under a name."""
 
 
 class ReplayArguments(TypedDict):
     """What ``Replays.replay`` needs to compare a variant with the reference."""
 
     references: dict[str, str]
-    rounding: RoundingNames | None
+    rounding: RoundingNames
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,10 @@ class Reference:
         on_phase("running without torch.compile")
         self.eager = replays.replay(program, _EAGER, is_eager=True, measured=measured)
         """The first run as it is."""
+        self._replays, self._program, self._on_phase = replays, program, on_phase
         self._failure = _failure(self.eager)
-        self._rounding: RoundingNames | None = None
+        self._rounding = RoundingNames(None, judged="variant")
+        self._shaken: list[str] = []
         self._repeats, self._is_repeated = Repeatability(), False
         self._lacks_float64: str | None = None
         if self._failure is not None:
@@ -94,7 +101,7 @@ class Reference:
         else:
             self._lacks_float64 = f"the program doesn't run in float64: {clause(precise.exit.message)}"
         on_phase("running without torch.compile again")
-        rounding = RoundingNames(_FLOAT64, judged="untouched") if self._rounding else None
+        rounding = replace(self._rounding, judged="untouched")
         again = replays.replay(program, _AGAIN, is_eager=True, references={EAGER: _EAGER}, rounding=rounding)
         self._failure = _failure(again)
         self._repeats = repeatability_of(again)
@@ -112,39 +119,64 @@ class Reference:
         """What a variant's replay must be given."""
         return ReplayArguments(references={EAGER: _EAGER}, rounding=self._rounding)
 
-    def judge(self, recording: Recording, again: Again) -> Verdict:
+    def judge(self, recording: Recording, name: str, again: Again) -> Verdict:
         """Judge a variant.
 
         Args:
             recording: Its replay, which finished and was given ``arguments``.
+            name: The replay's name.
             again: Makes that replay once more; called only if results differ and the program draws random numbers.
         """
         compared = _compared(recording)
         if self._failure is not None or compared is None:
             return Verdict(None, None, self._failure or "its results weren't compared")
-        differing, others = self._differing(compared), None
+        differing = self._differing(compared)
+        notes: list[str] = []
         if differing and self.eager.replay is not None and self.eager.replay.draws_random:
-            repeated = again(EAGER_NUMBERS, "-eager-numbers")
-            found = _compared(repeated)
-            if found is not None:
+            name = f"{name}-eager-numbers"
+            repeated = again(EAGER_NUMBERS, name)
+            if (found := _compared(repeated)) is not None:
                 recording, differing = repeated, self._differing(found)
-                others = None if differing else _OTHER_NUMBERS
+                notes += [] if any(not one.may_be_rounding for one in differing) else [_OTHER_NUMBERS]
+        if differing and all(one.may_be_rounding for one in differing):
+            differing = self._beside_shaken(name, differing)
+            notes += [] if differing else [_STEPS]
         worst = min(differing, key=lambda difference: difference.may_be_rounding, default=None)
         reason = None if worst is None else described(worst)
         correct: bool | None = worst is None
         if worst is None or worst.may_be_rounding:
             unknown = self._unknown(compared, worst)
             correct, reason = (correct, reason) if unknown is None else (None, unknown)
-        notes = (others, compared.note, self._precision(recording))
+        notes += [note for note in (compared.note, self._precision(recording)) if note]
         correctness = Correctness(
             is_bitwise_equal=bool(compared.is_bitwise_equal),
             is_eager_repeatable=self._is_repeated,
             errors=() if recording.replay is None else recording.replay.errors,
             where=worst.where if worst else None,
             largest=worst.largest if worst else None,
-            note="; ".join(note for note in notes if note) or None,
+            note="; ".join(notes) or None,
         )
         return Verdict(correct, correctness, reason)
+
+    def _beside_shaken(self, name: str, differing: list[Difference]) -> list[Difference]:
+        """What still differs when eager mode's own results are known for other last digits of what it begins with."""
+        for _ in range(_MAX_SHAKEN):
+            seed = len(self._shaken) + 1
+            self._on_phase(f"running without torch.compile with other last digits, {seed}")
+            self._shaken.append(f"{_SHAKEN}-{seed}")
+            recording = self._replays.replay(
+                self._program,
+                self._shaken[-1],
+                is_eager=True,
+                shaken=seed,
+                references={EAGER: _EAGER},
+                rounding=replace(self._rounding, others=(*self._rounding.others, *self._shaken)),
+                earlier=name,
+            )
+            compared = recording.replay.compared.get("earlier") if recording.replay else None
+            if compared is None or not (differing := self._differing(compared)):
+                break
+        return differing
 
     def _differing(self, compared: Comparison) -> list[Difference]:
         """What differs that doesn't differ between two runs in eager mode."""

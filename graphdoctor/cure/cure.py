@@ -220,21 +220,21 @@ class Search:
         self._say("comparing results")
         name = f"check-{slug(way.measured.spec.name)}"
 
-        def replay(change: RunChange, ending: str) -> Recording:
+        def replay(change: RunChange, name: str) -> Recording:
             program = Program(way.program.content, way.program.change.joined(change))
             return self._replays.replay(
                 program,
-                f"{name}{ending}",
+                name,
                 spec=way.changes,
                 measured=ToMeasure(),
                 is_counted=False,
                 **reference.arguments,
             )
 
-        recording = replay(RunChange(), "")
+        recording = replay(RunChange(), name)
         if recording.exit.reason != "finished":
             return (recording.exit.message or "it failed").rstrip(".")
-        found = reference.judge(recording, replay)
+        found = reference.judge(recording, name, replay)
         return None if found.correct else found.reason or "its results couldn't be compared"
 
     def _checked(self, shown: Variant, way: Way, reference: Reference) -> Variant:

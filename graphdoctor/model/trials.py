@@ -34,7 +34,7 @@ class Difference(Fact):
     change: TextChange | None = None
     """How a text differs, or Python numbers that modules keep; None for other values."""
     may_be_rounding: bool = False
-    """Whether it is too large to be called rounding and too small to be called wrong, while no float64 run tells."""
+    """Whether it is too large to be called rounding, and too small to be called wrong."""
 
 
 class Comparison(Fact):

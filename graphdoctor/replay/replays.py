@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from graphdoctor.capture.child import Watching, probe_command, record
 from graphdoctor.capture.request import Measured, Request
@@ -53,12 +53,12 @@ class RoundingNames:
     """Replays that say what rounding is.
 
     Args:
-        float64: The untouched program in float64, without torch.compile.
+        float64: The untouched program in float64, without torch.compile; None if it doesn't run so.
         others: More replays of the untouched program.
         judged: What the replay to judge runs.
     """
 
-    float64: str
+    float64: str | None
     others: tuple[str, ...] = ()
     judged: Judged = "changed"
 
@@ -96,6 +96,7 @@ class Replays:
         references: Mapping[str, str] | None = None,
         is_eager: bool = False,
         is_float64: bool = False,
+        shaken: int | None = None,
         rounding: RoundingNames | None = None,
         earlier: str | None = None,
         coverage: bool = False,
@@ -114,6 +115,7 @@ class Replays:
             references: Names of replays to compare the results with, under the keys ``eager`` and ``untouched``.
             is_eager: Run without torch.compile.
             is_float64: Run with modules and arguments in float64.
+            shaken: Change the last digits of all numbers that the run begins with, at random from this seed.
             rounding: Names of the replays that say what rounding is; None if it is unknown.
             earlier: Name of an earlier replay of the same program whose results to compare too.
             coverage: Measure coverage after the calls, unless the run is eager.
@@ -132,20 +134,21 @@ class Replays:
             "outputs": self._results_of(name),
             "references": {of: self._results_of(other) for of, other in (references or {}).items()},
             "is_float64": is_float64,
+            "shaken": shaken,
             "decisive": sorted(decisive),
         }
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
         if rounding is not None:
             plan |= {
-                "float64": self._results_of(rounding.float64),
+                "float64": None if rounding.float64 is None else self._results_of(rounding.float64),
                 "others": [self._results_of(other) for other in rounding.others],
                 "judged": rounding.judged,
             }
         if earlier is not None:
             plan["earlier"] = self._results_of(earlier)
         measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
-        request = self._changed(program, backend).with_spec(**(spec or {}))
+        request = _varied(self._changed(program, backend), program, spec or {})
         request = replace(request, measured=measured, trial=plan)
         self._record(request, folder)
         return read_recording(folder)
@@ -197,7 +200,7 @@ class Replays:
             "compiled": str(cache),
             "bench": descriptor,
         }
-        request = self._changed(program, None).with_spec(**spec)
+        request = _varied(self._changed(program, None), program, spec)
         return self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor, is_fresh=True)
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
@@ -294,6 +297,12 @@ class Replays:
             # One Ctrl-C ends all trials.
             raise KeyboardInterrupt
         return ended
+
+
+def _varied(request: Request, program: Program, spec: Mapping[str, Any]) -> Request:
+    """A request with other values in its ``spec``; the program's own settings stay."""
+    config = {"config": {**spec["config"], **program.change.config}} if "config" in spec else {}
+    return request.with_spec(**{**spec, **config})
 
 
 def _ignore(_what: object) -> None:

@@ -112,10 +112,10 @@ def judged(folder: Path, text: str) -> tuple[Verdict, int]:
     try:
         reference = Reference(replays, Program(), on_phase=lambda _text: None)
 
-        def replay(change: RunChange, ending: str = "") -> Recording:
-            return replays.replay(Program(change=change), f"default{ending}", **reference.arguments)
+        def replay(change: RunChange, name: str) -> Recording:
+            return replays.replay(Program(change=change), name, **reference.arguments)
 
-        return reference.judge(replay(RunChange()), replay), replays.count
+        return reference.judge(replay(RunChange(), "default"), "default", replay), replays.count
     finally:
         replays.close()
 

@@ -40,26 +40,51 @@ FAILED = recording(ended=ProbeExit(status=1, reason="error", message="The progra
 class Scripted:
     """Replays whose recordings are known."""
 
-    def __init__(self, **recordings: Recording) -> None:
+    def __init__(self, shaken: Sequence[Recording] = (), **recordings: Recording) -> None:
         self.recordings = {"eager": replayed(), "eager_again": replayed(is_bitwise_equal=True), "float64": replayed()}
         self.recordings |= recordings
+        self.shaken = list(shaken)
         self.asked: dict[str, dict[str, Any]] = {}
 
     def replay(self, _program: Program, name: str, **asked: Any) -> Recording:
         self.asked[name] = asked
+        if "shaken" in name:
+            assert asked["rounding"].others[-1] == name
+            return self.shaken.pop(0)
         return self.recordings[name.removeprefix("results-").replace("-", "_")]
 
 
-def judged(variant: Recording, repeated: Recording | None = None, **recordings: Recording) -> Verdict:
-    """The verdict; ``repeated`` is the variant's replay with eager mode's random numbers, if that is asked for."""
-    reference = Reference(cast("Replays", Scripted(**recordings)), Program(), on_phase=lambda _text: None)
+def judged(
+    variant: Recording,
+    repeated: Recording | None = None,
+    shaken: Sequence[Recording] = (),
+    **recordings: Recording,
+) -> Verdict:
+    """The verdict.
 
-    def again(change: RunChange, _ending: str) -> Recording:
-        assert change == EAGER_NUMBERS
+    Args:
+        variant: The variant's replay.
+        repeated: The same with eager mode's random numbers; None if nothing asks for it.
+        shaken: Runs of eager mode with other last digits, all of which must be made.
+        recordings: Other runs of eager mode than the usual ones.
+    """
+    replays = Scripted(shaken, **recordings)
+    reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
+
+    def again(change: RunChange, name: str) -> Recording:
+        assert (change, name) == (EAGER_NUMBERS, "variant-eager-numbers")
         assert repeated is not None
         return repeated
 
-    return reference.judge(variant, again)
+    verdict = reference.judge(variant, "variant", again)
+    assert not replays.shaken
+    return verdict
+
+
+def beside_shaken(*differences: Difference) -> Recording:
+    """A run of eager mode with other last digits, beside which a variant has differences."""
+    earlier = Comparison(kinds=("outputs",), differences=differences)
+    return replayed(compared={"earlier": earlier, "eager": Comparison(kinds=("outputs",), differences=())})
 
 
 def test_equal_results_are_correct_and_come_with_their_errors() -> None:
@@ -81,15 +106,32 @@ def test_what_the_program_prints_is_not_what_it_computes() -> None:
     assert judged(replayed(difference("stdout", None, change="fewer"))).correct
 
 
+def test_a_difference_is_rounding_if_eager_mode_s_last_digits_make_it_too() -> None:
+    small = difference("gradients", largest=2e-5, may_be_rounding=True)
+    verdict = judged(replayed(small), shaken=[beside_shaken(small), beside_shaken()])
+    assert (verdict.correct, verdict.reason) == (True, None)
+    assert verdict.correctness is not None
+    assert verdict.correctness.note == (
+        "eager mode's results change as much if the last digits of its inputs and parameters do"
+    )
+
+
+def test_a_difference_that_no_last_digits_make_is_wrong() -> None:
+    small = difference("gradients", largest=2e-5, may_be_rounding=True)
+    last = difference("gradients", largest=2e-5)
+    verdict = judged(replayed(small), shaken=[beside_shaken(last)] * 6)
+    assert (verdict.correct, verdict.reason) == (False, "call 1, output differs by 2e-05")
+
+
 def test_a_difference_that_may_be_rounding_is_not_called_wrong() -> None:
     small = difference(largest=2e-5, may_be_rounding=True)
-    verdict = judged(replayed(small), float64=FAILED)
+    verdict = judged(replayed(small), float64=FAILED, shaken=[beside_shaken(small)] * 6)
     assert (verdict.correct, verdict.reason) == (None, "call 1, output differs by 2e-05, which may be rounding")
     assert verdict.correctness is not None
     assert verdict.correctness.note == (
         "the program doesn't run in float64: The program failed in call 1: RuntimeError: no"
     )
-    # What is certainly wrong decides.
+    # What is certainly wrong decides, and eager mode isn't run for it.
     assert judged(replayed(small, difference("gradients"))).correct is False
 
 
@@ -151,6 +193,5 @@ def test_float64_says_what_rounding_is_if_the_program_runs_in_it() -> None:
     for float64, judges in ((replayed(), True), (FAILED, False)):
         replays = Scripted(float64=float64)
         reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
-        rounding = reference.arguments["rounding"]
-        assert (rounding is not None) is judges
-        assert (replays.asked["results-eager-again"]["rounding"] is not None) is judges
+        for rounding in (reference.arguments["rounding"], replays.asked["results-eager-again"]["rounding"]):
+            assert (rounding.float64 is not None) is judges

@@ -334,3 +334,27 @@ def test_a_tensor_that_differs_in_a_module_is_no_number() -> None:
         results[-1].add_state({"": module})
     [difference] = compare(results[1], results[0])["differences"]
     assert difference["change"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("mine", "is_equal"),
+    [
+        (torch.tensor([1.0, float("nan"), 0.0]), True),
+        (torch.tensor([1.0, float("nan"), -0.0]), False),
+        (torch.tensor([1.0 + 2**-23, float("nan"), 0.0]), False),
+        (torch.tensor([1.0, float("nan"), 0.0], dtype=torch.float64), False),
+    ],
+)
+def test_bits_are_compared(mine: Any, is_equal: bool) -> None:
+    wanted = torch.tensor([1.0, float("nan"), 0.0])
+    texts = {"stdout": "said otherwise"}
+    result = of((mine, 3, torch.tensor(True), torch.ones(2, 3, dtype=torch.bfloat16).t()))
+    result.add_written(texts)
+    reference = of((wanted, 3, torch.tensor(True), torch.ones(3, 2, dtype=torch.bfloat16)))
+    assert compare(result, reference)["is_bitwise_equal"] is is_equal
+
+
+def test_outputs_that_were_too_large_are_not_among_what_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphdoctor.probe.replay.results._MAX_BYTES", 4)
+    found = compare(of(torch.ones(9)), of(torch.ones(9)))
+    assert (found["kinds"], found["note"]) == ([], "from call 1 on, values are too large to compare")

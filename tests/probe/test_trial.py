@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,72 @@ def test_a_replay_that_stopped_says_nothing_of_the_calls_that_it_did_not_make(tm
     assert (made, event["is_stopped"], event["compared"]["eager"]["differences"]) == (3, False, [])
     [difference] = event["compared"]["earlier"]["differences"]
     assert difference["where"] == "call 2, output"
+
+
+def test_what_a_call_writes_to_its_input_is_there_in_the_next_call_in_float64_too() -> None:
+    shared = [torch.ones(2)]
+    trial = Trial(plan(is_float64=True), function)
+    for expected in (1.5, 2.25):
+        (x, *_), _ = trial.changed(((shared[0], 1.0, Cache(shared[0])), {}))
+        assert x.dtype == torch.float64
+        x.mul_(1.5)
+        assert shared[0].tolist() == [expected] * 2
+
+
+def test_in_float64_everything_that_a_target_uses_is() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+            self.seen = [torch.ones(2)]
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x) + self.seen[0] * torch.ones(2)
+
+    net = Net()
+    trial = Trial(plan(is_float64=True), net)
+    trial.prepare()
+    with trial.seeded(0):
+        assert net(torch.ones(2).double()).dtype == torch.float64
+        assert torch.ones(2).dtype == torch.float64
+    # Inputs are drawn in their own dtype: other dtypes have other random numbers.
+    assert torch.ones(2).dtype == torch.float32
+
+
+def test_how_many_random_numbers_a_call_draws_changes_nothing_for_the_next() -> None:
+    found = []
+    for count in (0, 1, 5):
+        trial = Trial(plan(), function)
+        torch.manual_seed(7)
+        inputs = []
+        for _ in range(2):
+            inputs.append(torch.rand(1).item())
+            with trial.seeded(0):
+                drawn = torch.rand(count).tolist()
+            assert drawn == torch.rand(count, generator=torch.Generator().manual_seed(0)).tolist()
+        found.append(inputs)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("draw", "is_random"),
+    [(lambda: torch.rand(1), True), (lambda: random.random(), True), (lambda: torch.ones(1), False)],  # noqa: PLW0108
+)
+def test_a_replay_says_whether_its_calls_draw_random_numbers(draw: Any, is_random: bool, tmp_path: Path) -> None:
+    trial = Trial(plan(outputs=str(tmp_path / "one")), function)
+    torch.rand(1)
+    with trial.seeded(0):
+        draw()
+    torch.rand(1)
+    assert trial.finish({})["draws_random"] is is_random
+
+
+def test_a_shaken_run_begins_with_other_last_digits() -> None:
+    net, x = torch.nn.Linear(2, 2), torch.tensor([0.1, 0.2])
+    before = [net.weight.detach().clone(), x.clone()]
+    trial = Trial(plan(shaken=1), net)
+    trial.prepare()
+    trial.changed(((x,), {}))
+    for value, old in zip((net.weight, x), before, strict=True):
+        assert not torch.equal(value, old)
+        torch.testing.assert_close(value.detach(), old, rtol=2e-6, atol=0.0)

@@ -122,11 +122,17 @@ def _differences(
         if name not in mine or name not in other:
             detail = "is missing" if name not in mine else "is new"
             yield _record(kind, name, detail=detail)
-        elif not _is_close(mine[name], other[name]) and not (rounding and rounding.allows(kind, name, mine[name])):
+        elif not _is_same(kind, name, mine[name], other[name], rounding):
             largest, text = _difference(mine[name], other[name])
-            is_known = rounding is not None and rounding.is_known(kind, name)
-            is_small = not is_known and is_nearly(mine[name], other[name])
-            yield _record(kind, name, largest=largest, detail=text, may_be_rounding=is_small)
+            is_small = is_nearly(mine[name], other[name])
+            may_be_rounding = is_small if rounding is None else rounding.may_allow(kind, name, mine[name])
+            yield _record(kind, name, largest=largest, detail=text, may_be_rounding=may_be_rounding)
+
+
+def _is_same(kind: str, name: str, value: object, wanted: object, rounding: Rounding | None) -> bool:
+    if rounding is not None and (rounding.decides(kind, name) or not _is_close(value, wanted)):
+        return rounding.allows(kind, name, value)
+    return _is_close(value, wanted)
 
 
 def _names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -1,12 +1,24 @@
-"""What rounding is, from a run of the program in float64: how far from that a value may be.
+"""What rounding is: how far a value may be from a run of the program in float64.
 
-PyTorch's own benchmark runner judges so (``same`` in ``torch/_dynamo/utils.py``, 2.13).
+PyTorch's own benchmark runner compares a compiled model's distance from a float64 run with eager mode's (``same`` in
+``torch/_dynamo/utils.py``, 2.13: the root mean square, two or three times that of eager mode, ten times for small
+tensors, and anything within an absolute 1e-4 or more). Here it is the largest distance, because few wrong elements of
+many hardly show in a mean, and relative to the largest element, because gradients may be small.
+
+Neither holds where a program has steps: if the input of a ReLU is 0 but for rounding, its gradient is there or isn't.
+Eager mode has drawn once, and may have been lucky. ``Shaken`` makes it draw again, from numbers with other last digits.
+Of a ResNet in training mode (transformers, 4 images of 64 × 64, float32 on a CPU, torch 2.13), Inductor's gradients are
+3.7% off where eager mode's are 0.0003% off, and ``same`` refuses five of them. One of four runs of eager mode that
+begin with one unit changed in the last place is 3.7% off too, in the same five.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -20,6 +32,27 @@ _NEAR = 0.1
 """The most that a program's own rounding makes of a value. Its dtype doesn't tell: matrix products may be computed in
 bfloat16 or TF32 and give float32."""
 
+_SUMS = 0.6
+"""The part of the digits that a sum in another order keeps: 7e-5 of float32. PyTorch's runner allows 1e-4."""
+
+_UNITS = 8
+"""How many units in the last place ``Shaken`` changes; in 16 bits, one."""
+
+
+@dataclass(frozen=True)
+class _Tolerance:
+    """What a value may be.
+
+    Args:
+        center: What its distance is measured from.
+        allowed: The largest distance that is rounding.
+        doubtful: The largest that may be.
+    """
+
+    center: torch.Tensor
+    allowed: float
+    doubtful: float
+
 
 class Rounding:
     """How far from a float64 run values may be.
@@ -29,44 +62,111 @@ class Rounding:
     of the dtype.
 
     Args:
-        precise: The float64 run.
+        precise: The float64 run; None if the program doesn't run so.
         eager: The untouched program without torch.compile.
         others: More runs of the untouched program, with torch.compile and without.
         judged: What the values to judge are from. ``untouched``: the untouched program as it was run before, of which
             half the digits are enough; ``variant``: the untouched program, compiled in a way that no known run was.
             What is 0 but for rounding (the gradient of a bias before a batch norm) is then as large as other kernels
-            make it.
+            make it, and a single number may have the typical error of all.
+        is_shaken: Some of the ``others`` are shaken: what they don't explain is wrong.
     """
 
-    def __init__(self, precise: Results, eager: Results, others: Sequence[Results], *, judged: Judged) -> None:
-        self._precise = precise
+    def __init__(
+        self,
+        precise: Results | None,
+        eager: Results,
+        others: Sequence[Results],
+        *,
+        judged: Judged,
+        is_shaken: bool = False,
+    ) -> None:
+        self.has_float64 = precise is not None
+        self._precise = precise or Results()
         self._eager = eager
         self._others = others
         self._judged = judged
+        self._is_shaken = is_shaken
         self._scales: dict[str, float] = {}
+        self._own: dict[tuple[str, str], float] = {}
+
+    def decides(self, kind: str, name: str) -> bool:
+        """Whether only the distance from the float64 run counts, not the tolerance of ``torch.testing.assert_close``.
+
+        That allows any number below its absolute tolerance, such as wrong gradients of 1e-6.
+        """
+        return self._judged == "variant" and self.is_known(kind, name)
 
     def allows(self, kind: str, name: str, value: object) -> bool:
         """Whether a value of a kind differs from the untouched program's by rounding only."""
-        precise, eager, mine = (*self._pair(kind, name), number(value))
-        if precise is None or eager is None or mine is None or mine.dtype != eager.dtype:
-            return False
-        if not self.is_known(kind, name):
-            return False
-        most, distance = self._least(kind, precise, eager.dtype), _distance(eager, precise)
-        has_digits = distance <= _half(eager.dtype) * _largest(precise)
-        if self._judged == "untouched" or (self._judged == "variant" and not has_digits):
-            return _distance(mine, precise) <= max(most, _FACTOR * distance)
-        known = [number(other.values[kind].get(name)) for other in self._others]
-        distances = [_distance(other, precise) for other in known if other is not None]
-        return _distance(mine, precise) <= _FACTOR * max([distance, *(one for one in distances if one <= most)])
+        tolerance, mine = self._tolerance(kind, name), self._comparable(kind, name, value)
+        return tolerance is not None and mine is not None and _distance(mine, tolerance.center) <= tolerance.allowed
+
+    def may_allow(self, kind: str, name: str, value: object) -> bool:
+        """Whether a value that isn't allowed may still differ by rounding only."""
+        tolerance, mine = self._tolerance(kind, name), self._comparable(kind, name, value)
+        if tolerance is None or mine is None:
+            return is_nearly(value, self._eager.values[kind].get(name))
+        return _distance(mine, tolerance.center) <= tolerance.doubtful
+
+    def _comparable(self, kind: str, name: str, value: object) -> torch.Tensor | None:
+        _, eager = self._pair(kind, name)
+        mine = number(value)
+        return None if eager is None or mine is None or mine.dtype != eager.dtype else mine
+
+    def _tolerance(self, kind: str, name: str) -> _Tolerance | None:
+        precise, eager = self._pair(kind, name)
+        if eager is None:
+            return None
+        if precise is None or not self.is_known(kind, name):
+            return self._tolerance_beside_eager(kind, name, eager) if self._judged == "variant" else None
+        own, least, size = self._own_distance(kind, name), self._least(kind, precise, eager.dtype), _largest(precise)
+        others = self._distances(kind, name, precise)
+        if self._judged == "untouched":
+            return _Tolerance(precise, max(least, _FACTOR * own), 0.0)
+        if self._judged == "changed":
+            return _Tolerance(precise, _FACTOR * max([own, *(one for one in others if one <= least)]), 0.0)
+        most = max(_NEAR * size, least)
+        allowed = _FACTOR * max([own, self._typical * size, *(min(one, most) for one in others)])
+        allowed = max(allowed, torch.finfo(eager.dtype).eps ** _SUMS * size)
+        if own > _half(eager.dtype) * size:
+            allowed = max(allowed, least)
+        return _Tolerance(precise, allowed, _FACTOR * (max(others, default=0.0) if self._is_shaken else most))
+
+    def _tolerance_beside_eager(self, kind: str, name: str, eager: torch.Tensor) -> _Tolerance:
+        most = _NEAR * _largest(eager)
+        others = [min(one, most) for one in self._distances(kind, name, eager)]
+        return _Tolerance(eager, _FACTOR * max(others, default=0.0), most)
+
+    def _distances(self, kind: str, name: str, center: torch.Tensor) -> list[float]:
+        found = [number(other.values[kind].get(name)) for other in self._others]
+        return [_distance(other, center) for other in found if other is not None]
+
+    @cached_property
+    def _typical(self) -> float:
+        """The median relative error of eager mode's values. One number alone may be right by chance."""
+        found = []
+        for kind in COMPUTED:
+            for name in self._eager.values[kind]:
+                precise, _ = self._pair(kind, name)
+                if precise is not None and (size := _largest(precise)):
+                    found.append(self._own_distance(kind, name) / size)
+        return statistics.median([one for one in found if one <= _NEAR] or [0.0])
 
     def is_known(self, kind: str, name: str) -> bool:
         """Whether the float64 run computed a value as the untouched program does."""
         precise, eager = self._pair(kind, name)
         if precise is None or eager is None:
             return False
-        least, distance = self._least(kind, precise, eager.dtype), _distance(eager, precise)
+        least, distance = self._least(kind, precise, eager.dtype), self._own_distance(kind, name)
         return distance <= (least if self._eager.draws_random else max(least, _NEAR * _largest(precise)))
+
+    def _own_distance(self, kind: str, name: str) -> float:
+        """Eager mode's distance from the float64 run."""
+        if (kind, name) not in self._own:
+            precise, eager = self._pair(kind, name)
+            self._own[kind, name] = math.inf if precise is None or eager is None else _distance(eager, precise)
+        return self._own[kind, name]
 
     def kinds_apart(self) -> list[str]:
         """Kinds of results of which the float64 run computed a value in another way."""
@@ -112,6 +212,27 @@ class Rounding:
         return max(_half(dtype) * _largest(precise), _half(dtype) ** 1.5 * self._scales[kind])
 
 
+class Shaken:
+    """Changes numbers in their last digits, up or down at random.
+
+    Args:
+        seed: What the choice comes from.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def shake(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Change tensors in place; whole numbers, which may count or choose something, stay."""
+        for tensor in tensors:
+            if tensor.is_floating_point() and tensor.layout is torch.strided:
+                kept = tensor.data
+                signs = torch.randint(0, 2, tensor.shape, generator=self._generator).to(kept) * 2 - 1
+                units = _UNITS if tensor.element_size() > 2 else 1
+                changed = kept * (1 + signs * units * torch.finfo(tensor.dtype).eps)
+                tensor.data = torch.where(kept == kept.round(), kept, changed)
+
+
 def is_nearly(value: object, wanted: object) -> bool:
     """Whether a value is another to half of its digits."""
     mine, other = number(value), number(wanted)
@@ -136,9 +257,13 @@ def _half(dtype: torch.dtype) -> float:
 
 def _errors(precise: torch.Tensor, *values: torch.Tensor) -> list[torch.Tensor]:
     """A value where it is finite, and how far others are from it there."""
-    exact = precise.to(torch.complex128)
+    exact = _exact(precise)
     where = exact.isfinite()
-    return [exact[where], *(value.to(torch.complex128)[where] - exact[where] for value in values)]
+    return [exact[where], *(_exact(value)[where] - exact[where] for value in values)]
+
+
+def _exact(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
 def _root_mean_square(value: torch.Tensor) -> float:
@@ -147,7 +272,7 @@ def _root_mean_square(value: torch.Tensor) -> float:
 
 
 def _largest(value: torch.Tensor) -> float:
-    size = value.to(torch.complex128).abs().nan_to_num(nan=0.0, posinf=0.0)
+    size = _exact(value).abs().nan_to_num(nan=0.0, posinf=0.0)
     return float(size.max()) if size.numel() else 0.0
 
 
@@ -155,6 +280,6 @@ def _distance(value: torch.Tensor, precise: torch.Tensor) -> float:
     """The largest absolute difference; infinite if they can't be compared."""
     if value.shape != precise.shape:
         return float("inf")
-    mine, other = value.to(torch.complex128), precise.to(torch.complex128)
+    mine, other = _exact(value), _exact(precise)
     apart = torch.where((mine == other) | (mine.isnan() & other.isnan()), 0.0, (mine - other).abs())
     return float(apart.nan_to_num(nan=float("inf")).max()) if apart.numel() else 0.0

@@ -7,7 +7,7 @@ The request's ``trial`` says how; every key but ``outputs`` and ``references`` m
      "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
      "steady": …, "timing": file descriptor, "bench": file descriptor, "compiled": path, "outputs": path,
      "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
-     "judged": …, "earlier": path, "decisive": ["outputs", …]}
+     "judged": …, "shaken": seed, "earlier": path, "decisive": ["outputs", …]}
 
 Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
 The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,
@@ -33,7 +33,7 @@ from ..target.targets import Call
 from ..wire import TrialEvent
 from .comparing import compared, is_different
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
-from .rounding import Rounding
+from .rounding import Rounding, Shaken
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
 _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
@@ -56,6 +56,8 @@ class Trial:
         self._arguments: dict[str, torch.Tensor] = {}
         self._copies: dict[str, torch.Tensor] = {}
         self._lost_gradients: list[int] = []
+        seed = plan.get("shaken")
+        self._shaken = None if seed is None else Shaken(int(seed))
 
     @property
     def is_decided(self) -> bool:
@@ -97,6 +99,8 @@ class Trial:
         """
         if self._plan.get("is_float64"):
             _make_precise(State(None, call).tensors)
+        elif self._shaken is not None:
+            self._shaken.shake(State(None, call).tensors)
         tensors = [*self._plan.get("tensors", ())]
         contiguous = [*self._plan.get("contiguous", ())]
         for source in tensors:
@@ -233,8 +237,9 @@ class Trial:
         if not self.is_decided:
             self._results.add_state(self._modules)
             self._results.add_written(texts)
-        mine, rounding, eager = self._results, self._rounding, self._references.get("eager")
+        mine = self._results
         mine.save(Path(self._plan["outputs"]))
+        rounding, eager = self._rounding, self._references.get("eager")
         found = {
             name: compared(mine.beside(mine), results.beside(mine), rounding)
             for name, results in self._references.items()
@@ -251,7 +256,7 @@ class Trial:
             compared=found,
             errors=[] if rounding is None else rounding.errors(mine),
             kinds_apart=[] if rounding is None else rounding.kinds_apart(),
-            is_rounding_known=rounding is not None,
+            is_rounding_known=rounding is not None and rounding.has_float64,
             draws_random=mine.draws_random,
             is_stopped=self.is_decided,
         )
@@ -264,17 +269,19 @@ class Trial:
     @cached_property
     def _rounding(self) -> Rounding | None:
         precise, eager = _loaded(self._plan.get("float64")), self._references.get("eager")
-        if precise is None or eager is None:
+        if eager is None or self._plan.get("judged") is None:
             return None
         others = [results for path in self._plan.get("others", ()) if (results := _loaded(path)) is not None]
-        return Rounding(precise, eager, others, judged=self._plan.get("judged", "changed"))
+        return Rounding(precise, eager, others, judged=self._plan["judged"], is_shaken=self._shaken is not None)
 
     def prepare(self) -> None:
-        """Convert what the target uses if the run is in float64; all numbers stay exactly the same."""
+        """Convert what the target uses if the run is in float64, all numbers exactly the same, or shake them."""
         if self._plan.get("is_float64"):
             for module in self._modules.values():
                 module.double()
             _make_precise(State(self._function).tensors)
+        elif self._shaken is not None:
+            self._shaken.shake(State(self._function).tensors)
 
 
 def _loaded(path: str | None) -> Results | None:

@@ -264,8 +264,8 @@ class State:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """All tensors that are kept."""
-        return [kept.tensor for kept in self._tensors]
+        """All tensors that were found."""
+        return [*(kept.tensor for kept in self._tensors), *(tensor for tensor, _ in self._unkept)]
 
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""

@@ -1,0 +1,138 @@
+"""When a value of a variant differs from eager mode's by rounding only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from graphdoctor.probe.replay.comparing import compared  # noqa: E402
+from graphdoctor.probe.replay.results import Results  # noqa: E402
+from graphdoctor.probe.replay.rounding import Rounding, Shaken  # noqa: E402
+
+PRECISE = torch.linspace(1, 2, 50, dtype=torch.float64)
+
+
+def of(*values: Any) -> Results:
+    result = Results()
+    result.add_call(values)
+    return result
+
+
+def off(error: float, *, at: int | None = None) -> Any:
+    """All values, or one, with a relative error."""
+    errors = torch.full((50,), error, dtype=torch.float64)
+    if at is not None:
+        errors = torch.where(torch.arange(50) == at, error, 0.0)
+    return (PRECISE * (1 + errors)).float()
+
+
+def judged(
+    value: Any, eager: Any, *others: Any, precise: Any = PRECISE, is_shaken: bool = False, draws_random: bool = False
+) -> str:
+    """``same``, ``doubtful`` or ``wrong``."""
+    reference = of(eager)
+    reference.draws_random = draws_random
+    rounding = Rounding(
+        None if precise is None else of(precise),
+        reference,
+        [of(other) for other in others],
+        judged="variant",
+        is_shaken=is_shaken,
+    )
+    differences = compared(of(value), reference, rounding)["differences"]
+    return "same" if not differences else "doubtful" if differences[0]["may_be_rounding"] else "wrong"
+
+
+def test_a_variant_may_be_twice_as_far_from_float64_as_eager_mode() -> None:
+    assert judged(off(-1.9e-3), off(1e-3)) == "same"
+    assert judged(off(-2.2e-3), off(1e-3)) == "doubtful"
+    assert judged(off(-2.2e-3), off(1e-3), is_shaken=True) == "wrong"
+    assert judged(off(0.5), off(1e-3)) == "wrong"
+
+
+def test_one_wrong_element_of_many_is_seen() -> None:
+    assert judged(off(1e-2, at=7), off(1e-3), is_shaken=True) == "wrong"
+
+
+def test_small_gradients_may_be_wrong_too() -> None:
+    tiny = PRECISE * 1e-7
+    assert judged(off(0.0) * 1.5e-7, off(1e-6) * 1e-7, precise=tiny) == "wrong"
+    assert judged(off(1e-6) * 1e-7, off(1e-7) * 1e-7, precise=tiny) == "same"
+
+
+def test_what_eager_mode_makes_of_other_last_digits_is_rounding() -> None:
+    stepped = off(0.04, at=3)
+    assert judged(stepped, off(1e-6), off(2e-6)) == "doubtful"
+    assert judged(stepped, off(1e-6), off(2e-6), off(0.04, at=3), is_shaken=True) == "same"
+    assert judged(stepped, off(1e-6), off(2e-6), off(0.01), is_shaken=True) == "wrong"
+
+
+def test_a_program_that_last_digits_change_altogether_proves_nothing() -> None:
+    assert judged(off(0.9), off(1e-6), off(0.8), is_shaken=True) == "doubtful"
+    assert judged(off(0.15), off(1e-6), off(0.8), is_shaken=True) == "same"
+
+
+def test_a_single_number_that_eager_mode_gets_right_by_chance_is_measured_by_the_rest() -> None:
+    precise = (PRECISE, PRECISE * 3, torch.tensor(1.5, dtype=torch.float64))
+    rest = (off(2e-3), off(2e-3) * 3)
+    eager, mine = (of(*rest, torch.tensor(number)) for number in (1.5, 1.503))
+    rounding = Rounding(of(*precise), eager, [], judged="variant")
+    assert compared(mine, eager, rounding)["differences"] == []
+    changed = Rounding(of(*precise), eager, [], judged="changed")
+    assert compared(mine, eager, changed)["differences"]
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"), [((), "doubtful"), ((2e-4,), "same"), ((2e-6,), "doubtful"), ((2e-6, 2e-4), "same")]
+)
+def test_without_float64_eager_mode_s_own_changes_are_the_measure(others: Sequence[float], verdict: str) -> None:
+    eager = off(0.0)
+    shaken = [off(other) for other in others]
+    assert judged(off(3e-4), eager, *shaken, precise=None, is_shaken=bool(others)) == verdict
+    assert judged(off(0.5), eager, *shaken, precise=None, is_shaken=bool(others)) == "wrong"
+
+
+def test_other_random_numbers_in_float64_are_not_taken_for_eager_mode_s_error() -> None:
+    noisy = off(1e-2)
+    assert judged(off(2e-2), noisy) == "same"
+    assert judged(off(2e-2), noisy, draws_random=True) == "doubtful"
+
+
+def test_errors_are_root_mean_squares_beside_those_of_the_float64_run() -> None:
+    torch.manual_seed(0)
+    precise = torch.randn(300, dtype=torch.float64)
+    eager, mine = precise.float(), precise.bfloat16().float()
+    zero = torch.zeros(4, dtype=torch.float64)
+    reference = of(eager, torch.full((4,), 3e-8), torch.tensor([1, 2]))
+    rounding = Rounding(of(precise, zero, torch.tensor([1, 2])), reference, [], judged="variant")
+    [error] = rounding.errors(of(mine, torch.full((4,), 9e-8), torch.tensor([1, 2])))
+    expected = [((one - precise).square().mean() / precise.square().mean()).sqrt().item() for one in (mine, eager)]
+    assert error["kind"] == "outputs"
+    assert (error["variant"], error["eager"]) == pytest.approx(expected, rel=1e-12)
+    assert rounding.kinds_apart() == []
+
+
+def test_what_is_not_finite_has_no_error() -> None:
+    infinite = PRECISE.clone()
+    infinite[3] = float("inf")
+    rounding = Rounding(of(infinite), of(infinite.float()), [], judged="variant")
+    [error] = rounding.errors(of(infinite.float()))
+    assert 0 < error["variant"] < 1e-7
+    assert rounding.errors(of(torch.full((50,), float("nan")))) == []
+
+
+def test_last_digits_change_up_and_down_and_whole_numbers_stay() -> None:
+    parameter = torch.nn.Parameter(torch.rand(100) + 0.1)
+    whole, half = torch.arange(100.0), (torch.rand(100) + 0.1).bfloat16()
+    before = [value.detach().clone() for value in (parameter, whole, half)]
+    Shaken(1).shake([parameter, whole, half, torch.arange(3)])
+    changes = [(value.detach() / old - 1).double() for value, old in zip((parameter, half), before[::2], strict=True)]
+    assert changes[0].abs().max() == pytest.approx(8 * 2**-23, rel=0.2)
+    assert changes[1].abs().max() == pytest.approx(2**-7, rel=0.5)
+    assert all(change.min() < 0 < change.max() for change in changes)
+    assert torch.equal(whole, before[1])
+    assert parameter.requires_grad
