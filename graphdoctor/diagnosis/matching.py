@@ -77,7 +77,7 @@ def at_compile_call(matched: RuleMatch, recording: Recording) -> RuleMatch:
     (file, line) = lines.pop()
     fixes = tuple(
         fix.model_copy(update={"place": fix.place.model_copy(update={"file": file, "line": line})})
-        if fix.place is not None and fix.place.where == "compile"
+        if fix.place is not None and fix.place.where in ("compile", "compile_call")
         else fix
         for fix in matched.fixes
     )

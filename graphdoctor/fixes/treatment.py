@@ -21,7 +21,8 @@ from graphdoctor.fixes.gone import gone
 from graphdoctor.fixes.pace import Pace
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
-from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
+from graphdoctor.fixes.regional import Regional, regional_options
+from graphdoctor.fixes.rule_codes import BREAK, REPEATED_BLOCKS, SKIPPED_FRAME
 from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
 from graphdoctor.fixes.slowness import Slowness
 from graphdoctor.fixes.timing import faster
@@ -30,7 +31,7 @@ from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.user_backend import UserBackend
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, Treatment, TrialChoices, UntriedCause, Verdict
+from graphdoctor.model.fixes import WORKING, LeftFinding, Treatment, TrialChoices, UntriedCause, Verdict
 from graphdoctor.model.progress import TrialEvent
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import Timing
@@ -171,6 +172,8 @@ class _Rounds:
         self._log = TrialLog(trials, options.selection)
         self._backend = UserBackend(trials)
         self._slowness = Slowness(trials, self._log, is_each=options.timing is Timing.each)
+        self._regional = Regional(trials, self._log, self._backend, is_timed=options.is_timed)
+        self._repeated: FindingOptions | None = None
         self._number = 0
         self._last: State | None = None
         self._outweighed: list[Proposal] = []
@@ -180,7 +183,8 @@ class _Rounds:
     def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> TreatmentResult:
         """Run the rounds; if an interrupt ends them, ``so_far`` holds the results until then."""
         base = State(Program(), self._trials.observe(recording))
-        if not self._options_for(base):
+        self._repeated = regional_options(base.observed, self._options.selection)
+        if not self._options_for(base) and self._repeated is None:
             return self._treated(base, base)
         if recording.exit.reason != "finished":
             self._trials.notes.append("the recorded run didn't finish, so nothing was tried")
@@ -188,7 +192,7 @@ class _Rounds:
         if not self._options.is_tried:
             return self._suggested(base, "not_requested")
         found = self._open(base)
-        if not found:
+        if not found and self._repeated is None:
             return self._treated(base, base)
         if check is not None:
             proposals = [proposal for options in found for proposal in options.proposals]
@@ -206,6 +210,8 @@ class _Rounds:
                     best = self._last = untouched
                     break
                 start = self._without_failing(untouched, best) or self._without_slow(untouched, best)
+            if self._repeated is not None:
+                best = self._regional.tried(self._repeated, best, self._number + 1) or best
             return self._treated(untouched, best)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
@@ -470,6 +476,9 @@ class _Rounds:
             for proposal in proposals:
                 self._log.note_untried(options.finding, proposal, base, 1, cause)
             edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
+        if self._repeated is not None:
+            for proposal in self._repeated.proposals:
+                self._log.note_untried(self._repeated.finding, proposal, base, 1, cause)
         suggested = self._changes(with_proposals(base.program, edits))
         treatment = self._treated(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
         return TreatmentResult(treatment, suggested=suggested)
@@ -484,10 +493,12 @@ class _Rounds:
     def _treated(self, untouched: State, best: State) -> TreatmentResult:
         changes = self._changes(best.program)
         applied = [proposal for proposal, _ in best.applied]
-        kept = list(filter(self._options.selection.keeps, untouched.observed.diagnosis.findings))
+        findings = [found for found in untouched.observed.diagnosis.findings if found.code != REPEATED_BLOCKS]
+        kept = list(filter(self._options.selection.keeps, findings))
         times = self._trials.times_of(Program(), best.program) or ()
         self._log.settle_moved(best)
         replay = best.observed.recording.replay
+        cold = [fix.cold_compile for fix in self._log.tried if fix.is_applied and fix.cold_compile is not None]
         compared = replay.compared.get("eager") if replay and applied else None
         before, after = untouched.observed.measures, best.observed.measures
         check = self._backend.known(best.program) if applied else None
@@ -508,14 +519,25 @@ class _Rounds:
             compared=compared,
             backend=self._backend.name if compared else None,
             times=times,
-            gone=gone(self._trials, self._log, untouched, best, kept) if applied else (),
+            cold_compile=next(iter(cold), None),
+            gone=(*gone(self._trials, self._log, untouched, best, kept), *self._shared(best)) if applied else (),
             declined=self._log.declined,
-            left=tuple(self._log.left(best)),
+            left=(*self._log.left(best), *self._still_repeated(best)),
             choices=self._options.choices,
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )
         return TreatmentResult(treatment, changes, program=best.program)
+
+    def _shared(self, best: State) -> tuple[str, ...]:
+        """The fingerprint of the modules that repeat, if each of them is compiled by itself at last."""
+        return (self._repeated.finding.fingerprint,) if self._repeated and best.program.change.regional else ()
+
+    def _still_repeated(self, best: State) -> tuple[LeftFinding, ...]:
+        """The modules that repeat, if they are still compiled within the whole."""
+        if self._repeated is None or self._shared(best):
+            return ()
+        return (self._log.left_finding(self._repeated.finding, best.program),)
 
 
 def _is_before(state: State, best: State, at: int) -> bool:

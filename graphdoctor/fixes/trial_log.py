@@ -12,7 +12,16 @@ from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findin
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Judgment, Observed
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, LeftFinding, Measures, PairedTime, TriedFix, UntriedCause, Verdict
+from graphdoctor.model.fixes import (
+    WORKING,
+    ColdCompile,
+    LeftFinding,
+    Measures,
+    PairedTime,
+    TriedFix,
+    UntriedCause,
+    Verdict,
+)
 from graphdoctor.model.stack import relative
 from graphdoctor.replay.program import Program
 
@@ -119,9 +128,27 @@ class TrialLog:
         self._reasons[self._place(finding, state.program)] = f'"{proposal.title}" wasn\'t tried: {reason}'
 
     def note(
-        self, finding: Finding, proposal: Proposal, state: State, number: int, *, judged: Judgment, after: Observed
+        self,
+        finding: Finding,
+        proposal: Proposal,
+        state: State,
+        number: int,
+        *,
+        judged: Judgment,
+        after: Observed,
+        cold_compile: ColdCompile | None = None,
     ) -> None:
-        """Note a fix that was tried."""
+        """Note a fix that was tried.
+
+        Args:
+            finding: What it is for.
+            proposal: The fix.
+            state: The program that it was tried on.
+            number: The round.
+            judged: What the trial means.
+            after: What it showed.
+            cold_compile: What compiling takes, if the fix is about that.
+        """
         replay = after.recording.replay
         is_whole = after.recording.exit.reason == "finished" and not after.is_stopped
         entry = self._add(
@@ -137,7 +164,8 @@ class TrialLog:
                 "sites_gone": judged.gone,
                 "sites_new": judged.new,
                 "recording": after.name,
-                "backend": self._trials.trial_backend,
+                "backend": self._trials.trial_backend if cold_compile is None else cold_compile.backend,
+                "cold_compile": cold_compile,
                 "compared": replay.compared.get("eager") if replay else None,
             },
         )
@@ -261,12 +289,16 @@ class TrialLog:
     def left(self, state: State) -> Iterator[LeftFinding]:
         """The findings that a program still has, each with the reason."""
         for finding in treated_findings(state.observed, self._selection):
-            yield LeftFinding(
-                code=finding.code,
-                place=self.shown_place(finding, state.program),
-                message=finding.message,
-                reason=self._reason(self._place(finding, state.program)),
-            )
+            yield self.left_finding(finding, state.program)
+
+    def left_finding(self, finding: Finding, program: Program) -> LeftFinding:
+        """A finding that a program still has, with the reason."""
+        return LeftFinding(
+            code=finding.code,
+            place=self.shown_place(finding, program),
+            message=finding.message,
+            reason=self._reason(self._place(finding, program)),
+        )
 
     def _reason(self, place: _Place) -> str:
         declined = self._declined.get(place)

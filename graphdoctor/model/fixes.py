@@ -37,11 +37,12 @@ UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeata
 didn't finish; trials are off; the run couldn't be repeated."""
 
 
-Where = Literal["before", "instead", "start", "first_call", "each_call", "compile"]
+Where = Literal["before", "instead", "start", "first_call", "each_call", "compile", "compile_call"]
 """``before``: on a line of its own before the statement; ``instead``: in place of the statement; ``start``: at the
 start of the program, after ``import torch`` and before anything compiles; ``first_call`` and ``each_call``: in the code
 that calls the function, before the first call or before each, with the values that are passed under the names of its
-parameters; ``compile``: among the arguments of ``torch.compile``."""
+parameters; ``compile``: among the arguments of ``torch.compile``; ``compile_call``: in place of the call of
+``torch.compile``."""
 
 
 class SnippetPlace(Fact):
@@ -50,11 +51,11 @@ class SnippetPlace(Fact):
     where: Where
     """The kind of place."""
     function: str | None = None
-    """Qualified name of the function that the statement is in, or that is called; None for ``start`` and
-    ``compile``."""
+    """Qualified name of the function that the statement is in, or that is called; None for ``start``, ``compile`` and
+    ``compile_call``."""
     file: str | None = None
-    """Path of the statement's file, as in locations; for ``compile``, that of the program's only call of
-    ``torch.compile``. None for other places, and if unknown."""
+    """Path of the statement's file, as in locations; for ``compile`` and ``compile_call``, that of the program's only
+    call of ``torch.compile``. None for other places, and if unknown."""
     line: int | None = None
     """1-based line where the statement or that call starts; None as above."""
     end_line: int | None = None
@@ -107,6 +108,17 @@ class PairedTime(Fact):
     """Upper end of that interval."""
     turns: int
     """Number of turns: timing stops once the interval excludes 1 or lies within 2% of it, or after 10 seconds."""
+
+
+class ColdCompile(Fact):
+    """What compiling takes in a new process with an empty cache on disk, without a fix and with it."""
+
+    backend: str
+    """The backend of both programs."""
+    before_s: float
+    """Seconds without the fix, as torch measured them; a backward pass isn't in them."""
+    after_s: float
+    """Seconds with the fix."""
 
 
 def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
@@ -163,6 +175,8 @@ class TriedFix(Fact):
     """Its results compared with those of the unmodified program without torch.compile."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with and without it; empty if not timed."""
+    cold_compile: ColdCompile | None = None
+    """What compiling takes with and without it; None unless the fix is about that."""
     backend: str | None = None
     """The backend that its trial compiled with, or under which the verdict showed; None if not tried, and in recordings
     of 0.1."""
@@ -221,6 +235,8 @@ class Treatment(Fact):
     """The backend of that run, which is the user's; None if there is none, and in recordings of 0.1."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with all verified fixes and without any."""
+    cold_compile: ColdCompile | None = None
+    """What compiling takes with and without the applied fix that is about that; None if there is none."""
     gone: tuple[str, ...] = ()
     """Fingerprints of findings of the unmodified program that are gone with all verified fixes."""
     declined: dict[str, str] = field(default_factory=dict)

@@ -91,10 +91,19 @@ class RepeatedBlocks(Fact):
     """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``, since
     the class is torch's own and that method does nothing."""
 
+    container: str | None
+    """Path of the list that holds all of them and nothing else, such as ``layers``; empty if that is the target itself,
+    None if there is none."""
+
+    @property
+    def name(self) -> str:
+        """What their class is called where it is defined."""
+        return self.class_name.rpartition(".")[2]
+
     @property
     def text(self) -> str:
         """How many there are of which class, such as ``12 Block``."""
-        return f"{len(self.paths)} {self.class_name.rpartition('.')[2]}"
+        return f"{len(self.paths)} {self.name}"
 
 
 class TargetInfo(Fact):

@@ -310,6 +310,7 @@ class BlocksRecord(TypedDict):
     paths: list[str]
     kinds: int
     compiled_as: BlockEntry
+    container: str | None
 
 
 class TargetEvent(TypedDict):

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.model.wording import duration, kind_text
+from graphdoctor.model.wording import kind_text
 from graphdoctor.render.cards import (
     Code,
     Command,
@@ -31,7 +31,7 @@ from graphdoctor.render.words import (
     apply_command,
     clusters,
     measured_rows,
-    measured_speed,
+    timed_rows,
     uncovered_fixes,
 )
 
@@ -57,7 +57,7 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
     write(console, Text())
     for line in partial(diagnosis):
         write(console, line)
-    findings = [finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2"))]
+    findings = [finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2", "GD4"))]
     if treatment is None or not findings:
         write(console, Text("Nothing to fix: no graph breaks and no recompiles.", style="bold green"))
         return
@@ -168,12 +168,11 @@ def _together(treatment: Treatment) -> Iterator[RenderableType]:
     table.add_column("")
     table.add_column("before", justify="right")
     table.add_column("after", justify="right")
-    table.add_column("change" if treatment.times else "")
+    table.add_column("change" if treatment.times or treatment.cold_compile else "")
     for label, before, after in measured_rows(treatment.before, treatment.after):
         table.add_row(label, before, after, "")
-    for times in treatment.times:
-        call = clean(f"steady call, {times.backend}")
-        table.add_row(call, duration(times.before_us), duration(times.after_us), measured_speed(times))
+    for label, before, after, change in timed_rows(treatment):
+        table.add_row(clean(label), before, after, change)
     yield Padding(table, (0, 0, 0, 2))
     for place, snippet in applied_snippets(treatment):
         yield Text()

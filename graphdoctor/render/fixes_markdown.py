@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from graphdoctor.model.wording import duration
 from graphdoctor.render.markdown import Section, document
 from graphdoctor.render.markdown_text import code, fenced, plain, sentence
 from graphdoctor.render.outcome import applied_fixes, distinct_fixes, outcome
@@ -17,7 +16,7 @@ from graphdoctor.render.words import (
     applied_snippets,
     apply_command,
     measured_rows,
-    measured_speed,
+    timed_rows,
     title_parts,
 )
 
@@ -67,9 +66,8 @@ def _numbers(treatment: Treatment) -> Iterator[str]:
     if treatment.after is not None:
         for label, before, after in measured_rows(treatment.before, treatment.after):
             yield f"| {label} | {before} | {f'**{after}**' if before != after else after} | |"
-    for times in treatment.times:
-        cells = (f"steady call, {plain(times.backend)}", duration(times.before_us), duration(times.after_us))
-        yield f"| {' | '.join(cells)} | {measured_speed(times)} |"
+    for label, *cells in timed_rows(treatment):
+        yield f"| {' | '.join([plain(label), *cells])} |"
 
 
 def _line(fix: TriedFix) -> str:

@@ -41,6 +41,8 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     if treatment.before.coverage is not None and treatment.after.coverage is not None:
         before, after = share_changes(treatment.before.coverage, treatment.after.coverage)
         changes += [f"{before} → {after} compiled"] if before != after else []
+    if (cold := treatment.cold_compile) is not None:
+        changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
     text = ", ".join([*(changes or ["no count changed"]), *([speed] if speed else [])])
     count = len(applied_fixes(treatment))

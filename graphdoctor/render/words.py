@@ -380,6 +380,9 @@ def place_text(place: SnippetPlace) -> str:
         case "compile":
             at = "" if place.file is None else f" at {base_name(place.file)}:{place.line}"
             return f"In the call to `torch.compile`{at}"
+        case "compile_call":
+            at = "" if place.file is None else f" at {base_name(place.file)}:{place.line}"
+            return f"In place of the call to `torch.compile`{at}"
         case "first_call":
             return f"Where {called} is called, before the first call{_passed(place)}"
         case "each_call":
@@ -492,6 +495,16 @@ def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str,
     if before.frames_over_limit or after.frames_over_limit:
         yield "frames over the limit", str(before.frames_over_limit), str(after.frames_over_limit)
     yield "coverage", *share_changes(before.coverage, after.coverage)
+
+
+def timed_rows(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
+    """The times that all verified fixes change together: label, before, after, and by how much."""
+    if (cold := treatment.cold_compile) is not None:
+        change = speed_text(cold.after_s / cold.before_s) if cold.before_s else ""
+        yield f"compiling, {cold.backend}", f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s", change
+    for timed in treatment.times:
+        label, change = f"steady call, {timed.backend}", measured_speed(timed)
+        yield label, duration(timed.before_us), duration(timed.after_us), change
 
 
 # The gate.

@@ -20,6 +20,7 @@ class RunChange:
         settings: torch settings to apply.
         setup: Lines of Python to run before the target is compiled.
         dynamic: ``torch.compile``'s ``dynamic``, or None to leave it unchanged.
+        regional: Compile each of the modules that repeat, and not the whole.
         marks: Sources and dims to mark as dynamic before each call.
         tensors: Sources of numbers to pass as tensors.
         contiguous: Sources of tensors to make contiguous.
@@ -30,6 +31,7 @@ class RunChange:
     settings: tuple[Setting, ...] = ()
     setup: tuple[str, ...] = ()
     dynamic: bool | None = None
+    regional: bool = False
     marks: tuple[tuple[str, int], ...] = ()
     tensors: tuple[str, ...] = ()
     contiguous: tuple[str, ...] = ()
@@ -42,6 +44,7 @@ class RunChange:
             settings=_distinct(self.settings, other.settings),
             setup=_distinct(self.setup, other.setup),
             dynamic=other.dynamic if self.dynamic is None else self.dynamic,
+            regional=self.regional or other.regional,
             marks=_distinct(self.marks, other.marks),
             tensors=_distinct(self.tensors, other.tensors),
             contiguous=_distinct(self.contiguous, other.contiguous),
@@ -60,7 +63,7 @@ class RunChange:
         return (*(setting.code for setting in self.settings if setting.member is not None), *self.setup)
 
     def plan(self) -> dict[str, object]:
-        """Its part of the request's ``trial``; ``dynamic`` and ``config`` are in the request itself."""
+        """Its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are in the request itself."""
         return {
             "warm_up": self.warm_up,
             "marks": [{"source": source, "dim": dim} for source, dim in self.marks],

@@ -105,6 +105,7 @@ class Replays:
         spec: Mapping[str, object] | None = None,
         measured: Measured | None = None,
         is_counted: bool = True,
+        is_cold: bool = False,
         decisive: Collection[ResultKind] = (),
     ) -> Recording:
         """Make the calls once.
@@ -125,6 +126,7 @@ class Replays:
             measured: What to measure after the calls, in place of coverage.
             decisive: Kinds of results; the replay stops at the first call in which one differs.
             is_counted: Somebody counts what compiling takes; otherwise Inductor may find what it compiled for timing.
+            is_cold: Inductor finds nothing that it compiled before, in whichever run.
         """
         folder = self._new_folder(name)
         plan = {
@@ -139,6 +141,8 @@ class Replays:
         }
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
+        if is_cold:
+            plan["compiled"] = str(folder / _COMPILED)
         if rounding is not None:
             plan |= {
                 "float64": None if rounding.float64 is None else self._results_of(rounding.float64),
@@ -150,7 +154,11 @@ class Replays:
         measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
         request = _varied(self._changed(program, backend), program, spec or {})
         request = replace(request, measured=measured, trial=plan)
-        self._record(request, folder)
+        try:
+            self._record(request, folder)
+        finally:
+            if is_cold:
+                shutil.rmtree(folder / _COMPILED, ignore_errors=True)
         return read_recording(folder)
 
     def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
@@ -264,6 +272,7 @@ class Replays:
         change, spec = program.change, self._request.spec
         request = self._request.with_spec(
             dynamic=spec.dynamic if change.dynamic is None else change.dynamic,
+            regional=spec.regional or change.regional,
             config={**spec.config, **change.config},
         )
         if backend is None or backend == spec.backend:

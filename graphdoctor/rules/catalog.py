@@ -49,6 +49,7 @@ from graphdoctor.rules.gd217_never_settles import NeverSettles
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
 from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
+from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
 from graphdoctor.rules.gd501_backend_exception import BackendException
 from graphdoctor.rules.gd502_compiler_error import CompilerError
 from graphdoctor.rules.gd900_not_measured import NotMeasured
@@ -101,6 +102,7 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     GuardOverhead(),
     GuardsOnModules(),
     GuardOnChangingValue(),
+    RepeatedBlocksInGraph(),
     _BACKEND,
     CompilerError(),
     UserError(),

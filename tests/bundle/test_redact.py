@@ -314,6 +314,7 @@ def test_the_registry_tells_which_words_are_torchs():
 
 def test_the_target_s_event_hides_nothing_that_recording_json_says() -> None:
     blocks = [{"class_name": "Block", "paths": ["layers.0", "qzsecret.1"], "kinds": 1, "compiled_as": "module"}]
+    blocks[0]["container"] = "qzsecret.layers"
     event = {"event": "target", "name": "Net", "kind": "module", "class_name": "Net", "blocks": blocks}
     (redacted,) = redacted_events([event], shown())
     assert redacted.keys() == event.keys()

@@ -240,8 +240,23 @@ def test_a_function_has_no_blocks() -> None:
 
 def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
-    assert described(repeated_blocks(module)) == [
-        {"class_name": "Block", "paths": ["0", "1", "2", "3"], "kinds": 2, "compiled_as": "module"}
+    assert described(module, repeated_blocks(module)) == [
+        {"class_name": "Block", "paths": ["0", "1", "2", "3"], "kinds": 2, "compiled_as": "module", "container": ""}
     ]
     layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
-    assert [found["compiled_as"] for found in described(repeated_blocks(layers))] == ["forward"]
+    (found,) = described(layers, repeated_blocks(layers))
+    assert (found["compiled_as"], found["container"]) == ("forward", "layers")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(*(Block() for _ in range(3)), nn.Linear(4, 4)),
+        nn.ModuleDict({name: Block() for name in "abc"}),
+        Pair(Stack(Block() for _ in range(3)), Stack(Block() for _ in range(3))),
+    ],
+    ids=["something else in it", "no list", "two lists"],
+)
+def test_there_is_no_container_unless_it_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
+    (found,) = described(module, repeated_blocks(module))
+    assert found["container"] is None

@@ -39,8 +39,17 @@ def redacted_target(target: TargetInfo, shown: Public) -> TargetInfo:
 
 def _blocks(found: RepeatedBlocks, shown: Public) -> RepeatedBlocks:
     """Blocks with the pseudonyms of their class and of the names in their paths."""
-    paths = (".".join(part if part.isdigit() else shown.name(part) for part in path.split(".")) for path in found.paths)
-    return found.model_copy(update={"class_name": shown.name(found.class_name), "paths": tuple(paths)})
+
+    def path_of(path: str) -> str:
+        return ".".join(part if part.isdigit() else shown.name(part) for part in path.split("."))
+
+    return found.model_copy(
+        update={
+            "class_name": shown.name(found.class_name),
+            "paths": tuple(map(path_of, found.paths)),
+            "container": None if found.container is None else path_of(found.container),
+        }
+    )
 
 
 def _compile_arguments(arguments: Mapping[str, object]) -> dict[str, object]:

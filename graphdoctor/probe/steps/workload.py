@@ -29,13 +29,14 @@ from ..replay.trial import Trial, parameter_names
 from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments
-from ..target.regions import CompiledRegions, compile_regions, described, repeated_blocks
+from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_trace
 from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
+    BlocksRecord,
     CallArtifact,
     CallErrorRecord,
     CoverageEvent,
@@ -76,8 +77,11 @@ class Workload:
         self._target = target
         self._calls = calls
         # Found before any of them is compiled.
-        self._blocks = repeated_blocks(target.function) if isinstance(target.function, torch.nn.Module) else None
-        self._described_blocks = None if self._blocks is None else described(self._blocks)
+        self._blocks: Blocks = {}
+        self._described_blocks: list[BlocksRecord] | None = None
+        if isinstance(target.function, torch.nn.Module):
+            self._blocks = repeated_blocks(target.function)
+            self._described_blocks = described(target.function, self._blocks)
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
         self.keeper = TraceKeeper(self.listener)
@@ -150,7 +154,7 @@ class Workload:
         root = target_root(target.function, target.name, target.kind, target.file)
         if root is not None:
             listener.roots.add(root)
-            for found in (self._blocks or {}).values() if self._request["regional"] else ():
+            for found in self._blocks.values() if self._request["regional"] else ():
                 for block in found:
                     listener.roots.add(block_root(root, block.path, block.module))
         return listener

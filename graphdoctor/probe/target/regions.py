@@ -94,8 +94,8 @@ def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa
     return CompiledRegions(blocks, lambda one: torch.compile(one, **arguments))
 
 
-def described(blocks: Blocks) -> list[BlocksRecord]:
-    """Blocks for whoever reads the recording; before they are compiled."""
+def described(function: torch.nn.Module, blocks: Blocks) -> list[BlocksRecord]:
+    """A module's blocks for whoever reads the recording; before they are compiled."""
     known: dict[int, _Structure] = {}
     return [
         BlocksRecord(
@@ -103,9 +103,19 @@ def described(blocks: Blocks) -> list[BlocksRecord]:
             paths=[block.path for block in found],
             kinds=len({_structure(block.module, known) for block in found}),
             compiled_as="forward" if torch_api.is_compiled_by_its_forward(found[0].module) else "module",
+            container=_container(function, found),
         )
         for module_class, found in blocks.items()
     ]
+
+
+def _container(function: torch.nn.Module, blocks: list[Block]) -> str | None:
+    """The path of the list that holds the blocks and nothing else, or None."""
+    (path, *others) = {block.path.rpartition(".")[0] for block in blocks}
+    holder = function.get_submodule(path)
+    if others or not isinstance(holder, (torch.nn.ModuleList, torch.nn.Sequential)):
+        return None
+    return path if len(holder) == len(blocks) else None
 
 
 def repeated_blocks(module: torch.nn.Module) -> Blocks:

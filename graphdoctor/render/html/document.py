@@ -95,7 +95,7 @@ def _environment() -> Environment:
         "apply_command": words.apply_command,
         "host_gap_note": words.host_gap_note,
         "measured_rows": words.measured_rows,
-        "measured_speed": words.measured_speed,
+        "timed_rows": words.timed_rows,
         "outcome": outcome,
         "worths": worths,
         "coverage_text": words.coverage_text,

@@ -1,0 +1,228 @@
+"""GD401: modules that repeat, compiled again and again within one graph."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphdoctor.diagnosis.frames import described, frame_entry
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.fixes import SnippetPlace
+from graphdoctor.model.recording import Compile, Graph, RepeatedBlocks, TargetInfo
+from graphdoctor.model.wording import names
+
+_FEWEST_OPS = 100
+"""Fewest operations of blocks that torch could share. Compiling so many with Inductor takes seconds, whatever ``eager``
+takes."""
+
+_FEWEST_SHARE = 0.5
+"""Smallest share of these in the graph's operations."""
+
+_ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
+"""What torch's path of a module begins with."""
+
+
+class RepeatedBlocksInGraph(RecordingRule):
+    """Modules that repeat, compiled again and again within one graph.
+
+    ## What it finds
+    A graph with the operations of at least three modules of one class, such as the layers of a transformer, if torch
+    could share what it compiles for one of them with the others: this makes up half of the graph or more, and at least
+    100 operations. Modules with other parameters or submodules than the rest can't share.
+
+    ## Why it costs
+    Compiling takes as long as the graph is large. If each layer is compiled by itself (regional compilation), torch
+    compiles one and runs it for all, so that compiling takes a fraction of the time at every start. What is around the
+    layers then runs eagerly, and nothing is fused across layers: `graphdoctor fix` measures both.
+
+    ## Example
+    ```python
+    import torch
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return x + self.linear(x).sin().cos().tanh()
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(Layer() for _ in range(24))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    torch.manual_seed(0)
+    forward = Net().requires_grad_(False)
+
+    def inputs():
+        return (torch.ones(2, 4),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    # for layer in forward.layers: layer.compile()
+    ARGUMENTS = ["--regional"]
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return x + self.linear(x).sin().cos().tanh()
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(Layer() for _ in range(24))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    torch.manual_seed(0)
+    forward = Net().requires_grad_(False)
+
+    def inputs():
+        return (torch.ones(2, 4),)
+    ```
+    In your program, call `compile()` of each layer in place of `torch.compile(model)`. If a number differs from layer
+    to layer and `forward` uses it, each layer recompiles for it: see GD211. `torch.compiler.nested_compile_region` on
+    the layer's `forward` keeps one graph, in which torch compiles the layer once.
+
+    ## Fix safety
+    Regional compilation keeps results the same. The call can take longer, because Python runs between the layers.
+
+    ## Source
+    PyTorch recipe, "Reducing torch.compile cold start compilation time with regional compilation";
+    `torch/compiler/__init__.py`, 2.13 (`nested_compile_region`).
+    """
+
+    code: ClassVar = "GD401"
+    name: ClassVar = "repeated-blocks-in-one-graph"
+    severity: ClassVar = "info"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for the recording, at the function with the largest such graph."""
+        recording = view.recording
+        target = recording.target
+        if target.is_regional or not target.blocks:
+            return ()
+        compiles = {compile_.compile_id: compile_ for compile_ in recording.compiles}
+        found = [
+            repeats
+            for graph in recording.graphs
+            if (compile_ := compiles.get(graph.compile_id)) is not None
+            if (repeats := _repeats(graph, compile_, target.blocks)) is not None
+        ]
+        if not found:
+            return ()
+        largest = max(found, key=lambda repeats: repeats.shared_ops)
+        frame = next((frame for frame in recording.frames if frame.frame_id == largest.compile.frame_id), None)
+        if frame is None:
+            return ()
+        blocks = " and ".join(f"{count} `{of.name}`" for of, count in largest.blocks.items())
+        seconds = largest.compile.duration_s
+        took = "" if seconds is None else f", compiled in {seconds:.1f} s"
+        each = " of each kind" if sum(of.kinds for of in largest.blocks) > 1 else ""
+        return (
+            RuleMatch(
+                entry=frame_entry(frame),
+                message=f"`{described(frame)}` has {blocks} modules in one graph of {largest.ops} operations{took}; "
+                f"torch could compile one{each} and share it",
+                count=len(found),
+                compile_ids=tuple(dict.fromkeys(repeats.compile.compile_id for repeats in found)),
+                fixes=(_regional(target, largest.blocks),),
+                subject=", ".join(of.class_name for of in largest.blocks),
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class _Repeats:
+    """Blocks in a graph.
+
+    Args:
+        compile: The compile that captured the graph.
+        ops: Operations in the graph.
+        shared_ops: Of these, the ones of blocks that torch could share.
+        blocks: How many blocks of each class are in it.
+    """
+
+    compile: Compile
+    ops: int
+    shared_ops: float
+    blocks: Mapping[RepeatedBlocks, int]
+
+
+def _repeats(graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]) -> _Repeats | None:
+    """The blocks in a graph; None if they aren't worth sharing, or if it isn't known which operations are theirs."""
+    modules = [node.module for node in graph.nodes or () if node.opcode.startswith("call_")]
+    if not modules:
+        return None
+    counts = Counter(_ROOT.sub("", module) for module in modules if module is not None)
+    found: dict[RepeatedBlocks, int] = {}
+    shared = 0.0
+    for of in blocks:
+        ops = [sum(_within(path, counts)) for path in of.paths]
+        present = sum(count > 0 for count in ops)
+        if present > of.kinds:
+            found[of] = present
+            shared += sum(ops) * (1 - of.kinds / present)
+    if shared < _FEWEST_OPS or shared < _FEWEST_SHARE * len(modules):
+        return None
+    return _Repeats(compile_, len(modules), shared, found)
+
+
+def _within(path: str, counts: Mapping[str, int]) -> Iterator[int]:
+    return (count for module, count in counts.items() if module == path or module.startswith(f"{path}."))
+
+
+def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:
+    arguments = _arguments(target)
+    return Fix(
+        title=f"Compile each {names(tuple(of.name for of in blocks))} by itself, and not the whole",
+        kind="call",
+        snippet="\n".join(line for of in blocks for line in _lines(of, arguments)),
+        place=SnippetPlace(where="compile_call"),
+        is_safe=True,
+        source="PyTorch recipe: regional compilation",
+    )
+
+
+def _lines(of: RepeatedBlocks, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    if of.compiled_as == "module":
+        compiled = f"block.compile({', '.join(arguments)})"
+    else:
+        compiled = f"block.forward = torch.compile({', '.join(('block.forward', *arguments))})"
+    if of.container is not None:
+        return f"for block in {_expression(of.container)}:", f"    {compiled}"
+    return "for block in model.modules():", f'    if type(block).__name__ == "{of.name}":', f"        {compiled}"
+
+
+def _expression(path: str) -> str:
+    steps = (f"[{part}]" if part.isdigit() else f".{part}" for part in filter(None, path.split(".")))
+    return "model" + "".join(steps)
+
+
+def _arguments(target: TargetInfo) -> tuple[str, ...]:
+    """The arguments of the run's torch.compile that aren't torch's defaults; ``eager`` only shows what Dynamo does."""
+    given = {
+        name: value
+        for name, value in target.compile_arguments.items()
+        if value not in (None, False, {}) and (name, value) not in (("backend", "inductor"), ("backend", "eager"))
+    }
+    return tuple(f"{name}={value!r}" for name, value in given.items())

@@ -1,0 +1,87 @@
+"""Compiling each of the modules that repeat, tried as a fix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import run_command
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """\
+import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.index = index
+
+    def forward(self, x):
+        return x + self.linear(x).sin().cos().tanh(){more}
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer(index) for index in range(24))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+{last}        return x
+
+
+def example_inputs():
+    return (torch.ones(2, 4),)
+"""
+PRINT = '        print("done")\n'
+
+
+def treated(folder: Path, *options: str, more: str = "", last: str = "") -> dict[str, Any]:
+    (folder / "model.py").write_text(PROGRAM.format(more=more, last=last))
+    command = ("fix", "model.py:Net", "--no-grad", "--format", "json", *(options or ("--no-timing",)))
+    done = run_command(*command, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(tmp_path: Path) -> None:
+    document = treated(tmp_path, last=PRINT)
+    treatment = document["treatment"]
+    printed, regional = (fix for fix in treatment["tried"] if fix["verdict"] == "verified")
+    assert (printed["code"], regional["code"]) == ("GD101", "GD401")
+    cold = regional["cold_compile"]
+    assert cold["backend"] == regional["backend"] == "eager"
+    assert cold["after_s"] < cold["before_s"]
+    assert treatment["cold_compile"] == cold
+    assert treatment["calls"] == ["for block in model.layers:\n    block.compile()"]
+    assert treatment["left"] == []
+    assert {finding["fingerprint"] for finding in document["findings"]} == set(treatment["gone"])
+    requests = [
+        json.loads(path.read_text()) for path in sorted(tmp_path.glob(".graphdoctor/*/fixes/cold-*/request.json"))
+    ]
+    assert [request["regional"] for request in requests] == [True, False, True, False]
+    assert len({request["trial"]["compiled"] for request in requests}) == 4
+    assert not any(Path(request["trial"]["compiled"]).exists() for request in requests)
+
+
+def test_layers_that_each_recompile_are_not(tmp_path: Path) -> None:
+    document = treated(tmp_path, more=" * self.index")
+    (fix,) = document["treatment"]["tried"]
+    assert (fix["verdict"], fix["is_applied"]) == ("makes it worse", False)
+    assert fix["reason"] == "a block hits its recompile limit with it"
+    (left,) = document["treatment"]["left"]
+    assert (left["code"], document["treatment"]["gone"]) == ("GD401", [])
+    assert "makes it worse" in left["reason"]
+
+
+def test_it_is_only_suggested_where_nothing_is_tried(tmp_path: Path) -> None:
+    (fix,) = treated(tmp_path, "--no-try")["treatment"]["tried"]
+    assert (fix["code"], fix["verdict"], fix["untried_cause"]) == ("GD401", "not tried", "not_requested")
