@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,15 @@ from graphdoctor.cli.options import (
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.render.formats import DIAGNOSIS
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphdoctor.capture.request import Request
+    from graphdoctor.cli.output import Output
+    from graphdoctor.model.bench import BenchReport
+    from graphdoctor.model.result import Result
+    from graphdoctor.runs.record import Setup
+
 
 @with_options(formats=DIAGNOSIS.names)
 def explain(
@@ -36,6 +45,12 @@ def explain(
     ] = True,
     is_tried: Annotated[
         bool, typer.Option("--try", help="Try fixes, unsafe ones too, and report what each did. Writes nothing.")
+    ] = False,
+    is_benched: Annotated[
+        bool,
+        typer.Option(
+            "--bench", help="Also measure what torch.compile is worth, under inductor unless you name another."
+        ),
     ] = False,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
@@ -58,13 +73,44 @@ def explain(
         replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, reads=is_tried)
     )
     asked = trials_of(trials, given, is_unsafe_tried=True)
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
+    with set_up(
+        settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried or is_benched
+    ) as setup:
         recorded = record_target(request, setup)
         if is_tried:
             from graphdoctor.runs.fix import try_fixes
 
             try_fixes(request, recorded.folder, asked, selection, setup)
+        report = None
+        if is_benched and recorded.exit.reason == "finished":
+            measured = request if "backend" in given else request.with_spec(backend="inductor")
+            report = _benched(measured, recorded.folder, setup)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     if result.diagnosis.calls or result.diagnosis.compiles or not output.is_text:
         output.write(result)
+    if report is not None:
+        _show(report, output)
     finish(recorded, result.diagnosis)
+
+
+def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
+    """What the recorded target is worth under torch.compile."""
+    from graphdoctor.bench.variants import variants_of
+    from graphdoctor.runs.bench import Benching, bench_target
+    from graphdoctor.runs.diagnose import diagnose_recording
+
+    ways = variants_of((), request.spec, is_all=False)
+    return bench_target(request, recording, diagnose_recording(recording).diagnosis, Benching(ways), setup)
+
+
+def _show(report: BenchReport, output: Output[Result]) -> None:
+    """A bench below a report on the terminal; beside any other, its answer."""
+    from graphdoctor.cli.terminal import say, stdout_console
+    from graphdoctor.render.bench import render_bench
+
+    if output.is_text and output.path is None:
+        console = stdout_console(output.color)
+        console.print()
+        render_bench(report, console, is_verbose=output.options.is_verbose)
+    elif not output.is_quiet:
+        say(f"{report.verdict.text} `graphdoctor bench` shows it.")

@@ -141,7 +141,7 @@ class Search:
             best = before
             reference = Reference(self._replays, Program(), on_phase=self._say)
             if eager.is_steady:
-                for candidate in candidates:
+                for candidate in _possible(candidates, eager):
                     best = self._step(ways, eager, best, candidate, reference)
             shown = [before.measured, *([] if best is before else [best.measured])]
             ways.time(eager, shown)
@@ -271,6 +271,12 @@ class Search:
         self._steps.append(step)
         self._tell(DecidedStep(step, _median_us(way.measured), _median_us(eager)))
         return way
+
+
+def _possible(candidates: Sequence[Candidate], eager: Measured) -> Sequence[Candidate]:
+    """Those that differ from others on the program's device."""
+    uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
+    return [candidate for candidate in candidates if uses_cuda or not candidate.needs_cuda]
 
 
 def _median_us(one: Measured) -> float | None:

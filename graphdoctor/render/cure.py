@@ -10,6 +10,7 @@ from rich.text import Text
 
 from graphdoctor.model.command import command_line
 from graphdoctor.model.cure import AS_IT_WAS, CURED
+from graphdoctor.model.wording import factor_text
 from graphdoctor.render.bench_words import interval_text, noise_text, seconds_text
 from graphdoctor.render.cards import Code, Command, Prose, clean, diff_text, labeled_rows, write
 from graphdoctor.render.words import applied_snippets, first_sentence
@@ -48,7 +49,7 @@ def _report(report: CureReport, *, is_verbose: bool, is_written: bool) -> Iterat
     if report.steps:
         yield Text()
         yield clean("Tried, each on top of what was kept", "bold")
-        yield labeled_rows((_label(step), _step(step)) for step in report.steps)
+        yield labeled_rows((step.outcome, _step(step)) for step in report.steps)
     todo = [*_todo(report, is_verbose=is_verbose, is_written=is_written)]
     if todo and report.best == CURED:
         yield Text()
@@ -64,15 +65,11 @@ def _report(report: CureReport, *, is_verbose: bool, is_written: bool) -> Iterat
     yield clean(f"Searched for {spent}.{_more(report.steps)}", "dim")
 
 
-def _label(step: CureStep) -> str:
-    return step.outcome
-
-
 def _step(step: CureStep) -> Text:
     text = clean(step.name, _STYLES.get(step.outcome, ""))
     details = []
     if step.speedup is not None:
-        details.append(f"{interval_text(step.speedup)} beside the best before it")
+        details.append(f"{factor_text(step.speedup.ratio)} ({interval_text(step.speedup)}) beside the best before it")
     if step.compile_cold_s is not None and step.compile_before_s is not None:
         details.append(f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}")
     if step.reason:

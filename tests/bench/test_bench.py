@@ -1,0 +1,182 @@
+"""``graphdoctor bench`` on a program whose calls take a known time, however busy the machine is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.model.bench import BenchReport
+from tests.bench import sleeping
+from tests.conftest import clean_environment, run_command, run_script
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(sleeping.__file__)
+_INDEPENDENT = """
+import statistics, sys, time
+sys.path.insert(0, {folder!r})
+import torch
+from torch.utils.benchmark import Timer
+import sleeping
+
+torch.manual_seed(0)
+net, (x,) = sleeping.Broken(), sleeping.example_inputs()
+compiled = torch.compile(net, backend="aot_eager")
+found = {{}}
+for name, function in (("eager", net), ("default", compiled)):
+    function(x)
+    timer = Timer("function(x)", globals=dict(function=function, x=x), num_threads=torch.get_num_threads())
+    times = [timer.timeit(1).median for _ in range(15)]
+    found[name] = statistics.quantiles(times, n=4)
+print(found)
+"""
+_PAYING = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import torch, sleeping
+
+net, (x,) = sleeping.Broken(), sleeping.example_inputs()
+net(x)
+before = time.perf_counter()
+for _ in range({calls}):
+    net(x)
+eager = time.perf_counter() - before
+before = time.perf_counter()
+compiled = torch.compile(net, backend="aot_eager")
+for _ in range({calls}):
+    compiled(x)
+print(eager, time.perf_counter() - before)
+"""
+
+
+@dataclass(frozen=True)
+class Benched:
+    """What the command wrote.
+
+    Args:
+        document: The JSON document.
+        folder: Where it ran.
+    """
+
+    document: dict[str, Any]
+    folder: Path
+
+    def variant(self, name: str) -> dict[str, Any]:
+        """One variant."""
+        (found,) = (variant for variant in self.document["variants"] if variant["name"] == name)
+        return dict(found)
+
+
+@pytest.fixture(scope="module")
+def benched(tmp_path_factory: pytest.TempPathFactory) -> Benched:
+    """The program with a break, in three ways."""
+    folder = tmp_path_factory.mktemp("benched")
+    (folder / "sleeping.py").write_bytes(PROGRAM.read_bytes())
+    variants = (
+        "--variant",
+        "dynamic=true",
+        "--variant",
+        "fullgraph=true",
+        "--variant",
+        "mode=reduce-overhead backend=inductor",
+    )
+    process = run_command(
+        "bench", "sleeping.py:Broken", "--backend", "aot_eager", *variants, "--format", "json", cwd=folder
+    )
+    assert process.returncode == 0, process.stderr
+    return Benched(json.loads(process.stdout), folder)
+
+
+def test_the_document_has_what_it_promises(benched):
+    document = benched.document
+    assert {"schema_version", "environment", "target", "verdict", "variants"} <= document.keys()
+    assert {"text", "best"} <= document["verdict"].keys()
+    assert document["variants"][0]["name"] == "eager"
+    keys = {
+        *("name", "arguments", "status", "reason", "correct", "compile_cold_s", "compile_warm_s", "call_us", "speedup"),
+        *("break_even_calls", "throughput", "peak_memory_bytes", "graphs", "break_sites", "recompiles", "launches"),
+        "cuda_graphs",
+    }
+    for variant in document["variants"]:
+        assert keys <= variant.keys()
+    assert {"median", "q1", "q3", "min", "max", "mean", "count"} <= document["variants"][0]["call_us"].keys()
+    assert BenchReport.model_validate(document).verdict.text == document["verdict"]["text"]
+
+
+def test_times_are_those_of_the_calls(benched):
+    eager, default = benched.variant("eager")["call_us"], benched.variant("backend=aot_eager")["call_us"]
+    assert sleeping.EAGER_MS * 1000 <= eager["min"] <= eager["q1"] <= eager["median"] <= eager["q3"] <= eager["max"]
+    assert eager["q1"] < 1.5 * sleeping.EAGER_MS * 1000
+    assert default["min"] >= sleeping.COMPILED_MS * 1000
+    assert default["q1"] < 2 * sleeping.COMPILED_MS * 1000
+
+
+def test_the_speed_up_is_the_ratio_of_the_times(benched):
+    eager, default = benched.variant("eager"), benched.variant("backend=aot_eager")
+    assert default["speedup"]["low"] <= default["speedup"]["ratio"] <= default["speedup"]["high"]
+    assert 1.5 < default["speedup"]["ratio"] < 3.2
+    assert default["judgement"] == "faster"
+    assert eager["judgement"] == "same"
+    assert default["speedup"]["ratio"] == pytest.approx(
+        eager["call_us"]["median"] / default["call_us"]["median"], rel=0.3
+    )
+
+
+def test_results_graphs_and_breaks_are_those_of_each_variant(benched):
+    default = benched.variant("backend=aot_eager")
+    assert (default["status"], default["correct"]) == ("ok", True)
+    assert (default["graphs"], default["break_sites"], default["recompiles"]) == (2, 1, 0)
+    assert benched.variant("eager")["graphs"] is None
+
+
+def test_a_variant_that_can_t_be_says_why_and_the_rest_goes_on(benched):
+    failed = benched.variant("fullgraph=true")
+    assert failed["status"] == "failed"
+    assert "graph_break" in failed["reason"]
+    skipped = benched.variant("mode=reduce-overhead backend=inductor")
+    assert (skipped["status"], skipped["call_us"]) == ("skipped", None)
+    assert "CUDA" in skipped["reason"]
+    assert benched.variant("dynamic=true")["status"] == "ok"
+
+
+def test_compiling_pays_after_as_many_calls_as_it_says(benched):
+    found = benched.variant("backend=aot_eager")["break_even_cold"]
+    assert found["low"] <= found["calls"] <= (found["high"] or found["calls"])
+    assert benched.variant("backend=aot_eager")["break_even_calls"] == found["calls"]
+    for calls, is_paid in ((max(found["calls"] // 4, 1), False), (found["calls"] * 4, True)):
+        eager, compiled = map(float, plain(_PAYING, benched.folder, calls=calls).split())
+        assert (compiled < eager) == is_paid, (calls, eager, compiled)
+
+
+def test_times_agree_with_torch_s_own_benchmark(benched):
+    independent = eval(plain(_INDEPENDENT, benched.folder))
+    (first, _, third), mine = (seconds * 1e6 for seconds in independent["eager"]), benched.variant("eager")["call_us"]
+    assert mine["q1"] <= 1.2 * third
+    assert first <= 1.2 * mine["q3"]
+
+
+def plain(script: str, folder: Path, **values: Any) -> str:
+    """What a script without graphdoctor prints; it starts as the probes of the tests do."""
+    file = folder / "plain.py"
+    file.write_text(script.format(folder=str(folder), **values))
+    return run_script(file, cwd=folder, env=clean_environment()).stdout
+
+
+def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
+    (tmp_path / "sleeping.py").write_bytes(PROGRAM.read_bytes())
+    process = run_command(
+        *("bench", "sleeping.py:Net", "--backend", "aot_eager", "--sweep", "x.shape[0]=4,128", "--format", "json"),
+        cwd=tmp_path,
+    )
+    assert process.returncode == 0, process.stderr
+    small, large = json.loads(process.stdout)["sweep"]["points"]
+    assert [variant["status"] for variant in small["variants"]] == ["ok", "ok"]
+    assert [variant["status"] for variant in large["variants"]] == ["failed", "skipped"]
+    assert "at most 64 samples" in large["variants"][0]["reason"]
+    # Again, without running anything.
+    again = run_command("bench", "--format", "json", cwd=tmp_path)
+    assert again.stdout == process.stdout
