@@ -121,6 +121,7 @@ def _name_of(base: RunSpec) -> str:
     given = VariantSpec("").arguments(base)
     parts = [f"{name}={_text(value)}" for name, value in given.items() if name != "options"]
     parts += [f"option.{name}={_text(value)}" for name, value in base.options.items()]
+    parts += [REGIONAL] if base.regional else []
     return " ".join(parts) or DEFAULT
 
 
@@ -140,7 +141,8 @@ def _parsed(text: str, base: RunSpec) -> VariantSpec:
             changes[REGIONAL] = True
             continue
         if part == DEFAULT and len(parts) == 1:
-            return VariantSpec(DEFAULT, {"backend": "inductor", "mode": None, "options": {}, "dynamic": None})
+            changes = {"backend": "inductor", "mode": None, "options": {}, "dynamic": None, REGIONAL: False}
+            return VariantSpec(DEFAULT, changes)
         if "=" not in part:
             raise _refused(text, f"{part!r} is neither name=value nor {REGIONAL}")
         ((name, value),) = parse_assignments([part], _FLAG).items()

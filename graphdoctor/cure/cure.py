@@ -19,7 +19,6 @@ from graphdoctor.bench.rounds import speedup
 from graphdoctor.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
 from graphdoctor.bench.variants import VariantSpec
 from graphdoctor.capture.request import Measured as ToMeasure
-from graphdoctor.cure.lines import compile_lines
 from graphdoctor.model.bench import Noise, Speedup, Variant
 from graphdoctor.model.cure import AS_IT_WAS, CURED, CureStep, StepOutcome
 from graphdoctor.model.progress import DecidedStep
@@ -82,7 +81,6 @@ class Found:
         noise: How steady the machine was.
         call_count: Calls whose results were compared.
         arguments: What torch.compile is given in the best way.
-        compile_lines: Lines that compile the model so; empty if the user's own do.
     """
 
     eager: Variant
@@ -93,7 +91,6 @@ class Found:
     noise: Noise | None
     call_count: int
     arguments: dict[str, object]
-    compile_lines: tuple[str, ...]
 
 
 class Search:
@@ -158,7 +155,6 @@ class Search:
             noise=timings.noise,
             call_count=0 if start is None else start["call_count"],
             arguments=dict(VariantSpec("", best.changes).arguments(self._base)),
-            compile_lines=compile_lines(best.changes, self._base),
         )
 
     def _started(self, ways: SideBySide, spec: VariantSpec, program: Program) -> Measured:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from graphdoctor.bench.variants import VariantSpec
+from graphdoctor.model.recording import RepeatedBlocks
+from graphdoctor.model.regions import block_lines
 from graphdoctor.model.spec import RunSpec
 
 
-def compile_lines(changes: Mapping[str, object], base: RunSpec) -> tuple[str, ...]:
+def compile_lines(changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]) -> tuple[str, ...]:
     """Lines that compile a model, in place of the user's own call of torch.compile.
 
     Args:
         changes: Fields of ``RunSpec`` with other values than the user's.
         base: The user's own run.
+        blocks: The modules that repeat in it.
 
     Returns:
         None at all if nothing changed.
@@ -24,9 +27,5 @@ def compile_lines(changes: Mapping[str, object], base: RunSpec) -> tuple[str, ..
     given = {name: value for name, value in spec.arguments(base).items() if name not in spec.spec(base).config}
     arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
     if spec.spec(base).regional:
-        return (
-            "for block in model.modules():",
-            "    if isinstance(block, Block):  # the class that repeats",
-            f"        block.compile({arguments})",
-        )
+        return block_lines(blocks, given)
     return (f"model = torch.compile(model{', ' if arguments else ''}{arguments})",)

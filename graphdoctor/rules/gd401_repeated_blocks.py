@@ -13,6 +13,7 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.fixes import SnippetPlace
 from graphdoctor.model.recording import Compile, Graph, RepeatedBlocks, TargetInfo
+from graphdoctor.model.regions import block_lines
 from graphdoctor.model.wording import names
 
 _FEWEST_OPS = 100
@@ -192,37 +193,17 @@ def _within(path: str, counts: Mapping[str, int]) -> Iterator[int]:
 
 
 def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:
-    arguments = _arguments(target)
-    return Fix(
-        title=f"Compile each {names(tuple(of.name for of in blocks))} by itself, and not the whole",
-        kind="call",
-        snippet="\n".join(line for of in blocks for line in _lines(of, arguments)),
-        place=SnippetPlace(where="compile_call"),
-        is_safe=True,
-        source="PyTorch recipe: regional compilation",
-    )
-
-
-def _lines(of: RepeatedBlocks, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    if of.compiled_as == "module":
-        compiled = f"block.compile({', '.join(arguments)})"
-    else:
-        compiled = f"block.forward = torch.compile({', '.join(('block.forward', *arguments))})"
-    if of.container is not None:
-        return f"for block in {_expression(of.container)}:", f"    {compiled}"
-    return "for block in model.modules():", f'    if type(block).__name__ == "{of.name}":', f"        {compiled}"
-
-
-def _expression(path: str) -> str:
-    steps = (f"[{part}]" if part.isdigit() else f".{part}" for part in filter(None, path.split(".")))
-    return "model" + "".join(steps)
-
-
-def _arguments(target: TargetInfo) -> tuple[str, ...]:
-    """The arguments of the run's torch.compile that aren't torch's defaults; ``eager`` only shows what Dynamo does."""
+    # With the run's arguments; ``eager`` only shows what Dynamo does.
     given = {
         name: value
         for name, value in target.compile_arguments.items()
         if value not in (None, False, {}) and (name, value) not in (("backend", "inductor"), ("backend", "eager"))
     }
-    return tuple(f"{name}={value!r}" for name, value in given.items())
+    return Fix(
+        title=f"Compile each {names(tuple(of.name for of in blocks))} by itself, and not the whole",
+        kind="call",
+        snippet="\n".join(block_lines(tuple(blocks), given)),
+        place=SnippetPlace(where="compile_call"),
+        is_safe=True,
+        source="PyTorch recipe: regional compilation",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
@@ -71,6 +71,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
     """
     # Not earlier: the recorded run begins sooner.
     from graphdoctor.cure.cure import Search
+    from graphdoctor.cure.lines import compile_lines
     from graphdoctor.cure.verdict import best_of, sentence
     from graphdoctor.model.cure import CureReport
     from graphdoctor.replay.replays import Limits, Replays
@@ -111,7 +112,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         steps=found.steps,
         diff=treatment.diff if treatment and is_fixed else "",
         arguments=found.arguments,
-        compile_lines=found.compile_lines,
+        compile_lines=compile_lines(found.best.changes, request.spec, diagnosis.target.blocks or ()),
         settings=treatment.settings if treatment and is_fixed else (),
         calls=treatment.calls if treatment and is_fixed else (),
         treatment=treatment,
@@ -127,10 +128,16 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
 
 
 def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, began: float) -> TreatmentResult:
-    """Fixes that were verified; what they do to the call's time is measured beside everything else."""
+    """Fixes that were verified; what they do to the call's time is measured beside everything else.
+
+    Compiling each block by itself is a candidate of its own.
+    """
+    from graphdoctor.fixes.rule_codes import REPEATED_BLOCKS
+
+    selection = replace(asked.selection, ignore=(*asked.selection.ignore, REPEATED_BLOCKS))
     trials = Trials(is_unsafe_tried=asked.is_unsafe_tried, timing=Timing.none)
     deadline = began + _SHARE_OF_FIXES * asked.budget_s
-    return try_fixes(request, recording, trials, asked.selection, setup, deadline=deadline)
+    return try_fixes(request, recording, trials, selection, setup, deadline=deadline)
 
 
 def _edits(treated: TreatmentResult) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.bench.variants import variants_of
+from graphdoctor.cure.lines import compile_lines
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.recording import RepeatedBlocks
 from graphdoctor.model.spec import RunSpec
 
 BASE = RunSpec(target="model.py", backend="inductor")
@@ -91,3 +93,24 @@ def test_what_needs_cuda_is_known_before_it_is_run():
 def test_what_can_t_be_read_is_refused_by_name(text, words):
     with pytest.raises(GraphDoctorError, match=words):
         variants_of([text], BASE, is_all=False)
+
+
+def test_a_regional_run_is_named_so_beside_the_whole() -> None:
+    base = RunSpec(target="model.py", backend="inductor", regional=True)
+    _, own, whole = variants_of(("default",), base, is_all=False)
+    assert (own.name, own.spec(base).regional) == ("regional", True)
+    assert (whole.name, whole.spec(base).regional) == ("default", False)
+
+
+@pytest.mark.parametrize(
+    ("regional", "lines"),
+    [
+        (True, ("for block in model.layers:", "    block.compile(mode='max-autotune')")),
+        (False, ("model = torch.compile(model, mode='max-autotune')",)),
+    ],
+)
+def test_lines_that_compile_a_model_name_what_repeats(regional: bool, lines: tuple[str, ...]) -> None:
+    paths = ("layers.0", "layers.1", "layers.2")
+    layers = RepeatedBlocks(class_name="Layer", paths=paths, kinds=1, compiled_as="module", container="layers")
+    changes = {"mode": "max-autotune", "regional": regional}
+    assert compile_lines(changes, RunSpec(target="model.py", backend="inductor"), (layers,)) == lines
