@@ -121,7 +121,7 @@ def noise_text(noise: Noise) -> str:
 
 
 def shown_variants(report: BenchReport) -> tuple[Variant, ...]:
-    """The variants to show in full: of a sweep, those of the last size that eager mode ran with."""
+    """The variants to show in full: of a sweep, those of the largest size that eager mode ran with."""
     point = shown_size(report)
     if report.sweep is None or point is None:
         return report.variants
@@ -129,11 +129,11 @@ def shown_variants(report: BenchReport) -> tuple[Variant, ...]:
 
 
 def shown_size(report: BenchReport) -> int | None:
-    """Of a sweep, the last size that eager mode ran with; None for anything else."""
+    """Of a sweep, the largest size that eager mode ran with; None for anything else."""
     if report.sweep is None:
         return None
     ran = [one.size for one in report.sweep.points if one.variants and one.variants[0].status == "ok"]
-    return ran[-1] if ran else None
+    return max(ran, default=None)
 
 
 def sweep_name(report: BenchReport) -> str:

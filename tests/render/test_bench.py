@@ -108,6 +108,13 @@ def test_no_name_and_no_figure_is_cut(width: int) -> None:
         assert "12 GPT2Block" in text
 
 
+def test_the_tables_of_a_sweep_are_of_the_largest_size_that_ran_in_whatever_order() -> None:
+    found = swept()
+    assert found.sweep is not None
+    backwards = found.sweep.model_copy(update={"points": found.sweep.points[::-1]})
+    assert "With x.shape[0] = 32" in rendered(found.model_copy(update={"sweep": backwards}))
+
+
 def test_what_is_unknown_is_no_number() -> None:
     bare = variant(
         cold_s=None,
