@@ -142,6 +142,13 @@ def test_what_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
         assert SourceReader().context(str(file), 1) is None
 
 
+def test_a_place_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("x = 1\n")
+    reader = SourceReader()
+    assert reader.context(str(path), 1) is reader.context(str(path), 1)
+
+
 def test_a_line_behind_the_end_has_no_statement(tmp_path: Path) -> None:
     file = tmp_path / "short.py"
     file.write_text("x = 1\n")

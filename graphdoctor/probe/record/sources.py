@@ -40,10 +40,11 @@ _CODE_NAMES: dict[str, tuple[type[ast.AST], ...]] = {
 
 
 class SourceReader:
-    """Parses each file once."""
+    """Parses each file once, and reads each place once: a program that goes on recompiling asks for the same ones."""
 
     def __init__(self) -> None:
         self._trees: dict[str, ast.Module | None] = {}
+        self._contexts: dict[tuple[str, int, str | None], SourceRecord | None] = {}
 
     def context(self, file: str, line: int, code_name: str | None = None) -> SourceRecord | None:
         """What surrounds a line.
@@ -57,6 +58,12 @@ class SourceReader:
         Returns:
             What surrounds it, or None when the source can't be read.
         """
+        place = (file, line, code_name)
+        if place not in self._contexts:
+            self._contexts[place] = self._read_context(*place)
+        return self._contexts[place]
+
+    def _read_context(self, file: str, line: int, code_name: str | None) -> SourceRecord | None:
         tree = self._tree(file)
         if tree is None or line < 1:
             return None
