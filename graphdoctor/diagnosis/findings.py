@@ -47,6 +47,7 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         compile_ids=match.compile_ids,
         user_stack=match.user_stack,
         fixes=tuple(_shown_fix(fix, root) for fix in match.fixes),
+        cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),
         fingerprint=fingerprint(rule.code, match.entry, root, subject),
     )
 

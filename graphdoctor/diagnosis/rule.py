@@ -177,6 +177,8 @@ class RuleMatch:
         subject: What distinguishes it from other findings of the rule on the same line, such as the value that changed.
         changes: The changed values that it is about, each once.
         hidden_change_count: How many more values changed in one recompile than were recorded.
+        call_us: What it takes of a steady call, by the profiler, in microseconds; None if unknown.
+        share: That divided by the time of the call.
     """
 
     entry: StackEntry
@@ -194,6 +196,8 @@ class RuleMatch:
     subject: str = ""
     changes: tuple[GuardChange, ...] = ()
     hidden_change_count: int = 0
+    call_us: float | None = None
+    share: float | None = None
 
 
 class RecompileRule(Rule):

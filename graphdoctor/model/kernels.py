@@ -65,8 +65,10 @@ class KernelShare(Fact):
     """CUDA graphs that were launched."""
     region_runs: int = 0
     """Runs of Dynamo's code for a frame; each runs at most one graph."""
-    overhead_us: float = 0.0
+    region_us: float = 0.0
     """The host's time in these and in the searches for them, without kernels that run on the host."""
+    outside_us: float = 0.0
+    """The host's time in neither of these, nor in kernels that run on the host: the program's own Python."""
     largest: tuple[KernelTime, ...] = ()
     """The kernels that take the most time, at most ten."""
 
@@ -76,6 +78,19 @@ class KernelShare(Fact):
         if self.library_us is None or self.generated_us is None or self.copy_us is None:
             return None
         return self.library_us + self.generated_us + self.copy_us
+
+    @property
+    def overhead_us(self) -> float | None:
+        """What running compiled code takes of the call without the profiler, beyond its kernels; None if unknown.
+
+        The profiler makes everything but kernels longer, so only its proportions are used. On a GPU, it's time in
+        which the device waits.
+        """
+        on_host_us = self.region_us + self.outside_us
+        if self.kernels_us is None or self.unprofiled_us is None or not on_host_us:
+            return None
+        without_us = max(0.0, self.unprofiled_us - self.kernels_us)
+        return min(self.region_us, without_us * self.region_us / on_host_us)
 
     @property
     def rest_us(self) -> float | None:

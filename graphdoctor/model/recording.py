@@ -533,6 +533,8 @@ class Recording(Fact):
     """When each graph ran in a steady call; None if not measured."""
     kernels: KernelShare | None = None
     """Where the time of a steady call goes; None if not measured."""
+    eager_kernels: KernelShare | None = None
+    """The same call in eager mode, in another process; None if nobody compares them."""
     cuda_graphs: CudaGraphs | None = None
     """What became of CUDA graphs; None if none were asked for, and if unknown."""
     caches: CacheUse | None = None

@@ -620,7 +620,8 @@ class KernelsEvent(TypedDict):
     launches: int | None
     graph_launches: int
     region_runs: int
-    overhead_us: float
+    region_us: float
+    outside_us: float
     largest: list[KernelRecord]
 
 

@@ -66,6 +66,11 @@ class Action:
         return any(finding.cost is not None and finding.cost.call_from == "fix" for finding in self.findings)
 
     @property
+    def is_profiled(self) -> bool:
+        """Whether ``call_us`` is what the profiler showed."""
+        return any(finding.cost is not None and finding.cost.call_from == "profile" for finding in self.findings)
+
+    @property
     def is_host_gap(self) -> bool:
         """Whether ``call_us`` is the host's time alone."""
         return any(finding.cost is not None and finding.cost.call_from == "host_gap" for finding in self.findings)
@@ -138,7 +143,8 @@ def worths(action: Action) -> Iterator[str]:
         if action.is_measured:
             yield f"{'saves' if action.call_us > 0 else 'adds'} {call} per call"
         else:
-            yield f"{'host gaps' if action.is_host_gap else 'gaps'} of {call} per call"
+            gaps = "" if action.is_profiled else "host gaps of " if action.is_host_gap else "gaps of "
+            yield f"{gaps}{call} per call"
     seconds = f"{action.compile_s or 0.0:.1f}"
     if seconds != "0.0":
         yield f"up to {seconds} s of compiling"

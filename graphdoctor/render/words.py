@@ -319,6 +319,8 @@ def cost_text(cost: Cost) -> str:
             parts.append(f"fixing it {change} {call} per call{share}, timed with the verified fix")
         elif cost.call_from == "host_gap":
             parts.append(f"host gap of {call} per call")
+        elif cost.call_from == "profile":
+            parts.append(f"{call} per call{share}")
         else:
             parts.append(f"{call} per call outside the graphs{share}")
     seconds = f"{cost.compile_s or 0.0:.2f}"

@@ -50,8 +50,13 @@ from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
 from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
 from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
+from graphdoctor.rules.gd402_tiny_graphs import TinyGraphs
 from graphdoctor.rules.gd501_backend_exception import BackendException
 from graphdoctor.rules.gd502_compiler_error import CompilerError
+from graphdoctor.rules.gd503_library_calls import LibraryCalls
+from graphdoctor.rules.gd504_cuda_graphs_skipped import CudaGraphsSkipped
+from graphdoctor.rules.gd505_cuda_graph_inputs import CudaGraphInputs
+from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
 from graphdoctor.rules.gd900_not_measured import NotMeasured
 from graphdoctor.rules.gd901_user_error import UserError
 from graphdoctor.rules.gd902_incomplete_log import IncompleteLog
@@ -103,6 +108,11 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     GuardsOnModules(),
     GuardOnChangingValue(),
     RepeatedBlocksInGraph(),
+    TinyGraphs(),
+    LibraryCalls(),
+    CudaGraphsSkipped(),
+    CudaGraphInputs(),
+    SlowerKernels(),
     _BACKEND,
     CompilerError(),
     UserError(),

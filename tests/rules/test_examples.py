@@ -13,10 +13,10 @@ import pytest
 from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import clean_environment, run_command, run_script
-from tests.rules.test_documentation import NEEDS_RANKS, first_block
+from tests.rules.test_documentation import BELOW_DYNAMO, NEEDS_RANKS, first_block
 
 NO_COMMON_RESULT = {
-    "GD103", "GD113", "GD114", "GD201", "GD204", "GD206", "GD207", "GD212", "GD303", "GD901",
+    "GD103", "GD113", "GD114", "GD201", "GD204", "GD206", "GD207", "GD212", "GD303", "GD402", "GD901",
 }  # fmt: skip
 """Rules whose two snippets differ in results by their own words, take other arguments, return nothing, or raise."""
 
@@ -40,6 +40,7 @@ SECTIONS = ("Example", "Use instead")
 _OPTIONS = re.compile(r'^ARGUMENTS = |"torch\.[\w.]+": \w+', re.MULTILINE)
 
 RULES = [rule for rule in ALL_RULES.values() if rule.code not in NEEDS_RANKS]
+EXPLAINED = [rule for rule in RULES if rule.code not in BELOW_DYNAMO]
 
 NEEDS_TORCH = {"GD113": (2, 13), "GD121": (2, 13)}
 """Examples that 2.11 breaks on too, but with a message that belongs to another rule (GD109)."""
@@ -105,7 +106,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The document for all plain snippets, run in one process: starting one takes most of a snippet's time."""
     folder = tmp_path_factory.mktemp("snippets")
     names = []
-    for rule in RULES:
+    for rule in EXPLAINED:
         for section in SECTIONS:
             if is_plain(rule, section):
                 names.append(snippet_name(rule, section))
@@ -136,7 +137,7 @@ def found(rule: Rule, section: str, folder: Path, request: pytest.FixtureRequest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", EXPLAINED, ids=lambda rule: rule.code)
 def test_example_is_found(rule: Rule, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     installed = tuple(int(part) for part in version("torch").split(".")[:2])
     if installed < NEEDS_TORCH.get(rule.code, (2, 11)):
@@ -148,7 +149,7 @@ def test_example_is_found(rule: Rule, tmp_path: Path, request: pytest.FixtureReq
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", EXPLAINED, ids=lambda rule: rule.code)
 def test_use_instead_is_clean(rule: Rule, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     here, has_graph = found(rule, "Use instead", tmp_path, request)
     assert here - (MEASURED & {rule.code}) == ALSO_FINDS.get(rule.code, set())

@@ -140,7 +140,8 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "launches": number,
             "graph_launches": number,
             "region_runs": number,
-            "overhead_us": number,
+            "region_us": number,
+            "outside_us": number,
             "largest": [
                 {
                     "name": text(shown.operation),

@@ -25,6 +25,9 @@ from .timing import time_calls
 CALL_RANGE = "graphdoctor_kernels"
 """Profiler range of one call."""
 
+EMPTY_RANGE = "graphdoctor_empty_call"
+"""Profiler range of a call that does nothing: the profiler's own time, and ours."""
+
 _MIN_CALLS, _MAX_CALLS = 3, 20
 _MAX_EVENTS = 50_000
 _BUDGET_S = 0.5
@@ -94,6 +97,8 @@ def _profiled(call: Callable[[], object], count: int) -> list[ProfiledEvent] | N
     with torch.profiler.profile(activities=profile_activities()) as profiler:
         for _ in range(count):
             torch_api.synchronize()
+            with torch.profiler.record_function(EMPTY_RANGE):
+                torch_api.synchronize()
             with torch.profiler.record_function(CALL_RANGE):
                 call()
                 torch_api.synchronize()
@@ -121,15 +126,22 @@ def shares_in(
     else:
         roots = [node for node in nodes if node.parent is None]
         kernels = [kernel for root in roots for kernel in _host_kernels(root, role)]
+    empty_ns = min((event.duration_ns for event in hosts if event.name == EMPTY_RANGE), default=0)
     for whole in sorted((event for event in hosts if event.name == CALL_RANGE), key=lambda event: event.start_ns):
         inside = [event for event in hosts if whole.start_ns <= event.start_ns < whole.end_ns]
         own = [kernel for kernel in kernels if whole.start_ns <= kernel.start_ns < whole.end_ns]
         # A device that ran no kernel at all: the profiler can't see it.
-        yield _share(whole, inside, own, is_device=has_device, is_seen=bool(own) or not has_device)
+        yield _share(whole, inside, own, empty_ns, is_device=has_device, is_seen=bool(own) or not has_device)
 
 
 def _share(
-    whole: ProfiledEvent, inside: Sequence[ProfiledEvent], own: Sequence[Kernel], *, is_device: bool, is_seen: bool
+    whole: ProfiledEvent,
+    inside: Sequence[ProfiledEvent],
+    own: Sequence[Kernel],
+    empty_ns: int,
+    *,
+    is_device: bool,
+    is_seen: bool,
 ) -> KernelsEvent:
     times: dict[KernelKind, float] = {"library": 0.0, "generated": 0.0, "copy": 0.0}
     by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
@@ -141,6 +153,7 @@ def _share(
     largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
     regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
     on_host = [] if is_device else [(kernel.start_ns, kernel.end_ns) for kernel in own]
+    covered_ns = _covered_ns([*regions, *on_host])
     return KernelsEvent(
         event="kernels",
         device="cuda" if is_device else "cpu",
@@ -156,7 +169,8 @@ def _share(
             event.name.startswith(torch_api.REGION_PREFIX) or event.name == torch_api.COMPILED_BACKWARD
             for event in inside
         ),
-        overhead_us=(_covered_ns([*regions, *on_host]) - _covered_ns(on_host)) / 1e3,
+        region_us=(covered_ns - _covered_ns(on_host)) / 1e3,
+        outside_us=max(0, whole.duration_ns - covered_ns - empty_ns) / 1e3,
         largest=[KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest],
     )
 

@@ -1,0 +1,119 @@
+"""GD503: a call that spends its time in kernels of libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from graphdoctor.diagnosis.frames import frame_entry, main_frame
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.suggestions import compile_argument
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.kernels import KernelShare
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.wording import factor_text, percent
+
+_MIN_SHARE = 0.8
+_MIN_NAMED = 0.2
+_MAX_NAMES = 2
+
+
+class LibraryCalls(RecordingRule):
+    """A call that spends its time in kernels of libraries, which torch.compile can't fuse.
+
+    ## What it finds
+    A steady call of compiled code that spends 80% or more of its time in kernels of libraries, such as matrix
+    multiplications and convolutions of cuBLAS, cuDNN or oneDNN, or of ATen. `graphdoctor bench` reports it.
+
+    ## Why it costs
+    Inductor makes programs faster mostly by fusing operations into kernels of its own. It calls libraries as eager mode
+    does, and fuses nothing into these calls. If they take 80% of a call, then even without all the rest it would be
+    1.25× faster at most.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, scale):
+        return torch.relu(x @ torch.diag(scale))
+
+    def inputs():
+        return (torch.ones(1024, 1024), torch.ones(1024))
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x, scale):
+        return torch.relu(x * scale)
+
+    def inputs():
+        return (torch.ones(1024, 1024), torch.ones(1024))
+    ```
+    Often there is nothing to replace. Then make the calls themselves cheaper: use a smaller dtype (`torch.autocast`, or
+    TF32 for matrix multiplications on a GPU), or a library function for the whole pattern, such as
+    `scaled_dot_product_attention`. `mode="max-autotune"` also tries kernels of Inductor's own for matrix
+    multiplications, which can fuse with what follows.
+
+    ## Fix safety
+    Smaller dtypes and TF32 change results. With `mode="max-autotune"`, results differ by rounding, and compiling takes
+    much longer.
+
+    ## Source
+    `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
+    """
+
+    code: ClassVar = "GD503"
+    name: ClassVar = "library-calls"
+    severity: ClassVar = "info"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for the recording."""
+        recording = view.recording
+        kernels, frame = recording.kernels, main_frame(recording)
+        if kernels is None or frame is None or not kernels.library_us or not kernels.region_runs:
+            return ()
+        share = kernels.library_us / kernels.call_us
+        if share < _MIN_SHARE:
+            return ()
+        return (
+            RuleMatch(
+                entry=frame_entry(frame),
+                message=f"library calls take {percent(share)} of a steady call{_mostly(kernels)}; torch.compile can't "
+                f"fuse them, and without all the rest the call would be only {factor_text(1 / share)} faster",
+                count=sum(each.count for each in kernels.largest if each.kind == "library"),
+                fixes=tuple(_fixes(kernels, recording)),
+            ),
+        )
+
+
+def _mostly(kernels: KernelShare) -> str:
+    large = [
+        f"`{each.name}`"
+        for each in kernels.largest
+        if each.kind == "library" and each.us >= _MIN_NAMED * (kernels.library_us or 0)
+    ]
+    return f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
+
+
+def _fixes(kernels: KernelShare, recording: Recording) -> Iterator[Fix]:
+    inputs = [item for graph in recording.graphs for item in graph.inputs or ()]
+    has_float32 = any(item.dtype == "f32" for item in inputs)
+    if has_float32 and kernels.device == "cuda":
+        yield Fix(
+            title="Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')",
+            kind="config",
+            source='PyTorch documentation: "Numerical accuracy"',
+        )
+    if has_float32:
+        yield Fix(
+            title="Compute in bfloat16, with torch.autocast", kind="code", source="PyTorch documentation: torch.amp"
+        )
+    if not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
+        yield compile_argument(
+            'mode="max-autotune"',
+            "Let Inductor try kernels of its own for matrix multiplications, which can fuse with what follows",
+            is_safe=False,
+            source="torch/_inductor/__init__.py, 2.13",
+        )

@@ -1,0 +1,134 @@
+"""GD504: graphs that torch doesn't record as CUDA graphs, although it was asked to."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.frames import frame_entry, line_entry, main_frame
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.suggestions import compile_argument
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.kernels import CudaGraphSkip, CudaGraphSkipKind
+from graphdoctor.model.recording import Frame, Recording
+
+_GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
+_WHY: dict[CudaGraphSkipKind, str] = {
+    "no_device": "there is no CUDA device",
+    "cpu_graph": "all of it runs on the CPU",
+    "mutation": "it writes to an input",
+    "cpu_device": "it uses a tensor on the CPU",
+    "several_devices": "its tensors are on several devices",
+    "dynamic_shapes": "its sizes are dynamic",
+    "incompatible_op": "CUDA graphs don't support an operation in it",
+    "non_tensor_input": "an input isn't a tensor",
+    "rerecording": "the addresses of its tensors keep changing",
+    "disabled": "a setting turns CUDA graphs off for it",
+}
+_HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
+    "mutation": (
+        "Return the new value, and write it to the input outside the compiled function",
+        "Make the tensor a buffer of a module, or mark it before the first call: torch._dynamo.mark_static_address",
+    ),
+    "cpu_device": ("Create the tensor on the GPU, or move it there before the call",),
+    "several_devices": ("Compile what runs on each device on its own",),
+    "dynamic_shapes": ("Pad inputs to a few fixed sizes, and compile with dynamic=False",),
+    "incompatible_op": ("Move the operation out of the compiled function, or use one with a fixed result size",),
+    "non_tensor_input": ("Pass it as a tensor, or read it from the module",),
+    "rerecording": ("Pass the same tensors in every call, and write new values into them",),
+}
+
+
+class CudaGraphsSkipped(RecordingRule):
+    """A graph that torch doesn't record as a CUDA graph, although it was asked to.
+
+    ## What it finds
+    With `mode="reduce-overhead"`, `mode="max-autotune"` or another way to ask for CUDA graphs: a graph that torch runs
+    without one, and torch's reason. torch itself only logs a warning, and for a graph without a CUDA device nothing.
+
+    ## Why it costs
+    The mode was chosen to launch all kernels of a graph at once. Without it, the host launches each kernel, as in the
+    default mode. A forward graph that is skipped takes its backward graph along.
+
+    ## Example
+    ```python
+    import torch
+
+    ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
+
+    def forward(x, seen):
+        seen.add_(x)
+        return seen.sin() * x
+
+    def inputs():
+        return (torch.ones(64, 64), torch.zeros(64, 64))
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
+
+    def forward(x, seen):
+        seen = seen + x
+        return seen.sin() * x
+
+    def inputs():
+        return (torch.ones(64, 64), torch.zeros(64, 64))
+    ```
+    A CUDA graph works on tensors of its own: a value that it writes to its copy of an input would be lost. Parameters
+    and buffers of modules, and what an earlier CUDA graph returned, aren't copied, so it may write to them.
+
+    ## Fix safety
+    Returning a value instead of writing it is safe if the caller writes it. `mark_static_address` is safe if the tensor
+    stays where it is.
+
+    ## Source
+    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.13.
+    """
+
+    code: ClassVar = "GD504"
+    name: ClassVar = "cuda-graphs-skipped"
+    severity: ClassVar = "warning"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for each kind of reason and line."""
+        graphs = view.recording.cuda_graphs
+        alike: dict[tuple[str, str | None, int | None], list[CudaGraphSkip]] = {}
+        for skip in graphs.skipped if graphs is not None else ():
+            alike.setdefault((skip.kind, skip.file, skip.line), []).append(skip)
+        found = (_match(skips, view.recording) for skips in alike.values())
+        return tuple(match for match in found if match is not None)
+
+
+def _match(skips: list[CudaGraphSkip], recording: Recording) -> RuleMatch | None:
+    first = skips[0]
+    frame = _frame(first, recording)
+    if frame is None:
+        return None
+    entry = line_entry(recording, first.file, first.line) or frame_entry(frame)
+    why = _WHY.get(first.kind, "see its reason")
+    what = "CUDA graphs were asked for, but" if first.kind == "no_device" else "torch doesn't record a CUDA graph:"
+    return RuleMatch(
+        entry=entry,
+        message=f"{what} {why}",
+        count=len(skips),
+        compile_ids=tuple(dict.fromkeys(skip.compile_id for skip in skips if skip.compile_id is not None)),
+        torch_reason=first.reason,
+        severity="info" if first.kind in ("no_device", "cpu_graph") else None,
+        subject=first.kind,
+        fixes=_fixes(first.kind),
+    )
+
+
+def _frame(skip: CudaGraphSkip, recording: Recording) -> Frame | None:
+    """The function whose graph was skipped, or else that of the largest graph."""
+    ids = {compile_.frame_id for compile_ in recording.compiles if compile_.compile_id == skip.compile_id}
+    return next((frame for frame in recording.frames if frame.frame_id in ids), None) or main_frame(recording)
+
+
+def _fixes(kind: CudaGraphSkipKind) -> tuple[Fix, ...]:
+    if kind in ("no_device", "cpu_graph"):
+        title = "Compile in the default mode: it does the same here"
+        return (compile_argument('mode="default"', title, is_safe=True, source="torch/_inductor/__init__.py, 2.13"),)
+    return tuple(Fix(title=title, kind="code", source=_GUIDE) for title in _HOW.get(kind, ()))

@@ -1,0 +1,109 @@
+"""GD506: kernels that take longer than those of eager mode."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.frames import frame_entry, main_frame
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.suggestions import compile_argument
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.kernels import KernelShare
+from graphdoctor.model.wording import factor_text
+
+_MIN_RATIO = 1.1
+
+
+class SlowerKernels(RecordingRule):
+    """Kernels that take longer than those of eager mode.
+
+    ## What it finds
+    A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, or longer, both measured
+    by torch.profiler. Smaller differences also show between two runs of one program. `graphdoctor bench` reports it.
+
+    ## Why it costs
+    Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing memory between them, but
+    some of the replaced kernels were better, such as a softmax over long rows or, on a CPU, a sum over the first dim.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sum(0) * 2
+
+    def inputs():
+        return (torch.ones(2048, 2048),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return (x.new_ones(1, x.shape[0]) @ x)[0] * 2
+
+    def inputs():
+        return (torch.ones(2048, 2048),)
+    ```
+    The example is about a CPU. In general, find the kernel that the finding names, and write its part of the program
+    with a library function, such as `scaled_dot_product_attention` for attention. `mode="max-autotune"` tries more
+    variants of each kernel. If neither helps, leave that part to eager mode, and report it to PyTorch.
+
+    ## Fix safety
+    Another order of operations gives other rounding. With `mode="max-autotune"`, compiling takes much longer.
+
+    ## Source
+    `torch/_inductor/__init__.py`, 2.13 (modes).
+    """
+
+    code: ClassVar = "GD506"
+    name: ClassVar = "slower-kernels"
+    severity: ClassVar = "warning"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for the recording."""
+        recording = view.recording
+        now, before, frame = recording.kernels, recording.eager_kernels, main_frame(recording)
+        if now is None or before is None or frame is None or now.device != before.device or not now.region_runs:
+            return ()
+        if now.kernels_us is None or not before.kernels_us or now.kernels_us < _MIN_RATIO * before.kernels_us:
+            return ()
+        is_tuned = str(recording.target.compile_arguments.get("mode")).startswith("max-autotune")
+        return (
+            RuleMatch(
+                entry=frame_entry(frame),
+                message=_message(now, before, now.kernels_us / before.kernels_us),
+                count=now.launches or 0,
+                call_us=now.kernels_us - before.kernels_us,
+                share=(now.kernels_us - before.kernels_us) / now.call_us,
+                fixes=_FIXES[is_tuned:],
+            ),
+        )
+
+
+def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
+    text = f"the kernels take {factor_text(ratio)} as long as those of eager mode"
+    # What eager mode had beyond the library calls that are left.
+    replaced_us = (before.kernels_us or 0.0) - (now.library_us or 0.0) - (now.copy_us or 0.0)
+    largest = next((each for each in now.largest if each.kind == "generated"), None)
+    if not now.generated_us or largest is None or not 0 < replaced_us < now.generated_us:
+        return text
+    own = factor_text(now.generated_us / replaced_us)
+    return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
+
+
+_FIXES = (
+    compile_argument(
+        'mode="max-autotune"',
+        "Let Inductor try more variants of each kernel",
+        is_safe=False,
+        source="torch/_inductor/__init__.py, 2.13",
+    ),
+    Fix(
+        title="Write the part of the program that the longest kernel computes with a library function, such as "
+        "torch.nn.functional.scaled_dot_product_attention",
+        kind="code",
+        source="PyTorch documentation: torch.nn.functional",
+    ),
+)

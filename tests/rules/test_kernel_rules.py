@@ -1,0 +1,211 @@
+"""What the rules on what is below Dynamo make of hand-built facts, and of their own pages' programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.capture.child import Watching, interpreter, record
+from graphdoctor.capture.request import Measured, Request
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.model.diagnosis import Finding
+from graphdoctor.model.kernels import CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.replay.program import RunChange
+from graphdoctor.rules.catalog import ALL_RULES, RULES
+from graphdoctor.trace.reader import read_recording
+from tests import factories
+from tests.rules.test_documentation import BELOW_DYNAMO, first_block
+
+
+def share(**values: object) -> KernelShare:
+    """A call of 100 µs that computes for 60, half of it in libraries."""
+    known: dict[str, object] = {
+        "call_us": 100.0,
+        "unprofiled_us": 90.0,
+        "library_us": 30.0,
+        "generated_us": 30.0,
+        "copy_us": 0.0,
+        "launches": 4,
+        "region_runs": 1,
+        "region_us": 30.0,
+        "outside_us": 10.0,
+    }
+    return KernelShare(**known | values)
+
+
+def codes(recording: Recording) -> list[str]:
+    return [finding.code for finding in found(recording)]
+
+
+def found(recording: Recording) -> list[Finding]:
+    findings = diagnose(recording, RULES, root=Path("/project"), version="0").findings
+    return [finding for finding in findings if finding.code in BELOW_DYNAMO]
+
+
+def recorded(kernels: KernelShare | None = None, **values: object) -> Recording:
+    return factories.recording().model_copy(update={"kernels": kernels, **values})
+
+
+def test_a_balanced_call_has_no_finding() -> None:
+    assert codes(recorded(share(), eager_kernels=share(region_runs=0))) == []
+    assert codes(recorded()) == []
+
+
+def test_what_the_profiler_cannot_see_is_no_finding() -> None:
+    unknown = share(library_us=None, generated_us=None, copy_us=None, launches=None, device="cuda", region_us=90.0)
+    assert codes(recorded(unknown, eager_kernels=share())) == []
+
+
+def test_running_the_code_outweighs_its_kernels() -> None:
+    tiny = share(library_us=5.0, generated_us=10.0, region_us=70.0, outside_us=17.5, launches=3)
+    (finding,) = found(recorded(tiny))
+    assert finding.code == "GD402"
+    assert finding.message == (
+        "running 1 compiled function with 3 kernels takes 67% of a steady call; the kernels themselves take 17%"
+    )
+    assert finding.cost is not None
+    assert (finding.cost.call_us, finding.cost.call_from) == (60.0, "profile")
+    assert codes(recorded(share(library_us=5.0, generated_us=10.0, region_us=70.0, outside_us=70.0))) == []
+    assert codes(recorded(share(library_us=5.0, generated_us=10.0, region_us=40.0))) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "graphs", "snippets"),
+    [
+        ("cpu", None, [None]),
+        ("cuda", None, ['mode="reduce-overhead"', None]),
+        ("cuda", CudaGraphs(captured=1), [None]),
+    ],
+)
+def test_cuda_graphs_are_suggested_where_they_are_not_used(device, graphs, snippets) -> None:
+    tiny = share(device=device, library_us=5.0, generated_us=10.0, region_us=70.0)
+    (finding,) = found(recorded(tiny, cuda_graphs=graphs))
+    assert [fix.snippet for fix in finding.fixes] == snippets
+
+
+def test_library_calls_leave_little_to_gain() -> None:
+    largest = (KernelTime(name="aten::addmm", kind="library", us=80.0, count=4),)
+    (finding,) = found(recorded(share(library_us=94.0, generated_us=3.0, region_us=3.0, largest=largest)))
+    assert (finding.code, finding.severity, finding.cost) == ("GD503", "info", None)
+    assert finding.message == (
+        "library calls take 94% of a steady call, mostly `aten::addmm`; torch.compile can't fuse them, and without all "
+        "the rest the call would be only 1.06× faster"
+    )
+
+
+def test_library_calls_of_eager_mode_are_no_finding() -> None:
+    eager = recorded(share(library_us=94.0, generated_us=0.0, region_us=0.0, region_runs=0))
+    assert codes(eager) == []
+
+
+def skip(kind: str, **values: object) -> CudaGraphSkip:
+    return CudaGraphSkip(kind=kind, reason=f"skipping cudagraphs due to {kind}", **values)
+
+
+def test_a_skipped_cuda_graph_has_torchs_reason_and_its_line() -> None:
+    graphs = CudaGraphs(captured=0, skipped=(skip("mutation", file=factories.FILE, line=7, compile_id="0/0"),) * 2)
+    (finding,) = found(recorded(cuda_graphs=graphs))
+    assert (finding.code, finding.severity, finding.count) == ("GD504", "warning", 2)
+    assert finding.message == "torch doesn't record a CUDA graph: it writes to an input"
+    assert finding.torch_reason == "skipping cudagraphs due to mutation"
+    assert (finding.location.file, finding.location.line, finding.compile_ids) == ("model.py", 7, ("0/0",))
+    assert len(finding.fixes) == 2
+
+
+def test_cuda_graphs_without_cuda_are_only_worth_knowing() -> None:
+    (finding,) = found(recorded(cuda_graphs=CudaGraphs(captured=0, skipped=(skip("no_device"),))))
+    assert (finding.severity, finding.message) == ("info", "CUDA graphs were asked for, but there is no CUDA device")
+    assert finding.fixes[0].snippet == 'mode="default"'
+
+
+def test_each_reason_is_one_finding() -> None:
+    skipped = (skip("other"), skip("mutation"), skip("cpu_device"), skip("mutation"))
+    assert codes(recorded(cuda_graphs=CudaGraphs(captured=2, skipped=skipped))) == ["GD504"] * 3
+
+
+def test_copies_into_cuda_graphs() -> None:
+    copying = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
+    (finding,) = found(recorded(copying, cuda_graphs=CudaGraphs(captured=1)))
+    assert (finding.code, finding.cost and finding.cost.call_us) == ("GD505", 12.8)
+    assert finding.message == "copying inputs into the memory of CUDA graphs takes 13% of a steady call"
+    assert codes(recorded(share(device="cuda", copy_us=9.0, graph_input_copy_us=9.0, graph_launches=1))) == []
+    assert codes(recorded(share(copy_us=40.0))) == []
+
+
+def test_kernels_that_are_slower_than_those_they_replaced() -> None:
+    largest = (KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1),)
+    now = share(call_us=600.0, library_us=300.0, generated_us=270.0, copy_us=8.0, region_us=20.0, largest=largest)
+    before = share(call_us=520.0, library_us=508.0, generated_us=0.0, region_runs=0, region_us=0.0)
+    (finding,) = found(recorded(now, eager_kernels=before))
+    assert finding.code == "GD506"
+    assert finding.message == (
+        "the kernels take 1.14× as long as those of eager mode: Inductor's own take 1.35× as long as those that they "
+        "replaced; the longest is `triton_red_fused__softmax_0`"
+    )
+    assert finding.cost is not None
+    assert finding.cost.call_us == pytest.approx(70.0)
+    assert codes(recorded(now, eager_kernels=share(call_us=600.0, library_us=550.0, region_runs=0))) == []
+
+
+_CALLS = """
+
+def example_inputs():
+    return inputs()
+
+"""
+
+
+def measured(code: str, folder: Path, *, eager: bool = False) -> Recording:
+    """A page's program with its kernels."""
+    folder.mkdir(parents=True)
+    # A thread that waits for another one is at the mercy of what else the machine does.
+    (folder / "snippet.py").write_text(f"{code}{_CALLS}torch.set_num_threads(1)\n")
+    asked = re.search(r"^ARGUMENTS = (\[.*\])$", code, re.MULTILINE)
+    options = json.loads(asked[1]) if asked else []
+    given = {name.removeprefix("--"): value for name, value in zip(options[::2], options[1::2], strict=True)}
+    spec = RunSpec(target=f"{folder / 'snippet.py'}:forward", **{"backend": "inductor", **given})
+    plan = {**RunChange().plan(), "is_eager": True, "references": {}, "outputs": str(folder / "outputs.pt")}
+    request = Request(spec, Request.of(spec).target, measured=Measured(kernels=True), trial=plan if eager else None)
+    (folder / "recording").mkdir()
+    watching = Watching(lambda _: None, lambda _: None)
+    ended = record(request, folder / "recording", python=interpreter(None), timeout_s=300, watching=watching)
+    assert ended.reason == "finished", ended.message
+    return read_recording(folder / "recording")
+
+
+def is_run(example: str) -> None:
+    """Skip what can't run on this machine."""
+    torch = pytest.importorskip("torch")
+    if "cuda" in example and not torch.cuda.is_available():
+        pytest.skip("its example needs CUDA")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", sorted(BELOW_DYNAMO - {"GD506"}))
+def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
+    example, instead = (first_block(ALL_RULES[rule], section) for section in ("Example", "Use instead"))
+    is_run(example)
+    assert rule in codes(measured(example, tmp_path / "example"))
+    assert rule not in codes(measured(instead, tmp_path / "instead"))
+
+
+@pytest.mark.slow
+def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
+    ratios = []
+    for section in ("Example", "Use instead"):
+        code = first_block(ALL_RULES["GD506"], section)
+        name = section.replace(" ", "-")
+        now = measured(code, tmp_path / name)
+        before = measured(code, tmp_path / f"eager-{name}", eager=True).kernels
+        assert now.kernels is not None
+        assert before is not None
+        ratios.append((now.kernels.kernels_us or 0) / (before.kernels_us or 1))
+        if section == "Example":
+            assert codes(now.model_copy(update={"eager_kernels": before})) == ["GD506"]
+    # On a busy machine a ratio can be off by more than a tenth.
+    assert ratios[1] < ratios[0] / 2
