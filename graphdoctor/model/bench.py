@@ -91,11 +91,22 @@ class StageResult(Fact):
     """One stage of the compiler, run on its own."""
 
     name: str
-    """``eager``, ``aot_eager``, ``aot_eager_decomp_partition``, ``inductor``, or ``inductor`` without a part of it."""
+    """``eager``, ``aot_eager``, ``aot_eager_decomp_partition``, ``inductor`` or another backend of the variant."""
+    without: tuple[str, ...] = ()
+    """Parts of that stage that were left out, such as ``fusion``."""
     outcome: Literal["ok", "wrong", "failed"]
     """What the program did there."""
     reason: str | None = None
     """Why, a clause."""
+
+
+class Workaround(Fact):
+    """How to run the program so that it is right; it was tried."""
+
+    lines: tuple[str, ...] = ()
+    """Lines of Python to run before torch.compile."""
+    arguments: dict[str, object] = field(default_factory=dict)
+    """Arguments of torch.compile with another value."""
 
 
 class Stages(Fact):
@@ -106,7 +117,10 @@ class Stages(Fact):
     first: str | None
     """The first stage that fails; None if none does, each on its own."""
     part: str | None = None
-    """The part of Inductor without which it is right: ``fusion``, or a decomposition such as ``aten.gelu.default``."""
+    """The part of that stage without which the program is right, such as ``fusion`` or
+    ``the decomposition of aten.gelu.default``; None if there is no such part, or it is unknown."""
+    workaround: Workaround | None = None
+    """How to do without that part; None if there is no way to, or it doesn't help."""
     reproducer: str | None = None
     """Path of the smallest program that fails, made by torch's minifier and run; None if it wasn't asked for."""
     note: str | None = None

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
-from graphdoctor.probe.wire import TextChange
+from graphdoctor.probe.wire import CompilerPartKind, TextChange
 
 OutputsVerdict = Literal["equal", "different", "not_compared"]
 """``equal``: within the tolerances of ``torch.testing.assert_close`` for each dtype."""
@@ -67,6 +67,15 @@ class ResultError(Fact):
     """The same of eager mode."""
 
 
+class CompilerPart(Fact):
+    """A part of the compiler that can be left out by its name."""
+
+    kind: CompilerPartKind
+    """An operator's ``decomposition`` or ``lowering``, or a ``pass`` over graphs."""
+    name: str
+    """The operator or the pass, such as ``aten.gelu.default``."""
+
+
 class Replay(Fact):
     """What one replay gave, besides its compiles."""
 
@@ -86,6 +95,9 @@ class Replay(Fact):
     """Whether it stopped at the first call that gave other results; what came until then is compared."""
     steady_us: float | None = None
     """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""
+    parts: tuple[CompilerPart, ...] = ()
+    """Parts of the compiler that were used, or would have been if they weren't left out, in that order; empty if
+    nobody asked."""
     warm_up_frames_over_limit: int = 0
     """Functions that hit their limit in calls that don't count: during warm-up or while repeating the last call."""
 

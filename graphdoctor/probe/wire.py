@@ -63,6 +63,10 @@ GapKind = Literal[
 ]
 """What a recording lacks, for whoever decides by it; its ``message`` is for people alone."""
 
+CompilerPartKind = Literal["decomposition", "pass", "lowering"]
+"""Parts of the compiler that a replay can leave out by name: an operator's ``decomposition`` or ``lowering``, or a
+``pass`` over graphs."""
+
 INPUTS_FROM_OPTIONS = "the run's options"
 INPUTS_NOT_NEEDED = "no arguments needed"
 """Two values of a target's ``inputs_from``; the others name what the program has, such as ``example_inputs()``."""
@@ -538,6 +542,14 @@ class TrialEvent(TypedDict):
     steady_us: NotRequired[float | None]
 
 
+class PartEvent(TypedDict):
+    """A part of the compiler at its first use, or where it would have been used if it weren't left out."""
+
+    event: Literal["part"]
+    kind: CompilerPartKind
+    name: str
+
+
 class PlannedProperty(TypedDict):
     """A property that may be varied."""
 
@@ -678,6 +690,7 @@ Event = (
     | SteadyCallEvent
     | GuardCostEvent
     | TrialEvent
+    | PartEvent
     | VaryPlanEvent
     | VariationEvent
     | VaryEndEvent

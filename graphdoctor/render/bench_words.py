@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Stages,
         Variant,
         VariantStatus,
+        Workaround,
     )
     from graphdoctor.model.diagnosis import Finding
     from graphdoctor.model.kernels import CacheUse, CudaGraphSkip, KernelShare
@@ -403,19 +404,30 @@ def stages_texts(stages: Stages, reason: str | None, *, is_short: bool = False) 
         reason: Why it isn't ``ok``, which isn't said again.
         is_short: As in ``ended_text``.
     """
-    if stages.results:
-        yield " → ".join(map(stage_text, stages.results))
-    for one in stages.results:
+    plain = [one for one in stages.results if not one.without]
+    if plain:
+        yield " → ".join(map(stage_text, plain))
+    for one in plain:
         if one.reason and one.outcome != "ok" and one.reason != reason:
             yield f"{one.name}: {_reason(one.reason, is_short=is_short)}"
     if stages.results and stages.first is None:
         yield "No stage fails on its own."
     if stages.part:
-        yield f"It is right without {stages.part}."
+        yield f"It is right without {stages.part}{_workaround_text(stages.workaround)}."
     if stages.reproducer:
         yield f"The smallest program that fails: {stages.reproducer}"
     if stages.note:
         yield stages.note
+
+
+def _workaround_text(found: Workaround | None) -> str:
+    """How to do without a part, after it; empty if there is no way."""
+    if found is None:
+        return ""
+    ways = [f"pass `{name}={value!r}` to torch.compile" for name, value in found.arguments.items()]
+    if found.lines:
+        ways.append(f"write `{'; '.join(found.lines)}` before torch.compile")
+    return f": {' and '.join(ways)}"
 
 
 def correctness_text(found: Correctness) -> str:

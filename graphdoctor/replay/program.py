@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from graphdoctor.model.run import Setting
+from graphdoctor.probe.wire import CompilerPartKind
 
 _Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class MinifierPlan:
+    """What torch's minifier waits for.
+
+    Args:
+        after: Where graphs are from: Dynamo, or AOTAutograd, which hands them to Inductor.
+        folder: Where its script goes.
+        is_wrong: A graph's results are wrong; otherwise it raises.
+    """
+
+    after: Literal["dynamo", "aot"]
+    folder: str
+    is_wrong: bool
 
 
 @dataclass(frozen=True)
@@ -26,6 +42,9 @@ class RunChange:
         contiguous: Sources of tensors to make contiguous.
         sizes: Sources, dims and the size that each is to have.
         warm_up: Make all calls once before the ones that count.
+        without: Parts of the compiler to leave out, by kind: names, or None for all; what is used is reported then,
+            even if nothing is left out. None to leave the compiler alone.
+        minifier: Have torch's minifier write a script for the first graph that fails; None to have it do nothing.
     """
 
     settings: tuple[Setting, ...] = ()
@@ -37,6 +56,8 @@ class RunChange:
     contiguous: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int, int], ...] = ()
     warm_up: bool = False
+    without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
+    minifier: MinifierPlan | None = None
 
     def joined(self, other: RunChange) -> RunChange:
         """Both changes together."""
@@ -50,6 +71,8 @@ class RunChange:
             contiguous=_distinct(self.contiguous, other.contiguous),
             sizes=_distinct(self.sizes, other.sizes),
             warm_up=self.warm_up or other.warm_up,
+            without=self.without if other.without is None else other.without,
+            minifier=self.minifier if other.minifier is None else other.minifier,
         )
 
     @property
@@ -71,6 +94,8 @@ class RunChange:
             "contiguous": list(self.contiguous),
             "sizes": [{"source": source, "dim": dim, "size": size} for source, dim, size in self.sizes],
             "setup": "\n".join(self.lines) or None,
+            "without": self.without,
+            "minifier": None if self.minifier is None else asdict(self.minifier),
         }
 
 

@@ -137,8 +137,16 @@ def _run_facts(folder: RecordingFolder) -> RunFacts:
         exit=ProbeExit.model_validate(meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
         coverage=Coverage.model_validate(events.fields("coverage")) if "coverage" in events else None,
         settling=Settling.model_validate(events.fields("settling")) if "settling" in events else None,
-        replay=Replay.model_validate(events.fields("trial")) if "trial" in events else None,
+        replay=_replay(events),
     )
+
+
+def _replay(events: Events) -> Replay | None:
+    """What a replay gave: of one that failed, the parts of the compiler that it used until then."""
+    if "trial" not in events and "part" not in events:
+        return None
+    parts = [{"kind": event["kind"], "name": event["name"]} for event in events.all if event["event"] == "part"]
+    return Replay.model_validate(events.fields("trial") | {"parts": parts})
 
 
 def _with_picture(

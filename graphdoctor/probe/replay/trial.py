@@ -7,12 +7,16 @@ The request's ``trial`` says how; every key but ``outputs`` and ``references`` m
      "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
      "steady": …, "timing": file descriptor, "bench": file descriptor, "compiled": path, "outputs": path,
      "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
-     "judged": …, "shaken": seed, "earlier": path, "decisive": ["outputs", …]}
+     "judged": …, "shaken": seed, "earlier": path, "decisive": ["outputs", …],
+     "without": {"decomposition": ["aten.gelu.default", …], "pass": null, …},
+     "minifier": {"after": "aot", "folder": path, "is_wrong": …}}
 
 Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
 The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,
 it and the ``others``, which are more runs of the untouched one, say what is rounding. The replay stops at the first
-call whose results of a ``decisive`` kind differ: nothing that comes later changes what that means.
+call whose results of a ``decisive`` kind differ: nothing that comes later changes what that means. ``without`` leaves
+parts of the compiler out, all of a kind for null, and has those that are used reported. ``minifier`` has torch's own
+write a script for the first graph that fails.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ import torch
 from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call
-from ..wire import TrialEvent
+from ..wire import CompilerPartKind, TrialEvent
 from .comparing import compared, is_different
 from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
@@ -79,6 +83,16 @@ class Trial:
         """Lines that configure torch, run after the target's import."""
         text = self._plan.get("setup")
         return str(text) if text else None
+
+    @property
+    def without(self) -> Mapping[CompilerPartKind, list[str] | None] | None:
+        """Parts of the compiler to leave out by kind; None to leave the compiler alone."""
+        return self._plan.get("without")
+
+    @property
+    def minifier(self) -> Mapping[str, Any] | None:
+        """Arguments of ``torch_minifier.wait_for_graph``; None to have it do nothing."""
+        return self._plan.get("minifier")
 
     @property
     def is_steady_timed(self) -> bool:

@@ -32,17 +32,19 @@ from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
-from ..torch_private import torch_api, torch_trace
+from ..torch_private import torch_api, torch_minifier, torch_parts, torch_trace
 from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
     BlocksRecord,
     CallArtifact,
     CallErrorRecord,
+    CompilerPartKind,
     CoverageEvent,
     GapEvent,
     GuardCostEvent,
     KernelsEvent,
+    PartEvent,
     ProbeRequest,
     SteadyCallEvent,
     TargetEvent,
@@ -98,9 +100,7 @@ class Workload:
         plan = request["trial"]
         self.trial = Trial(plan, self._target.function) if plan else None
         if self.trial is not None:
-            self.trial.prepare()
-            if self.trial.setup is not None:
-                set_up(self.trial.setup)
+            self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
         self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
         try:
@@ -125,6 +125,21 @@ class Workload:
             self._cuda_graphs.close()
         if self._compiled_code is not None:
             self._compiled_code.close()
+
+    def _prepare_trial(self, trial: Trial) -> None:
+        trial.prepare()
+        if trial.setup is not None:
+            set_up(trial.setup)
+        try:
+            if trial.without is not None:
+                torch_parts.leave_out(trial.without, self._report_part)
+            if trial.minifier is not None:
+                torch_minifier.wait_for_graph(**trial.minifier)
+        except (ImportError, AttributeError) as error:
+            raise TargetError(f"this torch can't be asked where it fails: {error}") from error
+
+    def _report_part(self, kind: CompilerPartKind, name: str) -> None:
+        self._events.write(PartEvent(event="part", kind=kind, name=name))
 
     @property
     def function(self) -> Any:  # noqa: ANN401

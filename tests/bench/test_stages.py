@@ -1,0 +1,210 @@
+"""A variant that is wrong is followed to the first stage that is, and to what of it that takes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphdoctor.bench.correctness import Again, Verdict
+from graphdoctor.bench.stages import CROSSREF, Subject, follow, stages_of
+from graphdoctor.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
+from graphdoctor.model.bench import Stages
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.model.trials import CompilerPart, Replay
+from graphdoctor.probe.wire import CompilerPartKind
+from graphdoctor.replay.program import Program, RunChange
+from tests.factories import recording
+
+NAMES: dict[CompilerPartKind, tuple[str, ...]] = {
+    "pass": tuple(f"pass_{number}" for number in range(7)),
+    "decomposition": tuple(f"aten.op{number}.default" for number in range(5)),
+    "lowering": tuple(f"prims.op{number}.default" for number in range(9)),
+}
+USED: dict[str, tuple[CompilerPartKind, ...]] = {
+    DECOMPOSED: ("decomposition",),
+    INDUCTOR: ("decomposition", "pass", "lowering"),
+}
+SETTINGS = {
+    "fusion": "torch._inductor.config.max_fusion_size = 1",
+    "vectorization": "torch._inductor.config.cpp.simdlen = 1",
+    "random numbers of its own": "torch._inductor.config.fallback_random = True",
+}
+
+
+class Compiler:
+    """A compiler with bugs: each shows if all of its parts, or all stages named in it, are in use.
+
+    Args:
+        bugs: Names of parts and stages.
+        outcome: What a bug does.
+        error_type: What it raises.
+    """
+
+    def __init__(self, *bugs: set[str], outcome: str = "wrong", error_type: str | None = None) -> None:
+        self.bugs = bugs
+        self.outcome = outcome
+        self.error_type = error_type
+        self.count = 0
+        self.is_wrong = False
+
+    def in_use(self, stage: str, switches: Sequence[Switch]) -> set[str]:
+        """The stages that a run goes through, and the parts that aren't left out."""
+        change = change_of(switches)
+        without, text = change.without or {}, "\n".join(change.setup)
+        found = {stage, *stages_of(stage)}
+        for kind in USED.get(stage, ()):
+            names = without.get(kind, ())
+            found |= {name for name in NAMES[kind] if names is not None and name not in names and name not in text}
+        if stage in USED:
+            found |= {name for name, line in SETTINGS.items() if line not in text}
+        return found | ({"dynamic"} if not any("dynamic" in switch.spec for switch in switches) else set())
+
+    def run(self, stage: str, switches: Sequence[Switch]) -> Recording:
+        """One replay."""
+        self.count += 1
+        self.is_wrong = any(bug <= self.in_use(stage, switches) for bug in self.bugs)
+        parts = [CompilerPart(kind=kind, name=name) for kind in USED.get(stage, ()) for name in NAMES[kind]]
+        ended = ProbeExit(status=0, reason="finished")
+        if self.is_wrong and self.outcome == "failed":
+            ended = ProbeExit(status=1, reason="error", message="It raised.", error_type=self.error_type)
+        return recording().model_copy(update={"exit": ended, "replay": Replay(parts=tuple(parts))})
+
+
+@dataclass(frozen=True)
+class Simulated(Subject):
+    """A variant that runs on such a compiler."""
+
+    compiler: Compiler = field(default_factory=Compiler)
+
+    def replay(self, stage: str, switches: Sequence[Switch], _name: str, _change: RunChange) -> Recording:
+        return self.compiler.run(stage, switches)
+
+
+class Judge:
+    """What ``Reference`` says of such a variant."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self.compiler = compiler
+
+    def judge(self, _recording: Recording, _name: str, _again: Again) -> Verdict:
+        is_wrong = self.compiler.is_wrong
+        return Verdict(not is_wrong, None, "output differs by 1" if is_wrong else None)
+
+
+def followed(compiler: Compiler, *, limit_s: float = 60.0, **spec: Any) -> Stages:
+    subject = Simulated(
+        replays=cast("Any", None),
+        reference=cast("Any", Judge(compiler)),
+        program=Program(),
+        spec=RunSpec(**{"backend": INDUCTOR, **spec}),
+        changes={},
+        name="default",
+        compiler=compiler,
+    )
+    return follow(subject, limit_s=limit_s, on_phase=lambda _phase: None)
+
+
+@pytest.mark.parametrize("stage", stages_of(INDUCTOR))
+@pytest.mark.parametrize("outcome", ["wrong", "failed"])
+def test_the_first_stage_that_fails_is_named_and_no_later_one_is_run(stage: str, outcome: str) -> None:
+    found = followed(Compiler({stage}, outcome=outcome))
+    assert found.first == stage
+    plain = [result for result in found.results if not result.without and result.name != CROSSREF]
+    assert [result.name for result in plain] == list(stages_of(stage))
+    assert [result.outcome for result in plain] == [*["ok"] * (len(plain) - 1), outcome]
+    assert found.part is None
+    assert found.workaround is None
+
+
+def test_a_backend_that_is_none_of_the_stages_comes_after_those_without_decompositions() -> None:
+    assert stages_of("mine") == ("eager", "aot_eager", "mine")
+    assert stages_of("aot_eager") == ("eager", "aot_eager")
+
+
+def test_nothing_is_blamed_if_every_stage_is_right_by_itself() -> None:
+    found = followed(Compiler())
+    assert (found.first, found.part) == (None, None)
+    assert found.note == "run once more, with torch's caches off, it was right"
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind", "words"),
+    [
+        (DECOMPOSED, "decomposition", "the decomposition of {}"),
+        (INDUCTOR, "pass", "the pass {}"),
+        (INDUCTOR, "lowering", "the lowering of {}"),
+    ],
+)
+def test_a_part_with_a_name_is_found_and_a_setting_without_it_is_tried(
+    stage: str, kind: CompilerPartKind, words: str
+) -> None:
+    for name in NAMES[kind]:
+        compiler = Compiler({stage, name})
+        found = followed(compiler)
+        assert (found.first, found.part) == (stage, words.format(name))
+        assert found.workaround is not None
+        assert found.workaround.lines == lines_of([named(kind, name)])
+        assert found.results[-1].outcome == "ok" or kind == "lowering"
+        assert compiler.count <= 20
+
+
+@pytest.mark.parametrize("name", ["vectorization", "fusion"])
+def test_a_setting_is_named_rather_than_one_of_the_operators_that_it_takes_as_well(name: str) -> None:
+    found = followed(Compiler({INDUCTOR, name, "prims.op4.default"}))
+    assert found.part == name
+    assert found.note == "leaving out the lowering of prims.op4.default helps, too"
+    assert found.workaround is not None
+    assert SETTINGS[name] in found.workaround.lines
+
+
+def test_dynamic_shapes_are_an_argument_to_leave_out() -> None:
+    found = followed(Compiler({"eager", "dynamic"}))
+    assert (found.first, found.part) == ("eager", "dynamic shapes")
+    assert found.workaround is not None
+    assert found.workaround.arguments == {"dynamic": False}
+
+
+def test_two_bugs_are_both_named() -> None:
+    found = followed(Compiler({INDUCTOR, "prims.op1.default"}, {INDUCTOR, "pass_3"}))
+    assert found.part == "the pass pass_3 and the lowering of prims.op1.default"
+    assert found.workaround is not None
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sets(st.sampled_from([*itertools.chain(*NAMES.values()), *SETTINGS]), min_size=1), min_size=1))
+def test_without_what_is_found_no_bug_is_left_and_each_part_of_it_counts(bugs: list[set[str]]) -> None:
+    compiler = Compiler(*({INDUCTOR, *bug} for bug in bugs))
+    found = followed(compiler)
+    if found.first is None:
+        return
+    assert found.first == INDUCTOR
+    assert found.workaround is not None
+    switch = Switch("found", lines=found.workaround.lines, spec=found.workaround.arguments)
+    compiler.run(INDUCTOR, [switch])
+    assert not compiler.is_wrong
+
+
+def test_a_fake_kernel_is_blamed_only_for_the_error_of_the_stage_that_compares_it() -> None:
+    lies = Compiler({INDUCTOR}, {CROSSREF}, outcome="failed", error_type="torch._subclasses.MetadataMismatchError")
+    found = followed(lies)
+    note = "an operator's fake kernel says something else than its kernel"
+    assert (found.first, found.part, found.note) == (INDUCTOR, None, note)
+    early = Compiler({"eager"}, {CROSSREF}, outcome="failed", error_type="torch._subclasses.MetadataMismatchError")
+    assert (followed(early).first, followed(early).note) == ("eager", note)
+    other = followed(Compiler({INDUCTOR}, {CROSSREF}, outcome="failed", error_type="RuntimeError"))
+    assert (other.first, other.part) == (INDUCTOR, None)
+    assert other.note == "it stays so without every part that can be left out"
+
+
+def test_what_was_found_until_the_time_was_up_is_kept() -> None:
+    found = followed(Compiler({INDUCTOR}), limit_s=-1)
+    assert found.results == ()
+    assert found.note == "stopped after 0 runs: the time was up"

@@ -1,0 +1,132 @@
+"""Programs that go wrong at one stage of torch.compile: the stage is named, and what of it, by running them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.bench.correctness import Reference
+from graphdoctor.bench.minified import minified
+from graphdoctor.bench.stages import CROSSREF, Subject, follow
+from graphdoctor.bench.switches import DECOMPOSED, INDUCTOR
+from graphdoctor.capture.request import Request
+from graphdoctor.model.bench import Workaround
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.replay.program import Program
+from graphdoctor.replay.replays import Limits, Replays
+from tests.conftest import probe_python
+
+pytestmark = pytest.mark.slow
+
+INPUTS = """
+
+def example_inputs():
+    return torch.randn(4, 8)
+"""
+
+KERNEL = f"""\
+import torch
+import torch._inductor.config
+
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+
+
+def forward(x):
+    return torch.relu(x)
+{INPUTS}"""
+
+DECOMPOSITION = f"""\
+import torch
+from torch._inductor.decomposition import decompositions
+
+decompositions[torch.ops.aten.hardswish.default] = lambda x: x * (x + 3).clamp(0, 6) / 6.5
+
+
+def forward(x):
+    return torch.nn.functional.silu(torch.nn.functional.hardswish(torch.nn.functional.gelu(x)))
+{INPUTS}"""
+
+FAKE_KERNEL = f"""\
+import torch
+
+
+@torch.library.custom_op("graphdoctor_test::turned", mutates_args=())
+def turned(x: torch.Tensor) -> torch.Tensor:
+    return x.t().contiguous().t()
+
+
+@turned.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def forward(x):
+    return turned(x)
+{INPUTS}"""
+
+
+def subject(folder: Path, program: str) -> Subject:
+    """The program as the default variant."""
+    (folder / "model.py").write_text(program)
+    base = RunSpec(target=f"{folder}/model.py:forward")
+    replays = Replays(Request.of(base), folder / "bench", python=str(probe_python()), limits=Limits(300))
+    reference = Reference(replays, Program(), on_phase=lambda _phase: None)
+    changes = {"backend": INDUCTOR}
+    return Subject(replays, reference, Program(), replace(base, backend=INDUCTOR), changes, "default")
+
+
+def test_a_kernel_that_inductor_writes_is_found_and_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    monkeypatch.chdir(theirs)
+    found = subject(tmp_path, KERNEL)
+    try:
+        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
+        small = minified(
+            found,
+            stages,
+            tmp_path / "minified",
+            python=str(probe_python()),
+            timeout_s=300,
+            on_phase=lambda _phase: None,
+        )
+    finally:
+        found.replays.close()
+    assert (stages.first, stages.part, stages.note) == (INDUCTOR, "the lowering of aten.relu.default", None)
+    lowering = "torch._inductor.lowering"
+    lines = (f"import {lowering}", f"{lowering}.make_fallback(torch.ops.aten.relu.default, override_decomp=True)")
+    assert stages.workaround == Workaround(lines=lines)
+    assert stages.results[3].outcome == "wrong"
+    assert small.reproducer == str(tmp_path / "minified" / "repro.py")
+    text = Path(small.reproducer).read_text()
+    assert "torch.ops.aten.relu.default" in text
+    assert "TORCH_TRACE" not in text
+    assert list(theirs.iterdir()) == []
+
+
+def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Path) -> None:
+    found = subject(tmp_path, DECOMPOSITION)
+    try:
+        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
+    finally:
+        found.replays.close()
+    assert (stages.first, stages.part) == (DECOMPOSED, "the decomposition of aten.hardswish.default")
+    table = "torch._inductor.decomposition"
+    lines = (f"import {table}", f"{table}.decompositions.pop(torch.ops.aten.hardswish.default, None)")
+    assert stages.workaround == Workaround(lines=lines)
+    assert INDUCTOR not in {result.name for result in stages.results}
+
+
+def test_a_fake_kernel_that_says_another_layout_is_the_one_to_blame(tmp_path: Path) -> None:
+    found = subject(tmp_path, FAKE_KERNEL)
+    try:
+        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
+    finally:
+        found.replays.close()
+    assert (stages.first, stages.part) == (INDUCTOR, None)
+    assert stages.note == "an operator's fake kernel says something else than its kernel"
+    assert stages.results[-1].name == CROSSREF
+    assert "graphdoctor_test.turned.default" in str(stages.results[-1].reason)
+    assert stages.workaround is None
