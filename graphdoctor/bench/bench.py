@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.bench.correctness import Reference
+from graphdoctor.bench.reasons import reasons
 from graphdoctor.bench.sweep import Sizes
 from graphdoctor.bench.timings import Measured, SideBySide, Timings, slug, throughput_of, time_variants, variant_of
 from graphdoctor.bench.variants import VariantSpec
@@ -20,7 +21,7 @@ from graphdoctor.bench.verdict import verdict
 from graphdoctor.capture.request import Measured as ToMeasure
 from graphdoctor.model.bench import BenchReport, Noise, Sweep, SweepPoint, Throughput, Variant
 from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.kernels import CacheUse
+from graphdoctor.model.kernels import CacheUse, KernelShare
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.replay.program import Program, RunChange
@@ -36,14 +37,14 @@ class Choices:
     Args:
         side_by_side: How many processes fit into memory at once.
         on_phase: Called with what is being done.
-        diagnose: Says what a recording's folder means.
+        diagnose: Says what a recording's folder means, beside the kernels of eager mode if they are known.
         replays: Makes replays whose recordings go below a folder.
         is_minified: Have torch make the smallest program of a variant that fails.
     """
 
     side_by_side: int
     on_phase: Callable[[str], None]
-    diagnose: Callable[[Path], Diagnosis]
+    diagnose: Callable[[Path, KernelShare | None], Diagnosis]
     replays: Callable[[Path], Replays]
     is_minified: bool = False
 
@@ -175,7 +176,7 @@ class _Bench:
         self._choices.on_phase(f"comparing the results of {shown.name}")
         recording = self._replay(self._program, name, spec, reference)
         self._recordings[shown.name] = str(self._folder / name)
-        diagnosis = self._choices.diagnose(self._folder / name)
+        diagnosis = self._choices.diagnose(self._folder / name, reference.eager.kernels)
         target = diagnosis.target
         summary = diagnosis.summary
         found: dict[str, object] = {
@@ -186,7 +187,7 @@ class _Bench:
             "cuda_graphs": recording.cuda_graphs,
             "cache": _cache(one, recording),
             **_kernels(recording),
-            "findings": diagnosis.findings[:5],
+            "findings": reasons(diagnosis, recording.kernels),
         }
         if recording.exit.reason != "finished":
             if shown.status == "ok":

@@ -113,7 +113,8 @@ def _fixes(kernels: KernelShare, recording: Recording) -> Iterator[Fix]:
     if not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
         yield compile_argument(
             'mode="max-autotune"',
-            "Let Inductor try kernels of its own for matrix multiplications, which can fuse with what follows",
+            'Compile with mode="max-autotune": Inductor tries kernels of its own for matrix multiplications, which can '
+            "fuse with what follows",
             is_safe=False,
             source="torch/_inductor/__init__.py, 2.13",
         )

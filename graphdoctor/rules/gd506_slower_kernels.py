@@ -96,7 +96,7 @@ def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
 _FIXES = (
     compile_argument(
         'mode="max-autotune"',
-        "Let Inductor try more variants of each kernel",
+        'Compile with mode="max-autotune": Inductor tries more variants of each kernel',
         is_safe=False,
         source="torch/_inductor/__init__.py, 2.13",
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import BENCH_FILE
-from graphdoctor.runs.diagnose import diagnose_recording
+from graphdoctor.runs.diagnose import Needs, diagnose_recording
 from graphdoctor.runs.memory import fitting
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from graphdoctor.capture.request import Request
     from graphdoctor.model.bench import BenchReport
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.kernels import KernelShare
     from graphdoctor.replay.replays import Replays
     from graphdoctor.runs.named import Place
     from graphdoctor.runs.record import Setup
@@ -76,10 +77,13 @@ def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked:
     def replays(folder: Path) -> Replays:
         return Replays(request, folder, python=setup.interpreter, limits=limits, warm=setup.warm)
 
+    def diagnose(folder: Path, eager: KernelShare | None) -> Diagnosis:
+        return diagnose_recording(folder, None, Needs(guards=True), eager_kernels=eager).diagnosis
+
     choices = Choices(
         side_by_side=fitting(diagnosis.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE),
         on_phase=setup.watching.on_phase,
-        diagnose=lambda folder: diagnose_recording(folder).diagnosis,
+        diagnose=diagnose,
         replays=replays,
         is_minified=asked.is_minified,
     )

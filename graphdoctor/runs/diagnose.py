@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from graphdoctor.config import Settings
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.kernels import KernelShare
     from graphdoctor.model.result import Result
     from graphdoctor.runs.named import Place
 
@@ -85,7 +86,12 @@ def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def diagnose_recording(
-    recording: Path, selection: Selection | None = None, needs: Needs = Needs(), *, root: Path | None = None
+    recording: Path,
+    selection: Selection | None = None,
+    needs: Needs = Needs(),
+    *,
+    root: Path | None = None,
+    eager_kernels: KernelShare | None = None,
 ) -> Result:
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
@@ -94,6 +100,7 @@ def diagnose_recording(
         selection: Which findings to show; None for all.
         needs: What else to read.
         root: Paths under it are shown relative to it; the working directory by default.
+        eager_kernels: Kernels of the same call in eager mode, to compare with; None for none.
     """
     from graphdoctor.diagnosis.diagnose import diagnose
     from graphdoctor.model.result import Result
@@ -101,6 +108,7 @@ def diagnose_recording(
     from graphdoctor.trace.reader import read_recording
 
     found = read_recording(recording, guards=needs.guards, picture=needs.picture)
+    found = found.model_copy(update={"eager_kernels": eager_kernels})
     diagnosis = diagnose(found, RULES, root=root or Path.cwd(), version=__version__, selection=selection)
     return Result(diagnosis, found.picture)
 
