@@ -250,7 +250,7 @@ def calling_text(calls: int, eager: Variant) -> str:
 def run_table(report: BenchReport) -> Table:
     """What torch made of each variant, and what a call needs; columns that are empty for all are left out."""
     variants = [one for one in shown_variants(report) if one.status in ("ok", "wrong")]
-    per_second = "throughput" if report.throughput is None else f"{report.throughput.unit}/s"
+    per_second = "items/s" if report.throughput is None else f"{report.throughput.unit}/s"
     columns: list[tuple[str, list[Cell]]] = [
         ("graphs", [_count(one.graphs) for one in variants]),
         ("breaks", [_count(one.break_sites) for one in variants]),
