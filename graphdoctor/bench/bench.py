@@ -165,18 +165,24 @@ class _Bench:
             self._replays, self._program, on_phase=self._choices.on_phase, measured=ToMeasure(kernels=True)
         )
         own = reference.own
+        is_noisy = timings.noise is None or timings.noise.is_noisy
         update = {"correct": own.correct, "correctness": own.correctness, **_kernels(reference.eager)}
-        return eager.model_copy(update=update), *(self._variant(one, shown, reference) for one, shown in others)
+        return eager.model_copy(update=update), *(
+            self._variant(one, shown, reference, is_noisy=is_noisy) for one, shown in others
+        )
 
-    def _variant(self, one: Measured, shown: Variant, reference: Reference) -> Variant:
+    def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:
         """A variant with its results, graphs, breaks and kernels."""
         if shown.status == "skipped":
             return shown
         name, spec = slug(shown.name), one.spec.changes
         self._choices.on_phase(f"comparing the results of {shown.name}")
         recording = self._replay(self._program, name, spec, reference)
+        # They are measured one after the other, so what a busy machine does to one of them is no difference.
+        is_comparable = not is_noisy and shown.judgement != "faster"
+        beside = reference.eager.kernels if is_comparable else None
         self._recordings[shown.name] = str(self._folder / name)
-        diagnosis = self._choices.diagnose(self._folder / name, reference.eager.kernels)
+        diagnosis = self._choices.diagnose(self._folder / name, beside)
         target = diagnosis.target
         summary = diagnosis.summary
         found: dict[str, object] = {

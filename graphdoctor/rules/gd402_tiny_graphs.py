@@ -107,7 +107,7 @@ def _fixes(kernels: KernelShare, recording: Recording) -> list[Fix]:
         return [larger]
     graphs = compile_argument(
         'mode="reduce-overhead"',
-        "Launch the kernels of each graph at once, with CUDA graphs",
+        'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once',
         is_safe=True,
         source=_GUIDE,
     )

@@ -129,6 +129,6 @@ def _frame(skip: CudaGraphSkip, recording: Recording) -> Frame | None:
 
 def _fixes(kind: CudaGraphSkipKind) -> tuple[Fix, ...]:
     if kind in ("no_device", "cpu_graph"):
-        title = "Compile in the default mode: it does the same here"
+        title = 'Compile with mode="default": it does the same here'
         return (compile_argument('mode="default"', title, is_safe=True, source="torch/_inductor/__init__.py, 2.13"),)
     return tuple(Fix(title=title, kind="code", source=_GUIDE) for title in _HOW.get(kind, ()))

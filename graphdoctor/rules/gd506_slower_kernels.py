@@ -19,7 +19,8 @@ class SlowerKernels(RecordingRule):
 
     ## What it finds
     A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, or longer, both measured
-    by torch.profiler. Smaller differences also show between two runs of one program. `graphdoctor bench` reports it.
+    by torch.profiler. Smaller differences also show between two runs of one program. `graphdoctor bench` reports it, if
+    the machine isn't noisy and the call isn't faster than in eager mode.
 
     ## Why it costs
     Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing memory between them, but
