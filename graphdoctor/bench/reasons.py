@@ -11,6 +11,7 @@ from typing import Final
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.kernels import KernelShare
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
+from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
 from graphdoctor.rules.gd503_library_calls import LibraryCalls
 
 MOST: Final = 5
@@ -35,7 +36,7 @@ def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding,
 
 
 def _is_about_speed(finding: Finding) -> bool:
-    if finding.code.startswith(_RUN):
+    if finding.code.startswith(_RUN) or finding.code == RepeatedBlocksInGraph.code:
         return False
     share = None if finding.cost is None else finding.cost.share
     return share is None or share >= _MIN_SHARE or _runs_eagerly(finding)

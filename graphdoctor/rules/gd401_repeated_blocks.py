@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import described, frame_entry
+from graphdoctor.diagnosis.frames import frame_entry, frame_name
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.fixes import SnippetPlace
@@ -142,7 +142,8 @@ class RepeatedBlocksInGraph(RecordingRule):
         return (
             RuleMatch(
                 entry=frame_entry(frame),
-                message=f"`{described(frame)}` has {blocks} modules in one graph of {largest.ops} operations{took}; "
+                message=f"`{target.class_name or frame_name(frame)}` has {blocks} modules in one graph of "
+                f"{largest.ops} operations{took}; "
                 f"torch could compile one{each} and share it",
                 count=len(found),
                 compile_ids=tuple(dict.fromkeys(repeats.compile.compile_id for repeats in found)),

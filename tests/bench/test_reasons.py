@@ -63,3 +63,7 @@ def test_five_are_enough() -> None:
     found = ordered(*(finding(f"GD10{number}", call_us=100.0 + number) for number in range(8)))
     assert found == ["GD107", "GD106", "GD105", "GD104", "GD103"]
     assert len(found) == MOST
+
+
+def test_what_only_makes_the_start_longer_is_no_reason() -> None:
+    assert ordered(finding("GD401", severity="info"), finding("GD101", call_us=80.0)) == ["GD101"]

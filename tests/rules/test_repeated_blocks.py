@@ -74,7 +74,7 @@ def even(count: int, *, rest: int = 0, paths: tuple[str, ...] = LAYERS) -> dict[
 def test_layers_that_make_up_a_graph_are_found_with_the_loop_that_compiles_each() -> None:
     (finding,) = findings(graph_of(even(40, rest=10)))
     assert finding.message == (
-        "`Net.forward` has 4 `Layer` modules in one graph of 170 operations, compiled in 0.2 s; torch could compile "
+        "`Net` has 4 `Layer` modules in one graph of 170 operations, compiled in 0.2 s; torch could compile "
         "one and share it"
     )
     (fix,) = finding.fixes
