@@ -15,7 +15,6 @@ from graphdoctor.model.wording import about_count, about_time, factor_text, shor
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
-    from graphdoctor.model.diagnosis import Finding, Severity
 
 _MAX_NAMED = 3
 _REASON = 160
@@ -25,7 +24,6 @@ _LONG_S = 60.0
 _SAME_COMPILE_TIME = 1.1
 """Compile times this close are no reason to prefer a variant: each was measured once."""
 _NONE_FASTER = "No variant is measurably faster than eager"
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 def verdict(variants: Sequence[Variant], noise: Noise | None, sweep: Sweep | None = None) -> BenchVerdict:
@@ -155,8 +153,7 @@ def _none_faster(others: Sequence[Variant]) -> str:
     if not timed:
         return _sentences(f"{_listed([one.name for one in right])} ran, but couldn't be timed", _trouble(others, None))
     shown = ", ".join(_beside_eager(variant) for variant in timed[:_MAX_NAMED])
-    finding = _costliest(timed[0].findings)
-    return _sentences(f"{_NONE_FASTER}: {shown}", "" if finding is None else finding.message, _trouble(others, None))
+    return _sentences(f"{_NONE_FASTER}: {shown}", _held_back(timed[0]), _trouble(others, None))
 
 
 def _beside_eager(variant: Variant) -> str:
@@ -169,14 +166,13 @@ def _beside_eager(variant: Variant) -> str:
     return f"{variant.name} takes {factor_text(1 / speedup.ratio)[:-1]} times as long ({low} to {high})"
 
 
-def _costliest(findings: Sequence[Finding]) -> Finding | None:
-    """What costs the most time in a call; if nothing is known to, the worst."""
-
-    def rank(finding: Finding) -> tuple[float, int]:
-        call_us = None if finding.cost is None else finding.cost.call_us
-        return (-(call_us or 0.0), _SEVERITIES.index(finding.severity))
-
-    return min(findings, key=rank, default=None)
+def _held_back(variant: Variant) -> str:
+    """The first reason why its calls aren't faster; empty if none is known. What only takes compile time is none."""
+    for finding in variant.findings:
+        cost = finding.cost
+        if cost is None or cost.call_us is not None or cost.compile_s is None:
+            return f"What holds {variant.name} back: {finding.message}"
+    return ""
 
 
 def _none_right(others: Sequence[Variant]) -> str:

@@ -181,7 +181,7 @@ class Variant(Fact):
     cuda_graphs: CudaGraphs | None = None
     """None for a variant that asks for none."""
     findings: tuple[Finding, ...] = ()
-    """Why it isn't faster."""
+    """Why it isn't faster, the most costly first."""
     stages: Stages | None = None
     """Where it goes wrong; None unless it fails or is wrong."""
 

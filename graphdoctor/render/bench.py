@@ -178,7 +178,7 @@ def _sections(report: BenchReport, variants: Sequence[Variant], *, is_verbose: b
 
 
 def _finding_rows(finding: Finding, names: Sequence[str], *, is_verbose: bool) -> Iterator[tuple[str, RenderableType]]:
-    yield finding.code, clean(finding.message).append_text(clean(f"  {', '.join(names)}", "dim"))
+    yield finding.code, clean(finding.message).append_text(clean(f" ({', '.join(names)})", "dim"))
     location, fixes = finding.location, worth_trying(finding.fixes)
     if is_verbose and location.file:
         yield "at", clean(f"{location.shown_file}:{location.line} in {location.function}", "dim")

@@ -322,17 +322,15 @@ def size_cell(variant: Variant | None) -> Cell:
 
 
 def finding_groups(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]]]:
-    """Each finding once, with the variants that have it, the costliest first."""
+    """Each finding once, with the variants that have it, in the order of what it costs one of them."""
     groups: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
+    places: dict[tuple[str, str], int] = {}
     for variant in variants:
-        for finding in variant.findings:
-            groups.setdefault((finding.code, finding.message), (finding, []))[1].append(variant.name)
-
-    def cost(group: tuple[Finding, list[str]]) -> float:
-        found = group[0].cost
-        return 0.0 if found is None else -(found.call_us or 0.0)
-
-    return sorted(groups.values(), key=cost)
+        for place, finding in enumerate(variant.findings):
+            key = (finding.code, finding.message)
+            groups.setdefault(key, (finding, []))[1].append(variant.name)
+            places[key] = min(place, places.get(key, place))
+    return [groups[key] for key in sorted(groups, key=places.__getitem__)]
 
 
 def ended_variants(report: BenchReport) -> list[Variant]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -39,7 +40,7 @@ def everything() -> BenchReport:
 
 
 def text_of(page: str) -> str:
-    return re.sub(r"<[^>]*>", "", page.partition("<main")[2])
+    return html.unescape(re.sub(r"<[^>]*>", "", page.partition("<main")[2]))
 
 
 def dots(page: str) -> int:
