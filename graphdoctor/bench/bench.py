@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.bench.correctness import Reference
+from graphdoctor.bench.minified import minified
 from graphdoctor.bench.reasons import reasons
+from graphdoctor.bench.stages import Subject, follow
 from graphdoctor.bench.sweep import Sizes
 from graphdoctor.bench.timings import Measured, SideBySide, Timings, slug, throughput_of, time_variants, variant_of
 from graphdoctor.bench.variants import VariantSpec
 from graphdoctor.bench.verdict import verdict
 from graphdoctor.capture.request import Measured as ToMeasure
-from graphdoctor.model.bench import BenchReport, Noise, Sweep, SweepPoint, Throughput, Variant
+from graphdoctor.model.bench import BenchReport, Noise, Stages, Sweep, SweepPoint, Throughput, Variant
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.kernels import CacheUse, KernelShare
 from graphdoctor.model.recording import Recording
@@ -28,6 +30,11 @@ from graphdoctor.replay.program import Program, RunChange
 from graphdoctor.replay.replays import Replays
 
 _CACHES = "caches"
+_MINIFIED = "minified"
+"""Below a variant's recording: the smallest program that fails."""
+
+_STAGES_S = 300.0
+"""How long a variant is followed down the stages, and how long torch's minifier may take."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,7 @@ class _Bench:
         self._choices = choices
         self._replays = choices.replays(folder)
         self._recordings: dict[str, str] = {}
+        self._followed: list[tuple[Subject, Stages]] = []
 
     def measure(self) -> Point:
         try:
@@ -211,7 +219,24 @@ class _Bench:
                 found |= {"status": "wrong", "reason": judged.reason}
             elif judged.correct is None:
                 found["reason"] = judged.reason
-        return shown.model_copy(update=found)
+        variant = shown.model_copy(update=found)
+        if variant.status == "ok":
+            return variant
+        return variant.model_copy(update={"stages": self._stages(one, name, reference)})
+
+    def _stages(self, one: Measured, name: str, reference: Reference) -> Stages:
+        """Where a variant that fails or is wrong does."""
+        spec = one.spec.spec(self._base)
+        subject = Subject(self._replays, reference, self._program, spec, one.spec.changes, name)
+
+        def say(phase: str) -> None:
+            self._choices.on_phase(f"{one.spec.name}: {phase}")
+
+        stages = follow(subject, limit_s=_STAGES_S, on_phase=say, known=self._followed)
+        self._followed.append((subject, stages))
+        if not self._choices.is_minified:
+            return stages
+        return minified(subject, stages, self._folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say)
 
     def _replay(self, program: Program, name: str, spec: Mapping[str, object], reference: Reference) -> Recording:
         return self._replays.replay(

@@ -37,7 +37,7 @@ _TRACE = re.compile(r"^os\.environ\['TORCH_TRACE'\] = .*\n", re.MULTILINE)
 
 
 def minified(
-    subject: Subject, stages: Stages, folder: Path, *, python: str, timeout_s: float, on_phase: Callable[[str], None]
+    subject: Subject, stages: Stages, folder: Path, *, timeout_s: float, on_phase: Callable[[str], None]
 ) -> Stages:
     """Make the smallest program that fails, and run it.
 
@@ -45,7 +45,6 @@ def minified(
         subject: The variant.
         stages: Where it goes wrong.
         folder: Where the program and what it needs go: a folder in the variant's recording that isn't there yet.
-        python: The interpreter.
         timeout_s: Seconds for all of it.
         on_phase: Called with what is being run.
     """
@@ -54,7 +53,7 @@ def minified(
         return stages
     if failing.name == "eager":
         return _noted(stages, "torch's minifier takes graphs apart, and Dynamo fails before it has one")
-    minifier = _Minifier(subject, failing, folder.resolve(), python, time.monotonic() + timeout_s, on_phase)
+    minifier = _Minifier(subject, failing, folder.resolve(), time.monotonic() + timeout_s, on_phase)
     found = minifier.run()
     if isinstance(found, Path):
         return stages.model_copy(update={"reproducer": str(found)})
@@ -73,7 +72,6 @@ class _Minifier:
         subject: The variant.
         failing: How it fails at its first stage that does.
         folder: Where all files go.
-        python: The interpreter.
         deadline: When to give up, as ``time.monotonic`` counts.
         on_phase: Called with what is being run.
     """
@@ -81,7 +79,6 @@ class _Minifier:
     subject: Subject
     failing: StageResult
     folder: Path
-    python: str
     deadline: float
     on_phase: Callable[[str], None]
 
@@ -135,7 +132,8 @@ class _Minifier:
         log = self.folder / "runs" / f"{script.stem}-{time.monotonic_ns()}"
         log.mkdir(parents=True)
         left_s = max(self.deadline - time.monotonic(), 1.0)
-        run_script(Script(str(script), False, arguments), log, python=self.python, timeout_s=left_s, apart=self.folder)
+        python = self.subject.replays.python
+        run_script(Script(str(script), False, arguments), log, python=python, timeout_s=left_s, apart=self.folder)
         ended = read_recording(log).exit
         if ended.reason == "interrupted":
             raise KeyboardInterrupt

@@ -67,6 +67,11 @@ class Subject:
     changes: Mapping[str, Any]
     name: str
 
+    def shares_stages(self, other: Subject) -> bool:
+        """Whether the stages before the backend are those of another variant: they have no mode and no options."""
+        mine, others = ({**subject.changes, "mode": None, "options": None} for subject in (self, other))
+        return self.spec.backend == other.spec.backend and mine == others
+
     def replay(self, stage: str, switches: Sequence[Switch], name: str, change: RunChange) -> Recording:
         """Run it at a stage.
 
@@ -85,15 +90,23 @@ class Subject:
         return self.replays.replay(program, name, spec=spec, **self.reference.arguments)
 
 
-def follow(subject: Subject, *, limit_s: float, on_phase: Callable[[str], None]) -> Stages:
+def follow(
+    subject: Subject,
+    *,
+    limit_s: float,
+    on_phase: Callable[[str], None],
+    known: Sequence[tuple[Subject, Stages]] = (),
+) -> Stages:
     """Find the first stage of the compiler that fails, and what of it.
 
     Args:
         subject: The variant.
         limit_s: Seconds after which no replay is begun.
         on_phase: Called with what is being run.
+        known: Other variants of the program and where they fail: the same way around may help.
     """
-    return _Following(subject, time.monotonic() + limit_s, on_phase).run()
+    following = _Following(subject, time.monotonic() + limit_s, on_phase)
+    return following.run([stages for other, stages in known if other.shares_stages(subject)])
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
@@ -160,9 +173,12 @@ class _Following:
         self._found = _Found()
         self._tried: dict[tuple[str, frozenset[Switch]], _Tried] = {}
 
-    def run(self) -> Stages:
+    def run(self, known: Sequence[Stages]) -> Stages:
         first: str | None = None
         try:
+            for stages in known:
+                if (same := self._as_known(stages)) is not None:
+                    return same
             for stage in stages_of(self._subject.spec.backend):
                 if not self._try(stage).is_right:
                     first = stage
@@ -174,12 +190,28 @@ class _Following:
             note = f"stopped after {counted(len(self._results), 'run')}: the time was up"
             found = replace(self._found, note=note)
         return Stages(
-            results=tuple(self._results),
+            results=self._in_order(),
             first=first,
             part=found.text,
             workaround=found.workaround,
             note=found.note,
         )
+
+    def _in_order(self) -> tuple[StageResult, ...]:
+        """What was run, stage by stage: a variant's own backend may have been first."""
+        order = [*stages_of(self._subject.spec.backend), CROSSREF]
+        return tuple(sorted(self._results, key=lambda result: order.index(result.name)))
+
+    def _as_known(self, known: Stages) -> Stages | None:
+        """The stages of another variant, if what helps there helps here; None if it doesn't."""
+        own = self._subject.spec.backend
+        if known.workaround is None or known.part is None or self._try(own).is_right:
+            return None
+        switch = Switch(known.part, lines=known.workaround.lines, spec=known.workaround.arguments)
+        if not self._try(own, (switch,)).is_right:
+            return None
+        earlier = [result for result in known.results if not result.without and result.name != own]
+        return known.model_copy(update={"results": (*earlier, *self._results), "reproducer": None})
 
     def _part_of(self, stage: str) -> _Found:
         lowerings = all_of("lowering")

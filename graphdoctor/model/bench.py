@@ -113,7 +113,7 @@ class Stages(Fact):
     """A variant that fails or is wrong, followed down the stages of the compiler."""
 
     results: tuple[StageResult, ...]
-    """In the order in which they were run."""
+    """Stage by stage."""
     first: str | None
     """The first stage that fails; None if none does, each on its own."""
     part: str | None = None

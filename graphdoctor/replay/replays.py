@@ -80,7 +80,7 @@ class Replays:
         self._request = request
         self._folder = folder
         self._compiled = folder / _COMPILED
-        self._python = python
+        self.python = python
         self.limits = limits
         self._asked_timeout_s = limits.timeout_s
         self._warm = warm or WarmProbes(probe_command(python))
@@ -295,7 +295,7 @@ class Replays:
         ended = record(
             request,
             folder,
-            python=self._python,
+            python=self.python,
             timeout_s=self._timeout_s(request),
             memory_bytes=self.limits.memory_bytes,
             watching=watching,

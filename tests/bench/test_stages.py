@@ -99,17 +99,20 @@ class Judge:
         return Verdict(not is_wrong, None, "output differs by 1" if is_wrong else None)
 
 
-def followed(compiler: Compiler, *, limit_s: float = 60.0, **spec: Any) -> Stages:
-    subject = Simulated(
+def variant_on(compiler: Compiler, **spec: Any) -> Subject:
+    return Simulated(
         replays=cast("Any", None),
         reference=cast("Any", Judge(compiler)),
         program=Program(),
         spec=RunSpec(**{"backend": INDUCTOR, **spec}),
-        changes={},
+        changes=spec,
         name="default",
         compiler=compiler,
     )
-    return follow(subject, limit_s=limit_s, on_phase=lambda _phase: None)
+
+
+def followed(compiler: Compiler, *, limit_s: float = 60.0, known: Sequence[tuple[Subject, Stages]] = ()) -> Stages:
+    return follow(variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, known=known)
 
 
 @pytest.mark.parametrize("stage", stages_of(INDUCTOR))
@@ -202,6 +205,35 @@ def test_a_fake_kernel_is_blamed_only_for_the_error_of_the_stage_that_compares_i
     other = followed(Compiler({INDUCTOR}, {CROSSREF}, outcome="failed", error_type="RuntimeError"))
     assert (other.first, other.part) == (INDUCTOR, None)
     assert other.note == "it stays so without every part that can be left out"
+
+
+@pytest.mark.parametrize(
+    "bug", [{INDUCTOR, "prims.op1.default"}, {DECOMPOSED, "aten.op2.default"}, {"eager", "dynamic"}]
+)
+def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
+    compiler = Compiler(bug)
+    first = followed(compiler)
+    known = [(variant_on(compiler, mode="max-autotune"), first)]
+    compiler.count = 0
+    again = followed(compiler, known=known)
+    assert compiler.count == 2
+    assert (again.first, again.part, again.workaround) == (first.first, first.part, first.workaround)
+    assert [result.outcome for result in again.results if result.name == first.first and not result.without] == [
+        "wrong"
+    ]
+    assert again.results[-1].outcome == "ok"
+
+
+def test_what_helps_another_variant_but_not_this_one_is_no_answer() -> None:
+    one, other = Compiler({INDUCTOR, "prims.op1.default"}), Compiler({INDUCTOR, "pass_3"})
+    known = [(variant_on(one, mode="max-autotune"), followed(one))]
+    found = followed(other, known=known)
+    assert found.part == "the pass pass_3"
+    assert [result.name for result in found.results if not result.without] == list(stages_of(INDUCTOR))
+    dynamic = [(variant_on(one, dynamic=True), followed(one))]
+    one.count = 0
+    followed(one, known=dynamic)
+    assert one.count > 2
 
 
 def test_what_was_found_until_the_time_was_up_is_kept() -> None:

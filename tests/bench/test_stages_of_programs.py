@@ -84,14 +84,7 @@ def test_a_kernel_that_inductor_writes_is_found_and_made_small(tmp_path: Path, m
     found = subject(tmp_path, KERNEL)
     try:
         stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
-        small = minified(
-            found,
-            stages,
-            tmp_path / "minified",
-            python=str(probe_python()),
-            timeout_s=300,
-            on_phase=lambda _phase: None,
-        )
+        small = minified(found, stages, tmp_path / "minified", timeout_s=300, on_phase=lambda _phase: None)
     finally:
         found.replays.close()
     assert (stages.first, stages.part, stages.note) == (INDUCTOR, "the lowering of aten.relu.default", None)
