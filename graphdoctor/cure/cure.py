@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.bench.correctness import Reference
 from graphdoctor.bench.judging import judged, noise_of
+from graphdoctor.bench.reasons import reasons
 from graphdoctor.bench.rounds import speedup
 from graphdoctor.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
 from graphdoctor.bench.variants import VariantSpec
 from graphdoctor.capture.request import Measured as ToMeasure
 from graphdoctor.model.bench import Noise, Speedup, Variant
 from graphdoctor.model.cure import AS_IT_WAS, CURED, CureStep, StepOutcome
+from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.model.kernels import KernelShare
 from graphdoctor.model.progress import DecidedStep
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import RunSpec
@@ -54,6 +57,28 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Look:
+    """What the calls of one way compute, and what slows them down.
+
+    Args:
+        correct: Results are eager mode's, but for rounding; None if that is unknown.
+        reason: Why they aren't, or why it is unknown, a clause.
+        findings: What slows it down.
+    """
+
+    correct: bool | None
+    reason: str | None
+    findings: tuple[Finding, ...]
+
+    def shown(self, variant: Variant) -> Variant:
+        """A variant with it."""
+        found = {"correct": self.correct, "findings": self.findings}
+        if self.correct is not False or variant.status != "ok":
+            return variant.model_copy(update=found)
+        return variant.model_copy(update={**found, "status": "wrong", "reason": self.reason})
+
+
+@dataclass(frozen=True)
 class Way:
     """A way to run the program.
 
@@ -61,11 +86,18 @@ class Way:
         program: What to run.
         changes: Fields of ``RunSpec`` with other values than the user's.
         measured: What was measured of it.
+        look: What its calls compute; None if that wasn't looked at.
     """
 
     program: Program
     changes: Mapping[str, object]
     measured: Measured
+    look: Look | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """It runs, and isn't known to be wrong."""
+        return self.measured.is_steady and (self.look is None or self.look.correct is not False)
 
 
 @dataclass(frozen=True)
@@ -103,6 +135,7 @@ class Search:
         deadline: ``time.monotonic()`` after which nothing more is tried.
         on_phase: Called with what is being done.
         on_step: Called with each step as soon as it is decided.
+        diagnose: Says what a recording's folder means, beside the kernels of eager mode if they are known.
     """
 
     def __init__(
@@ -114,6 +147,7 @@ class Search:
         deadline: float,
         on_phase: Callable[[str], None],
         on_step: Callable[[DecidedStep], None],
+        diagnose: Callable[[Path, KernelShare | None], Diagnosis],
     ) -> None:
         self._replays = replays
         self._base = base
@@ -121,6 +155,7 @@ class Search:
         self._deadline = deadline
         self._say = on_phase
         self._tell = on_step
+        self._diagnose = diagnose
         self._steps: list[CureStep] = []
         self._longest_s = 0.0
         self._number = 0
@@ -135,27 +170,30 @@ class Search:
             eager = ways.start_eager(Program())
             own = VariantSpec(AS_IT_WAS)
             before = Way(Program(), {}, self._started(ways, own, Program()))
+            reference = Reference(self._replays, Program(), on_phase=self._say, measured=ToMeasure(kernels=True))
+            if eager.is_steady and before.measured.is_steady:
+                before = replace(before, look=self._look(before, reference))
             best = before
-            reference = Reference(self._replays, Program(), on_phase=self._say)
-            if eager.is_steady:
-                for candidate in _possible(candidates, eager):
-                    best = self._step(ways, eager, best, candidate, reference)
+            for candidate in _possible(candidates, eager) if eager.is_steady else ():
+                best = self._step(ways, eager, best, candidate, reference)
             shown = [before.measured, *([] if best is before else [best.measured])]
             ways.time(eager, shown)
         timings = Timings(eager, shown, noise_of(eager.times, eager.speedup))
-        as_it_was = variant_of(before.measured, timings, self._base)
-        cured = None if best is before else variant_of(best.measured, timings, self._base)
         start = eager.warm
         return Found(
             eager=variant_of(eager, timings, self._base),
-            as_it_was=self._checked(as_it_was, before, reference),
-            cured=None if cured is None else cured.model_copy(update={"name": CURED, "correct": True}),
+            as_it_was=self._shown(before, timings),
+            cured=None if best is before else self._shown(best, timings).model_copy(update={"name": CURED}),
             best=best,
             steps=tuple(self._steps),
             noise=timings.noise,
             call_count=0 if start is None else start["call_count"],
             arguments=dict(VariantSpec("", best.changes).arguments(self._base)),
         )
+
+    def _shown(self, way: Way, timings: Timings) -> Variant:
+        variant = variant_of(way.measured, timings, self._base)
+        return variant if way.look is None else way.look.shown(variant)
 
     def _started(self, ways: SideBySide, spec: VariantSpec, program: Program) -> Measured:
         one = ways.compile(spec, program)
@@ -165,18 +203,13 @@ class Search:
     def _step(self, ways: SideBySide, eager: Measured, best: Way, candidate: Candidate, reference: Reference) -> Way:
         """Try one candidate; the better of the two ways."""
         began = time.monotonic()
-        if candidate.needs_cuda and not (eager.warm and eager.warm["uses_cuda"]):
-            return self._decided(
-                eager, candidate, best, "skipped", "it needs CUDA graphs, and the program doesn't use CUDA"
-            )
         if began + self._longest_s > self._deadline:
             return self._decided(eager, candidate, best, "skipped", "time was up", is_late=True)
         program = candidate.program or best.program
         changes = {**best.changes, **candidate.changes}
         self._number += 1
         measured = self._started(ways, VariantSpec(f"{self._number} {candidate.name}", changes), program)
-        way = Way(program, changes, measured)
-        outcome, reason, ratio = self._outcome(ways, eager, best, way, reference)
+        way, outcome, reason, ratio = self._outcome(ways, eager, best, Way(program, changes, measured), reference)
         self._longest_s = max(self._longest_s, time.monotonic() - began)
         compile_s = added_s(measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)
         kept = self._decided(eager, candidate, way if outcome == "kept" else best, outcome, reason, ratio, compile_s)
@@ -188,59 +221,53 @@ class Search:
 
     def _outcome(
         self, ways: SideBySide, eager: Measured, best: Way, way: Way, reference: Reference
-    ) -> tuple[StepOutcome, str | None, Speedup | None]:
+    ) -> tuple[Way, StepOutcome, str | None, Speedup | None]:
         if not way.measured.is_steady:
-            return "failed", failure(way.measured), None
-        if not best.measured.is_steady:
-            # What it was before doesn't work: any way that does is better.
-            wrong = self._wrong(way, reference)
-            return ("kept", None, None) if wrong is None else ("wrong", wrong, None)
-        ways.time(eager, [best.measured, way.measured])
-        mine, other = way.measured.turns, best.measured.turns
-        ratio = None if mine is None or other is None else speedup(mine, other)
-        verdict = judged(ratio, noise_of(eager.times, eager.speedup))
-        if verdict == "slower":
-            return "slower", None, ratio
-        if verdict != "faster" and not self._is_quicker(eager, best, way):
-            return "no gain", None, ratio
-        wrong = self._wrong(way, reference)
-        return ("kept", None, ratio) if wrong is None else ("wrong", wrong, ratio)
+            return way, "failed", failure(way.measured), None
+        ratio = None
+        if best.measured.is_steady:
+            ways.time(eager, [best.measured, way.measured])
+            mine, other = way.measured.turns, best.measured.turns
+            ratio = None if mine is None or other is None else speedup(mine, other)
+        # If the best way until now is wrong or fails, any that is right is better.
+        if best.is_usable:
+            verdict = judged(ratio, noise_of(eager.times, eager.speedup))
+            if verdict == "slower":
+                return way, "slower", None, ratio
+            if verdict != "faster" and not self._is_quicker(eager, best, way):
+                return way, "no gain", None, ratio
+        look = self._look(way, reference)
+        if not look.correct:
+            return way, "wrong", look.reason or "its results couldn't be compared", ratio
+        return replace(way, look=look), "kept", None, ratio
 
     def _is_quicker(self, eager: Measured, best: Way, way: Way) -> bool:
         """It compiles measurably quicker."""
         mine, other = added_s(way.measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)
         return mine is not None and other is not None and mine <= _QUICKER * other and other - mine >= _QUICKER_S
 
-    def _wrong(self, way: Way, reference: Reference) -> str | None:
-        """Why its results aren't known to be right; None if they are."""
+    def _look(self, way: Way, reference: Reference) -> Look:
+        """Run a way once more with the instrumented backend."""
         self._say("comparing results")
         name = f"check-{slug(way.measured.spec.name)}"
 
-        def replay(change: RunChange, name: str) -> Recording:
+        def again(change: RunChange, name: str) -> Recording:
             program = Program(way.program.content, way.program.change.joined(change))
             return self._replays.replay(
                 program,
                 name,
                 spec=way.changes,
-                measured=ToMeasure(),
+                measured=ToMeasure(coverage=True, guard_cost=True, kernels=True),
                 is_counted=False,
                 **reference.arguments,
             )
 
-        recording = replay(RunChange(), name)
+        recording = again(RunChange(), name)
+        findings = reasons(self._diagnose(self._folder / name, reference.eager.kernels), recording.kernels)
         if recording.exit.reason != "finished":
-            return (recording.exit.message or "it failed").rstrip(".")
-        found = reference.judge(recording, name, replay)
-        return None if found.correct else found.reason or "its results couldn't be compared"
-
-    def _checked(self, shown: Variant, way: Way, reference: Reference) -> Variant:
-        """The user's own way, with whether its results are right."""
-        if shown.status != "ok":
-            return shown
-        wrong = self._wrong(way, reference)
-        if wrong is None:
-            return shown.model_copy(update={"correct": True})
-        return shown.model_copy(update={"status": "wrong", "correct": False, "reason": wrong})
+            return Look(None, (recording.exit.message or "it failed").rstrip("."), findings)
+        found = reference.judge(recording, name, again)
+        return Look(found.correct, found.reason, findings)
 
     def _decided(
         self,

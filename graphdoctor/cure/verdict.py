@@ -59,9 +59,9 @@ def sentence(
 
 def _had(variant: Variant) -> str:
     if variant.status == "failed":
-        return f"{AS_IT_WAS} it fails"
+        return f"{AS_IT_WAS}: it fails"
     if variant.call_us is None:
-        return f"{AS_IT_WAS} it wasn't timed"
+        return f"{AS_IT_WAS}: not timed"
     wrong = " (with wrong results)" if variant.status == "wrong" else ""
     return f"{AS_IT_WAS} {duration(variant.call_us.median)}{wrong}"
 

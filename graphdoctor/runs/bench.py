@@ -57,6 +57,16 @@ def quick(request: Request) -> Request:
     return request.with_spec(backend="eager", mode=None, options={})
 
 
+def diagnosed(folder: Path, eager: KernelShare | None) -> Diagnosis:
+    """What a recording means, with its guards.
+
+    Args:
+        folder: The recording.
+        eager: Kernels of eager mode, to compare with; None if they are unknown.
+    """
+    return diagnose_recording(folder, None, Needs(guards=True), eager_kernels=eager).diagnosis
+
+
 def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: Benching, setup: Setup) -> BenchReport:
     """Measure a target that was recorded already; its recording holds the answer.
 
@@ -77,13 +87,10 @@ def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked:
     def replays(folder: Path) -> Replays:
         return Replays(request, folder, python=setup.interpreter, limits=limits, warm=setup.warm)
 
-    def diagnose(folder: Path, eager: KernelShare | None) -> Diagnosis:
-        return diagnose_recording(folder, None, Needs(guards=True), eager_kernels=eager).diagnosis
-
     choices = Choices(
         side_by_side=fitting(diagnosis.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE),
         on_phase=setup.watching.on_phase,
-        diagnose=diagnose,
+        diagnose=diagnosed,
         replays=replays,
         is_minified=asked.is_minified,
     )

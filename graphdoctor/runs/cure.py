@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from graphdoctor import __version__
 from graphdoctor.model.spec import Timing
 from graphdoctor.probe.wire import CURE_FILE
-from graphdoctor.runs.bench import PROCESS_TIMEOUT_S
+from graphdoctor.runs.bench import PROCESS_TIMEOUT_S, diagnosed
 from graphdoctor.runs.fix import Trials, try_fixes
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         deadline=began + asked.budget_s,
         on_phase=setup.watching.on_phase,
         on_step=setup.on_trial or _ignore,
+        diagnose=diagnosed,
     )
     try:
         found = search.run([*_candidates(request, diagnosis, treated)])

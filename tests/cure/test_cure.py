@@ -1,0 +1,67 @@
+"""``graphdoctor cure`` on programs whose calls take a known time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import run_command
+from tests.cure import napping
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(napping.__file__)
+
+
+def cure(folder: Path, target: str, *options: str) -> tuple[dict[str, Any], str]:
+    """The JSON document and what was said meanwhile."""
+    (folder / "napping.py").write_bytes(PROGRAM.read_bytes())
+    process = run_command(
+        *("cure", f"napping.py:{target}", "--backend", "aot_eager", "--budget", "600", "--format", "json", *options),
+        cwd=folder,
+        timeout=600,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout), process.stderr
+
+
+def test_fixes_that_make_calls_faster_are_kept_and_written(tmp_path):
+    document, said = cure(tmp_path, "Broken", "--unsafe-fixes", "--apply", "--force")
+    assert document["best"] == "cured"
+    (step,) = document["steps"]
+    assert (step["name"], step["outcome"]) == ("fixes", "kept")
+    assert 1.5 < step["speedup"]["ratio"] < 3.3
+    assert document["eager"]["call_us"]["min"] >= 30_000
+    assert document["as_it_was"]["call_us"]["min"] >= 30_000
+    assert 10_000 <= document["cured"]["call_us"]["min"] < 20_000
+    assert document["cured"]["correct"] is True
+    assert "→ as you had it 3" in document["text"]
+    assert ", verified on your call; compile " in document["text"]
+    assert "kept · fixes · " in said
+    assert "best so far 1" in said
+    written = (tmp_path / "napping.py").read_text()
+    assert "torch.where" in written
+    assert "torch.where" in document["diff"]
+    assert "Wrote " in said
+
+
+def test_where_eager_mode_is_fastest_it_says_so_and_writes_nothing(tmp_path):
+    document, said = cure(tmp_path, "Slower", "--apply", "--force")
+    assert document["best"] == "eager"
+    assert document["text"].startswith("Plain eager is fastest: eager 1")
+    assert document["cured"] is None
+    assert document["diff"] == ""
+    assert (tmp_path / "napping.py").read_text() == PROGRAM.read_text()
+    assert "There is nothing to write." in said
+
+
+def test_a_budget_that_is_used_up_leaves_the_rest_untried(tmp_path):
+    (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
+    process = run_command(
+        *("cure", "napping.py:Slower", "--budget", "0.01", "--format", "json"), cwd=tmp_path, timeout=600
+    )
+    document = json.loads(process.stdout)
+    assert [(step["outcome"], step["is_late"]) for step in document["steps"]] == [("skipped", True)]
