@@ -120,6 +120,8 @@ class CudaGraphs(Fact):
     """Functions that torch recorded as CUDA graphs; None if unknown."""
     skipped: tuple[CudaGraphSkip, ...] = ()
     """Why torch skipped the others, one entry for each skipped graph."""
+    left_out: tuple[CudaGraphSkip, ...] = ()
+    """Operations that torch runs between CUDA graphs, because these can't have them."""
 
 
 class CacheUse(Fact):

@@ -655,6 +655,8 @@ class CudaGraphsEvent(TypedDict):
     captured: int | None
     """Functions that torch recorded; None if unknown."""
     skipped: list[CudaGraphSkipRecord]
+    left_out: list[CudaGraphSkipRecord]
+    """Operations that it leaves out of CUDA graphs."""
 
 
 class LaneEvent(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry, line_entry, main_frame
@@ -24,6 +25,13 @@ _WHY: dict[CudaGraphSkipKind, str] = {
     "rerecording": "the addresses of its tensors keep changing",
     "disabled": "a setting turns CUDA graphs off for it",
 }
+_LEFT_OUT = "torch splits a CUDA graph"
+_OPERATION: dict[CudaGraphSkipKind, str] = {
+    "cpu_device": "an operation runs on the CPU, or copies from or to it",
+    "dynamic_shapes": "an operation has dynamic sizes",
+    "incompatible_op": "CUDA graphs can't have an operation in it",
+    "disabled": "a setting leaves an operation out",
+}
 _HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
     "mutation": (
         "Return the new value, and write it to the input outside the compiled function",
@@ -43,11 +51,13 @@ class CudaGraphsSkipped(RecordingRule):
 
     ## What it finds
     With `mode="reduce-overhead"`, `mode="max-autotune"` or another way to ask for CUDA graphs: a graph that torch runs
-    without one, and torch's reason. torch itself only logs a warning, and for a graph without a CUDA device nothing.
+    without one, or an operation that it leaves out of one, and torch's reason. torch itself only logs a warning, for an
+    operation only at the level of debugging, and for a graph without a CUDA device nothing.
 
     ## Why it costs
     The mode was chosen to launch all kernels of a graph at once. Without it, the host launches each kernel, as in the
-    default mode. A forward graph that is skipped takes its backward graph along.
+    default mode. A forward graph that is skipped takes its backward graph along. An operation that is left out splits
+    the graph: torch launches one CUDA graph before it and one after it.
 
     ## Example
     ```python
@@ -94,29 +104,38 @@ class CudaGraphsSkipped(RecordingRule):
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
         """One for each kind of reason and line."""
         graphs = view.recording.cuda_graphs
-        alike: dict[tuple[str, str | None, int | None], list[CudaGraphSkip]] = {}
-        for skip in graphs.skipped if graphs is not None else ():
-            alike.setdefault((skip.kind, skip.file, skip.line), []).append(skip)
-        found = (_match(skips, view.recording) for skips in alike.values())
+        if graphs is None:
+            return ()
+        found = [
+            *(_match(skips, "torch doesn't record a CUDA graph", view.recording) for skips in _alike(graphs.skipped)),
+            *(_match(skips, _LEFT_OUT, view.recording) for skips in _alike(graphs.left_out)),
+        ]
         return tuple(match for match in found if match is not None)
 
 
-def _match(skips: list[CudaGraphSkip], recording: Recording) -> RuleMatch | None:
+def _alike(skips: Iterable[CudaGraphSkip]) -> Iterable[list[CudaGraphSkip]]:
+    """Those of one kind at one line together."""
+    groups: dict[tuple[str, str | None, int | None], list[CudaGraphSkip]] = {}
+    for skip in skips:
+        groups.setdefault((skip.kind, skip.file, skip.line), []).append(skip)
+    return groups.values()
+
+
+def _match(skips: list[CudaGraphSkip], what: str, recording: Recording) -> RuleMatch | None:
     first = skips[0]
     frame = _frame(first, recording)
     if frame is None:
         return None
-    entry = line_entry(recording, first.file, first.line) or frame_entry(frame)
-    why = _WHY.get(first.kind, "see its reason")
-    what = "CUDA graphs were asked for, but" if first.kind == "no_device" else "torch doesn't record a CUDA graph:"
+    why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")
+    is_without = first.kind == "no_device"
     return RuleMatch(
-        entry=entry,
-        message=f"{what} {why}",
+        entry=line_entry(recording, first.file, first.line) or frame_entry(frame),
+        message=f"CUDA graphs were asked for, but {why}" if is_without else f"{what}: {why}",
         count=len(skips),
         compile_ids=tuple(dict.fromkeys(skip.compile_id for skip in skips if skip.compile_id is not None)),
         torch_reason=first.reason,
         severity="info" if first.kind in ("no_device", "cpu_graph") else None,
-        subject=first.kind,
+        subject=f"{what} {first.kind}",
         fixes=_fixes(first.kind),
     )
 

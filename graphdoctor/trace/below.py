@@ -30,12 +30,19 @@ _KINDS: tuple[tuple[str, CudaGraphSkipKind], ...] = (
     ("sparsity not handled", "incompatible_op"),
     ("non-Tensor inputs", "non_tensor_input"),
     ("re-recording limit", "rerecording"),
+    ("cpu ops", "cpu_device"),
+    ("DeviceCopy ops", "cpu_device"),
+    ("Conditional ops", "incompatible_op"),
+    ("unbacked binding ops", "incompatible_op"),
+    ("CUDAGraph-unsafe custom ops", "incompatible_op"),
+    ("dynamic shape ops", "dynamic_shapes"),
+    ("custom partition op", "disabled"),
     ("override_cudagraphs", "disabled"),
     ("cpp-wrapper", "disabled"),
     ("uncached", "disabled"),
 )
 """What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``, ``output_code.py``,
-``compile_fx.py``, ``lowering.py`` and ``cudagraph_trees.py``, 2.13)."""
+``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``, 2.13)."""
 
 _STACK = "Found from"
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
@@ -92,7 +99,9 @@ def cuda_graphs(events: Events) -> CudaGraphs | None:
         return None
     event = cast("CudaGraphsEvent", events.fields("cuda_graphs"))
     skipped = (_skip(record, has_device=event["has_device"]) for record in event["skipped"])
-    return CudaGraphs.model_validate({"captured": event["captured"], "skipped": tuple(map(vars, skipped))})
+    left_out = (_skip(record, has_device=True) for record in event.get("left_out", ()))
+    found = {"captured": event["captured"], "skipped": [*map(vars, skipped)], "left_out": [*map(vars, left_out)]}
+    return CudaGraphs.model_validate(found)
 
 
 def _skip(record: CudaGraphSkipRecord, *, has_device: bool) -> CudaGraphSkip:
@@ -104,11 +113,17 @@ def _skip(record: CudaGraphSkipRecord, *, has_device: bool) -> CudaGraphSkip:
     places = _STACK_LINE.findall(reason)
     return CudaGraphSkip(
         kind=skip_kind(reason),
-        reason=reason.partition(_STACK)[0].strip(" .\n"),
+        reason=_words(reason),
         compile_id=compile_id,
         file=places[-1][0] if places else None,
         line=int(places[-1][1]) if places else None,
     )
+
+
+def _words(reason: str) -> str:
+    """A reason without the stack after it."""
+    before, found, _ = reason.partition(_STACK)
+    return (before if found else reason.partition("\n")[0]).strip(" .\n")
 
 
 def plain_reason(reason: str) -> str | None:

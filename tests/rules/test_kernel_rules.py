@@ -128,6 +128,14 @@ def test_each_reason_is_one_finding() -> None:
     assert codes(recorded(cuda_graphs=CudaGraphs(captured=2, skipped=skipped))) == ["GD504"] * 3
 
 
+def test_an_operation_that_splits_a_cuda_graph() -> None:
+    graphs = CudaGraphs(captured=2, left_out=(skip("cpu_device", file=factories.FILE, line=7), skip("other")))
+    first, second = found(recorded(cuda_graphs=graphs))
+    assert (first.code, first.severity, first.location.line) == ("GD504", "warning", 7)
+    assert first.message == "torch splits a CUDA graph: an operation runs on the CPU, or copies from or to it"
+    assert second.message == "torch splits a CUDA graph: see torch's reason"
+
+
 def test_copies_into_cuda_graphs() -> None:
     copying = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
     (finding,) = found(recorded(copying, cuda_graphs=CudaGraphs(captured=1)))

@@ -54,6 +54,8 @@ REASONS = {
     "skipping cudagraph due to function 3 exceeding max re-recording limit (=128) on …": "rerecording",
     "disabling cudagraphs due to override_cudagraphs annotation": "disabled",
     "skipping cudagraphs due to bisector": "other",
+    "reason=cpu ops, ir=ComputedBuffer, fx=aten.add.Tensor(arg0_1, 1)": "cpu_device",
+    "reason=unbacked binding ops, ir=FallbackKernel, fx=aten.nonzero.default(arg0_1)": "incompatible_op",
 }
 """``torch/_inductor``, 2.13."""
 
@@ -86,6 +88,16 @@ def test_the_line_that_torch_points_to_is_read():
     )
     assert skip.reason == "skipping cudagraphs due to mutated inputs (1 instances)"
     assert (skip.kind, skip.file, skip.line, skip.compile_id) == ("mutation", "/p/m.py", 5, "0/0")
+
+
+def test_what_is_left_out_of_cuda_graphs_has_its_line():
+    reason = "reason=unbacked binding ops, ir=FallbackKernel, fx=aten.nonzero.default(arg0_1)"
+    left_out = [{"reason": f'{reason}\nFile "/p/m.py", line 5, in f\n  x.nonzero()', "compile_id": "0/0"}]
+    event = {"event": "cuda_graphs", "has_device": True, "captured": 2, "skipped": [], "left_out": left_out}
+    found = cuda_graphs(Events([event]))
+    assert found is not None
+    (skip,) = found.left_out
+    assert (skip.kind, skip.reason, skip.file, skip.line) == ("incompatible_op", reason, "/p/m.py", 5)
 
 
 def test_no_cuda_graphs_were_asked_for():

@@ -75,6 +75,7 @@ def _target(fields: Mapping[str, Any], shown: Public) -> dict[str, Any]:
 
 def _tables(shown: Public) -> Mapping[str, Table]:
     error = error_table(shown)
+    skip: Table = {"reason": text(_skip_reason), "compile_id": text(public.compile_id)}
     entry: Table = {
         "compile_id": text(public.compile_id),
         "search_us": number,
@@ -154,7 +155,8 @@ def _tables(shown: Public) -> Mapping[str, Table]:
         "cuda_graphs": {
             "has_device": number,
             "captured": number,
-            "skipped": [{"reason": text(_skip_reason), "compile_id": text(public.compile_id)}],
+            "skipped": [skip],
+            "left_out": [skip],
         },
         "call_failed": {"index": number, **error},
         "error": {**error, "code": one_of(*get_args(HintCode)), "values": public.hint_values},

@@ -5,8 +5,17 @@ from __future__ import annotations
 import torch
 
 from ..events import EventFile
-from ..torch_private.torch_cuda_graphs import counted_skips, current_compile_id, on_skip, recorded_functions
+from ..torch_private.torch_cuda_graphs import (
+    counted_skips,
+    current_compile_id,
+    on_left_out,
+    on_skip,
+    recorded_functions,
+)
 from ..wire import CudaGraphsEvent, CudaGraphSkipRecord
+
+_REASON = "reason="
+"""What torch's words on an operation begin with; a line of a stack doesn't."""
 
 
 class CudaGraphWatch:
@@ -14,12 +23,24 @@ class CudaGraphWatch:
 
     def __init__(self) -> None:
         self._skipped: list[CudaGraphSkipRecord] = []
+        self._left_out: list[CudaGraphSkipRecord] = []
         self._counted_before = counted_skips()
-        self.close = on_skip(self._on_skip)
-        """Stops listening."""
+        self._ends = on_skip(self._on_skip), on_left_out(self._on_left_out)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for end in self._ends:
+            end()
 
     def _on_skip(self, reason: str) -> None:
         self._skipped.append(CudaGraphSkipRecord(reason=reason, compile_id=current_compile_id()))
+
+    def _on_left_out(self, text: str) -> None:
+        if text.startswith(_REASON):
+            self._left_out.append(CudaGraphSkipRecord(reason=text, compile_id=current_compile_id()))
+        elif self._left_out:
+            last = self._left_out[-1]
+            last["reason"] = f"{last['reason']}\n{text}"
 
     def report(self, events: EventFile) -> None:
         """Write what is known so far."""
@@ -34,4 +55,12 @@ class CudaGraphWatch:
             waits = functions is not None and functions[1]
             why = "it records a graph in its second call, and there was none" if waits else "it says nothing of them"
             events.gap("cuda_graphs", f"Whether torch uses CUDA graphs is unknown: {why}.")
-        events.write(CudaGraphsEvent(event="cuda_graphs", has_device=has_device, captured=captured, skipped=skipped))
+        events.write(
+            CudaGraphsEvent(
+                event="cuda_graphs",
+                has_device=has_device,
+                captured=captured,
+                skipped=skipped,
+                left_out=self._left_out,
+            )
+        )

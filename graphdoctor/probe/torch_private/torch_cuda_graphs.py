@@ -20,6 +20,8 @@ _LOGS_SKIP = "log_cudagraph_skip_and_bump_counter"
 counts. Graphs without a CUDA device are only counted (``CompiledFxGraph.__init__``,
 ``torch/_inductor/output_code.py``, 2.13)."""
 
+_PARTITION_LOGGER, _LOGS_LEFT_OUT = "torch._inductor.scheduler.__cudagraphs", "_log_non_cudagraphable_node"
+
 _TREES = "torch._inductor.cudagraph_trees"
 
 
@@ -63,6 +65,37 @@ def on_skip(callback: Callable[[str], None]) -> Callable[[], None]:
     def stop() -> None:
         for logger in loggers:
             logger.removeFilter(listen)
+
+    return stop
+
+
+def on_left_out(callback: Callable[[str], None]) -> Callable[[], None]:
+    """Call a function with torch's reason for each operation that it leaves out of CUDA graphs from now on.
+
+    Graph partition records what is before and after such an operation as CUDA graphs of their own, and only says so in
+    its debug log (``Scheduler._log_non_cudagraphable_node``, ``torch/_inductor/scheduler.py``, 2.13): a line with the
+    reason, then the lines of a stack. Nothing of it goes on to where the program's log goes.
+
+    Args:
+        callback: Gets the reason, or a line of the stack that belongs to the last one.
+
+    Returns:
+        Ends that.
+    """
+    logger = logging.getLogger(_PARTITION_LOGGER)
+    was_enabled, level = logger.isEnabledFor(logging.DEBUG), logger.level
+
+    def listen(record: logging.LogRecord) -> bool:
+        if record.funcName == _LOGS_LEFT_OUT and isinstance(record.args, tuple) and record.args:
+            callback(str(record.args[-1]))
+        return was_enabled or record.levelno > logging.DEBUG
+
+    logger.addFilter(listen)
+    logger.setLevel(logging.DEBUG)
+
+    def stop() -> None:
+        logger.removeFilter(listen)
+        logger.setLevel(level)
 
     return stop
 
