@@ -15,6 +15,7 @@ from graphdoctor.model.wording import about_count, about_time, factor_text, shor
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
+    from graphdoctor.model.diagnosis import Finding
 
 _MAX_NAMED = 3
 _REASON = 160
@@ -167,12 +168,17 @@ def _beside_eager(variant: Variant) -> str:
 
 
 def _held_back(variant: Variant) -> str:
-    """The first reason why its calls aren't faster; empty if none is known. What only takes compile time is none."""
-    for finding in variant.findings:
-        cost = finding.cost
-        if cost is None or cost.call_us is not None or cost.compile_s is None:
-            return f"What holds {variant.name} back: {finding.message}"
-    return ""
+    """The first reason why its calls aren't faster; empty if none is known."""
+    reason = next((finding for finding in variant.findings if _slows_calls(finding)), None)
+    return "" if reason is None else f"What holds {variant.name} back: {reason.message}"
+
+
+def _slows_calls(finding: Finding) -> bool:
+    """Whether it is about steady calls: a recompile takes time only while torch compiles, unless it ends in eager."""
+    cost, effects = finding.cost, finding.effects
+    if cost is not None and (cost.call_us is not None or cost.compile_s is not None):
+        return cost.call_us is not None
+    return not finding.changes or bool(effects.skipped_frames or effects.rest_eager_frames)
 
 
 def _none_right(others: Sequence[Variant]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from graphdoctor.bench.verdict import verdict
 from graphdoctor.model.bench import EAGER, BenchVerdict, Sweep, SweepPoint, Variant
-from graphdoctor.model.diagnosis import Cost
+from graphdoctor.model.diagnosis import Cost, Effects
 from tests.bench_reports import (
     LIBRARY,
     NOISY,
@@ -23,6 +23,7 @@ from tests.bench_reports import (
     troubled,
     variant,
 )
+from tests.factories import change
 
 
 def said(*variants: Variant, **more: Any) -> BenchVerdict:
@@ -58,8 +59,17 @@ def test_the_reason_is_the_first_of_the_variant_nearest_to_eager() -> None:
 def test_what_only_takes_compile_time_is_no_reason_for_slow_calls() -> None:
     compiles = finding("GD401", "12 modules in one graph").model_copy(update={"cost": Cost(compile_s=9.0)})
     assert "12 modules" not in said(eager(), variant(median_us=6000.0, findings=(compiles,))).text
-    found = said(eager(), variant(median_us=6000.0, findings=(compiles, OVERHEAD)))
+    recompiles = finding("GD212", "recompiled once").model_copy(update={"changes": (change(),)})
+    assert "recompiled" not in said(eager(), variant(median_us=6000.0, findings=(recompiles,))).text
+    found = said(eager(), variant(median_us=6000.0, findings=(compiles, recompiles, OVERHEAD)))
     assert found.text.endswith(f" What holds default back: {OVERHEAD.message}.")
+
+
+def test_a_recompile_that_leaves_a_function_eager_is_a_reason() -> None:
+    eager_now = finding("GD201", "`forward` runs eagerly").model_copy(
+        update={"changes": (change(),), "effects": Effects(skipped_frames=("forward",))}
+    )
+    assert "runs eagerly" in said(eager(), variant(median_us=6000.0, findings=(eager_now,))).text
 
 
 def test_no_measurable_difference_is_never_called_slower_or_faster() -> None:
