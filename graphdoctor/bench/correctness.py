@@ -133,7 +133,7 @@ class Reference:
             return Verdict(None, None, self._failure or "its results weren't compared")
         differing = self._differing(compared)
         notes: list[str] = []
-        if differing and self.eager.replay is not None and self.eager.replay.draws_random:
+        if differing and self._is_random:
             name = f"{name}-eager-numbers"
             repeated = again(EAGER_NUMBERS, name)
             if (found := _compared(repeated)) is not None:
@@ -158,6 +158,10 @@ class Reference:
             note="; ".join(notes) or None,
         )
         return Verdict(correct, correctness, reason)
+
+    @property
+    def _is_random(self) -> bool:
+        return self.eager.replay is not None and self.eager.replay.draws_random
 
     def _beside_shaken(self, name: str, differing: list[Difference]) -> list[Difference]:
         """What still differs when eager mode's own results are known for other last digits of what it begins with."""
@@ -189,6 +193,8 @@ class Reference:
             return self._lacks_float64
         if apart := recording.replay.kinds_apart:
             kinds = " and ".join(map(kind_text, apart))
+            if self._is_random:
+                return f"in float64, {kinds} come from other random numbers"
             return f"in float64, {kinds} are computed in another way"
         return None if recording.replay.errors else "no result is a floating-point number"
 

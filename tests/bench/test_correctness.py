@@ -189,6 +189,12 @@ def test_what_float64_does_not_say_is_noted(more: dict[str, Any], note: str) -> 
     assert verdict.correctness.note == note
 
 
+def test_other_random_numbers_in_float64_are_named() -> None:
+    verdict = judged(replayed(kinds_apart=("outputs",)), eager=replayed(draws_random=True))
+    assert verdict.correctness is not None
+    assert verdict.correctness.note == "in float64, outputs come from other random numbers"
+
+
 def test_float64_says_what_rounding_is_if_the_program_runs_in_it() -> None:
     for float64, judges in ((replayed(), True), (FAILED, False)):
         replays = Scripted(float64=float64)
