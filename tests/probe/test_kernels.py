@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.request import Measured, Request
@@ -146,6 +147,16 @@ def test_names_without_template_arguments(name, shown):
 def test_what_operations_do(role, names):
     assert {name: operator_role(f"aten::{name}") for name in names.split()} == dict.fromkeys(names.split(), role)
     assert operator_role("graph_0_cpp_fused_add_0") == operator_role("no::such_operation") == "none"
+
+
+def test_an_operation_of_the_program_s_own_is_one_kernel_whatever_it_calls():
+    library = torch.library.Library("kernels_of_tests", "FRAGMENT")
+    library.define("wait(Tensor x) -> Tensor")
+    library.define("together(Tensor x) -> Tensor")
+    library.impl("wait", lambda x: x.clone(), "CompositeExplicitAutograd")
+    library.impl("together", lambda x: x.clone(), "CompositeImplicitAutograd")
+    assert operator_role("kernels_of_tests::wait") == "kernel"
+    assert operator_role("kernels_of_tests::together") == "calls"
 
 
 PROGRAM = """\

@@ -28,6 +28,9 @@ _GENERATED = re.compile(r"(graph_\d+_)?cpp_|triton_")
 """``graph_0_cpp_fused_add_0`` (``record_function`` of ``KernelGroup.codegen_group``,
 ``torch/_inductor/codegen/cpp.py``, 2.13), and ``triton_poi_fused_add_0`` on CUDA."""
 
+_OF_TORCH = frozenset({"aten", "prims"})
+"""Namespaces whose operations call others of torch's where they have no kernel for a device."""
+
 _ONLY_MEMORY = frozenset(
     {
         "empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty", "new_empty_strided",
@@ -66,8 +69,14 @@ def operator_role(name: str) -> OperatorRole:
         return "none"
     if name in COPIES:
         return "copy"
-    has_kernel = any(torch._C._dispatch_has_kernel_for_dispatch_key(each.name(), "CPU") for each in overloads)
+    # An operation of the program's own is one piece to the compiler, for whatever device it was registered.
+    keys = ("CPU",) if space in _OF_TORCH else ("CPU", "CompositeExplicitAutograd")
+    has_kernel = any(_has_kernel(overload, key) for overload in overloads for key in keys)
     return "kernel" if has_kernel else "calls"
+
+
+def _has_kernel(overload: Any, key: str) -> bool:  # noqa: ANN401
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key))
 
 
 def _overloads(space: str, base: str) -> list[Any]:
