@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -240,11 +241,11 @@ def test_a_function_has_no_blocks() -> None:
 
 def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
-    assert described(module, repeated_blocks(module)) == [
+    assert described(repeated_blocks(module)) == [
         {"class_name": "Block", "paths": ["0", "1", "2", "3"], "kinds": 2, "compiled_as": "module", "container": ""}
     ]
     layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
-    (found,) = described(layers, repeated_blocks(layers))
+    (found,) = described(repeated_blocks(layers))
     assert (found["compiled_as"], found["container"]) == ("forward", "layers")
 
 
@@ -258,5 +259,54 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     ids=["something else in it", "no list", "two lists"],
 )
 def test_there_is_no_container_unless_it_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
-    (found,) = described(module, repeated_blocks(module))
+    (found,) = described(repeated_blocks(module))
     assert found["container"] is None
+
+
+class Property(nn.Module):
+    """A layer whose ``forward`` is a property, which nobody may read but to call it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.is_callable = nn.Linear(4, 4), False
+
+    @property
+    def forward(self) -> Any:
+        assert self.is_callable
+        return self.linear
+
+
+class Unfinished(nn.Module):
+    """A layer without ``forward``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+
+def patched() -> nn.Module:
+    """A layer whose ``forward`` a hook of a package has replaced."""
+    block = Block()
+    block.forward = functools.partial(block.forward)  # type: ignore[method-assign]
+    return block
+
+
+@pytest.mark.parametrize("make", [Property, Unfinished, patched])
+def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(make: Callable[[], nn.Module]) -> None:
+    module = nn.Sequential(*(make() for _ in range(3)))
+    (found,) = described(repeated_blocks(module))
+    assert found["compiled_as"] == ("forward" if make is Unfinished else "module")
+
+
+@pytest.mark.slow
+@torch.no_grad()
+@pytest.mark.parametrize("make", [Property, patched])
+def test_a_forward_that_is_no_plain_function_runs_as_before(make: Callable[[], nn.Module]) -> None:
+    torch._dynamo.reset()
+    module, x, backend = nn.Sequential(*(make() for _ in range(3))), torch.randn(2, 4), Counting()
+    for block in module:
+        block.is_callable = True
+    expected = module(x)
+    compile_regions(module, backend=backend)
+    assert torch.equal(module(x), expected)
+    assert backend.graphs >= 1

@@ -83,7 +83,7 @@ class Workload:
         self._described_blocks: list[BlocksRecord] | None = None
         if isinstance(target.function, torch.nn.Module):
             self._blocks = repeated_blocks(target.function)
-            self._described_blocks = described(target.function, self._blocks)
+            self._described_blocks = described(self._blocks)
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
         self.keeper = TraceKeeper(self.listener)

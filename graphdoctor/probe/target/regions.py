@@ -34,10 +34,12 @@ class Block:
     Args:
         path: Where it is, such as ``layers.0``.
         module: The module; one that is in several places is a block in each.
+        holder: The module that it is in.
     """
 
     path: str
     module: torch.nn.Module
+    holder: torch.nn.Module
 
 
 Blocks = dict[type[torch.nn.Module], list[Block]]
@@ -94,8 +96,8 @@ def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa
     return CompiledRegions(blocks, lambda one: torch.compile(one, **arguments))
 
 
-def described(function: torch.nn.Module, blocks: Blocks) -> list[BlocksRecord]:
-    """A module's blocks for whoever reads the recording; before they are compiled."""
+def described(blocks: Blocks) -> list[BlocksRecord]:
+    """Blocks for whoever reads the recording; before they are compiled."""
     known: dict[int, _Structure] = {}
     return [
         BlocksRecord(
@@ -103,19 +105,18 @@ def described(function: torch.nn.Module, blocks: Blocks) -> list[BlocksRecord]:
             paths=[block.path for block in found],
             kinds=len({_structure(block.module, known) for block in found}),
             compiled_as="forward" if torch_api.is_compiled_by_its_forward(found[0].module) else "module",
-            container=_container(function, found),
+            container=_container(found),
         )
         for module_class, found in blocks.items()
     ]
 
 
-def _container(function: torch.nn.Module, blocks: list[Block]) -> str | None:
+def _container(blocks: list[Block]) -> str | None:
     """The path of the list that holds the blocks and nothing else, or None."""
-    (path, *others) = {block.path.rpartition(".")[0] for block in blocks}
-    holder = function.get_submodule(path)
-    if others or not isinstance(holder, (torch.nn.ModuleList, torch.nn.Sequential)):
+    holder, path = blocks[0].holder, blocks[0].path.rpartition(".")[0]
+    if not isinstance(holder, (torch.nn.ModuleList, torch.nn.Sequential)) or len(holder) != len(blocks):
         return None
-    return path if len(holder) == len(blocks) else None
+    return path if all(block.holder is holder for block in blocks) else None
 
 
 def repeated_blocks(module: torch.nn.Module) -> Blocks:
@@ -152,7 +153,7 @@ def _repeating(blocks: list[Block], structures: dict[int, _Structure]) -> set[ty
 def _children(path: str, module: torch.nn.Module) -> Iterator[Block]:
     """The submodules in all their places: ``named_children`` leaves out what it has seen."""
     for name, child in torch_api.submodules(module):
-        yield Block(f"{path}.{name}".removeprefix("."), child)
+        yield Block(f"{path}.{name}".removeprefix("."), child, module)
 
 
 def _inner(path: str, module: torch.nn.Module) -> Iterator[Block]:

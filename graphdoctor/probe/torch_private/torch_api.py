@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import logging
 import os
 import sys
@@ -18,7 +19,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -425,8 +426,10 @@ def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
     torch.compile makes a frame of its own around such a function, if it is given the function itself.
     ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
     """
+    # An instance's own ``forward`` and a property can be anything, and aren't torch's.
+    function = None if "forward" in vars(module) else inspect.getattr_static(type(module), "forward", None)
     try:
-        return bool(_lookup("torch._dynamo.trace_rules").check(module.forward))
+        return isinstance(function, FunctionType) and bool(_lookup("torch._dynamo.trace_rules").check(function))
     except (AttributeError, ImportError):
         return False
 
