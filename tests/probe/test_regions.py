@@ -273,7 +273,7 @@ class Property(nn.Module):
     @property
     def forward(self) -> Any:
         assert self.is_callable
-        return self.linear
+        return lambda x: self.linear(x).relu()
 
 
 class Unfinished(nn.Module):
