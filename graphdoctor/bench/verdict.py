@@ -161,8 +161,9 @@ def _beside_eager(variant: Variant) -> str:
     speedup = variant.speedup
     if speedup is None:
         return f"{variant.name} wasn't timed"
+    nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
     if variant.judgement != "slower":
-        return f"{variant.name} is at {_interval(speedup)}"
+        return f"{variant.name} is at {_interval(speedup)}{nothing}"
     low, high = (factor_text(1 / end)[:-1] for end in (speedup.high, speedup.low))
     return f"{variant.name} takes {factor_text(1 / speedup.ratio)[:-1]} times as long ({low} to {high})"
 

@@ -259,3 +259,9 @@ def test_the_sizes_at_which_the_machine_was_noisy_are_named() -> None:
     assert verdict(found.points[0].variants, None, noisy).text.endswith(
         "The machine was noisy at 1 and 8, so small differences can't be seen."
     )
+
+
+def test_where_nothing_was_compiled_that_is_the_answer():
+    empty = variant("default", 5230.0, judgement="same", graphs=0)
+    text = verdict((eager(), empty), None).text
+    assert text.endswith("default is at 0.998× (0.99 to 1.01), where torch.compile compiled nothing.")
