@@ -30,7 +30,7 @@ EMPTY_RANGE = "graphdoctor_empty_call"
 
 _MIN_CALLS, _MAX_CALLS = 3, 20
 _MAX_EVENTS = 50_000
-_BUDGET_S = 0.5
+_BUDGET_S = 1.0
 _MAX_UNPROFILED = 50
 _MAX_NAMES = 10
 _MEMORY_COPY = "Memcpy"
