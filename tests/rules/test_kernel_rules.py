@@ -209,9 +209,12 @@ def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
         code = first_block(ALL_RULES["GD506"], section)
         name = section.replace(" ", "-")
         now = measured(code, tmp_path / name)
-        before = measured(code, tmp_path / f"eager-{name}", eager=True).kernels
+        eager = measured(code, tmp_path / f"eager-{name}", eager=True)
+        assert eager.gaps == ()
+        before = eager.kernels
         assert now.kernels is not None
         assert before is not None
+        assert (before.region_runs, before.generated_us) == (0, 0.0)
         ratios.append((now.kernels.kernels_us or 0) / (before.kernels_us or 1))
         if section == "Example":
             assert codes(now.model_copy(update={"eager_kernels": before})) == ["GD506"]

@@ -319,6 +319,8 @@ class Workload:
 
     def unrecorded(self) -> GapEvent | None:
         """What torch left to eager mode without a record of it, or None."""
+        if self.trial is not None and self.trial.is_eager:
+            return None
         if reasons := torch_api.unrecorded_breaks():
             return unrecorded_gap(reasons)
         if self._activity.compiles or self._last_call is None or self.switches.are_found:
