@@ -190,3 +190,11 @@ def test_a_document_that_lacks_findings_says_so() -> None:
 def test_another_graphdoctor_is_said() -> None:
     other = diagnosed().model_copy(update={"graphdoctor_version": "2"})
     assert "1 before, 2 after" in said(diagnosed(), other)["graphdoctor"]
+
+
+def test_a_regional_run_and_one_of_the_whole_differ_in_how_they_compile() -> None:
+    facts = recording()
+    regional = facts.model_copy(update={"target": facts.target.model_copy(update={"is_regional": True})})
+    assert (
+        "regional=False before, regional=True after" in said(diagnosed(facts), diagnosed(regional))["compile arguments"]
+    )

@@ -314,3 +314,25 @@ def test_a_loop_of_explains_does_not_grow() -> None:
     gc.collect()
     # torch notes each compile (metrics of the last 64, file names of generated graphs).
     assert len(gc.get_objects()) - before < 3000
+
+
+def test_blocks_are_as_before_whichever_way_they_were_compiled() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    layers = [torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False), *(Inner() for _ in range(3))]
+    net = torch.nn.Sequential(*layers).eval()
+    before = {name: dict(vars(module)) for name, module in net.named_modules()}
+    report = Explainer(regional=True, no_grad=True, coverage=False).explain(net, torch.randn(2, 3, 8))
+    assert report.diagnosis.target.regions == ("3 TransformerEncoderLayer", "3 Inner")
+    assert report.diagnosis.summary.graphs == 2
+    assert {name: dict(vars(module)) for name, module in net.named_modules()} == before
+
+
+class Inner(torch.nn.Module):
+    """A module of the program's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(x).relu()

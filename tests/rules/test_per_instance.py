@@ -23,8 +23,9 @@ WEIGHT = change(
 ).model_copy(update={"is_parameter": True})
 
 
-def findings(*compiles: Compile) -> list[Finding]:
+def findings(*compiles: Compile, is_regional: bool = False) -> list[Finding]:
     facts = recording(compiles=(compiled(stack=LOOP), *compiles))
+    facts = facts.model_copy(update={"target": facts.target.model_copy(update={"is_regional": is_regional})})
     found = diagnose(facts, RULES, root=Path("/project"), version="0").findings
     return [finding for finding in found if finding.code == "GD211"]
 
@@ -44,6 +45,19 @@ def test_layers_of_other_widths_are_instances_though_their_input_differs_too() -
 def test_numbers_alone_can_be_kept_in_buffers() -> None:
     (finding,) = findings(*again(WIDTH))
     assert any("buffers" in fix.title for fix in finding.fixes)
+
+
+def test_where_each_layer_is_compiled_by_itself_no_caller_has_a_break_to_fix() -> None:
+    (whole,), (regional,) = findings(*again(WIDTH)), findings(*again(WIDTH), is_regional=True)
+    assert [("caller" in fix.title, "`layer.compile()`" in fix.title) for fix in whole.fixes] == [
+        (True, False),
+        (False, False),
+        (False, True),
+    ]
+    assert [fix.title.partition(",")[0] for fix in regional.fixes] == [
+        "Keep what differs between the instances in buffers",
+        "Compile the whole module",
+    ]
 
 
 def test_a_number_that_changes_beside_an_input_may_be_a_counter() -> None:
