@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +11,7 @@ from graphdoctor.diagnosis.frames import frame_entry, frame_name
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.fixes import SnippetPlace
-from graphdoctor.model.recording import Compile, Graph, RepeatedBlocks, TargetInfo
+from graphdoctor.model.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.model.regions import block_lines
 from graphdoctor.model.wording import names
 
@@ -22,6 +21,8 @@ takes."""
 
 _FEWEST_SHARE = 0.5
 """Smallest share of these in the graph's operations."""
+
+_WORD = re.compile(r"[^\W\d]\w*")
 
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 """What torch's path of a module begins with."""
@@ -33,12 +34,12 @@ class RepeatedBlocksInGraph(RecordingRule):
     ## What it finds
     A graph with the operations of at least three modules of one class, such as the layers of a transformer, if torch
     could share what it compiles for one of them with the others: this makes up half of the graph or more, and at least
-    100 operations. Modules with other parameters or submodules than the rest can't share.
+    100 operations. Modules whose parameters, operations, numbers or sizes differ from the rest can't share.
 
     ## Why it costs
     Compiling takes as long as the graph is large. If each layer is compiled by itself (regional compilation), torch
     compiles one and runs it for all, so that compiling takes a fraction of the time at every start. What is around the
-    layers then runs eagerly, and nothing is fused across layers: `graphdoctor fix` measures both.
+    layers then runs eagerly, and nothing is fused across layers: `graphdoctor fix` measures whether it pays.
 
     ## Example
     ```python
@@ -172,25 +173,44 @@ class _Repeats:
 
 def _repeats(graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]) -> _Repeats | None:
     """The blocks in a graph; None if they aren't worth sharing, or if it isn't known which operations are theirs."""
-    modules = [node.module for node in graph.nodes or () if node.opcode.startswith("call_")]
-    if not modules:
-        return None
-    counts = Counter(_ROOT.sub("", module) for module in modules if module is not None)
+    nodes = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
+    named = frozenset(node.name for node in graph.nodes or ())
+    within = _by_module(nodes)
     found: dict[RepeatedBlocks, int] = {}
     shared = 0.0
     for of in blocks:
-        ops = [sum(_within(path, counts)) for path in of.paths]
-        present = sum(count > 0 for count in ops)
-        if present > of.kinds:
-            found[of] = present
-            shared += sum(ops) * (1 - of.kinds / present)
-    if shared < _FEWEST_OPS or shared < _FEWEST_SHARE * len(modules):
+        present = [ops for path in of.paths if (ops := _within(path, within))]
+        # What differs in a number, a size or an operation isn't the same code.
+        kinds = max(of.kinds, len({tuple(_shape(node, named) for node in ops) for ops in present}))
+        if len(present) > kinds:
+            found[of] = len(present)
+            shared += sum(map(len, present)) * (1 - kinds / len(present))
+    if shared < _FEWEST_OPS or shared < _FEWEST_SHARE * len(nodes):
         return None
-    return _Repeats(compile_, len(modules), shared, found)
+    return _Repeats(compile_, len(nodes), shared, found)
 
 
-def _within(path: str, counts: Mapping[str, int]) -> Iterator[int]:
-    return (count for module, count in counts.items() if module == path or module.startswith(f"{path}."))
+def _by_module(nodes: Sequence[GraphNode]) -> dict[str, list[GraphNode]]:
+    found: dict[str, list[GraphNode]] = {}
+    for node in nodes:
+        if node.module is not None:
+            found.setdefault(_ROOT.sub("", node.module), []).append(node)
+    return found
+
+
+def _within(path: str, modules: Mapping[str, list[GraphNode]]) -> list[GraphNode]:
+    """The operations of a module and of those in it."""
+    inner = (nodes for module, nodes in modules.items() if module == path or module.startswith(f"{path}."))
+    return [node for nodes in inner for node in nodes]
+
+
+def _shape(node: GraphNode, named: frozenset[str]) -> tuple[str, ...]:
+    """An operation without the names of the values that go in."""
+
+    def unnamed(text: str) -> str:
+        return _WORD.sub(lambda word: "_" if word[0] in named else word[0], text)
+
+    return node.target, unnamed(node.args), unnamed(node.kwargs), node.value or ""
 
 
 def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:

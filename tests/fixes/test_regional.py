@@ -73,7 +73,7 @@ def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(t
 
 
 def test_layers_that_each_recompile_are_not(tmp_path: Path) -> None:
-    document = treated(tmp_path, more=" * self.index")
+    document = treated(tmp_path, more=" if self.index >= 0 else x")
     (fix,) = document["treatment"]["tried"]
     assert (fix["verdict"], fix["is_applied"]) == ("makes it worse", False)
     assert fix["reason"] == "a block hits its recompile limit with it"

@@ -31,6 +31,7 @@ FOUR = blocks(*LAYERS)
 
 def graph_of(ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['self']") -> Graph:
     """A graph with so many operations in each module; None for what is in no module."""
+    paths = [path for path, count in ops.items() for _ in range(count)]
     nodes = tuple(
         GraphNode(
             name=f"sin_{number}",
@@ -40,8 +41,7 @@ def graph_of(ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['s
             kwargs="",
             module=None if path is None else f"{root}.{path}".removesuffix("."),
         )
-        for path, count in ops.items()
-        for number in range(count)
+        for number, path in enumerate(paths)
     )
     return graph(f"0/{index}", index=index).model_copy(update={"nodes": nodes, "op_count": len(nodes)})
 
@@ -107,6 +107,24 @@ def test_layers_of_several_kinds_share_less() -> None:
     assert findings(graph_of(even(40)), known=(blocks(*LAYERS, kinds=2),)) == []
     (finding,) = findings(graph_of(even(60)), known=(blocks(*LAYERS, kinds=2),))
     assert "torch could compile one of each kind and share it" in finding.message
+
+
+@pytest.mark.parametrize("update", [{"args": "sin_9, {}"}, {"value": "f32[{}]"}, {"target": "sin{}"}])
+def test_layers_that_differ_in_a_number_a_size_or_an_operation_share_nothing(update: dict[str, str]) -> None:
+    plain = graph_of(even(40))
+    assert plain.nodes is not None
+    nodes = [
+        node.model_copy(update={name: text.format(number // 40) for name, text in update.items()})
+        for number, node in enumerate(plain.nodes)
+    ]
+    assert findings(plain.model_copy(update={"nodes": tuple(nodes)})) == []
+
+
+def test_the_names_of_what_goes_into_an_operation_are_no_difference() -> None:
+    plain = graph_of(even(40))
+    assert plain.nodes is not None
+    nodes = [node.model_copy(update={"args": f"sin_{number}, 2"}) for number, node in enumerate(plain.nodes)]
+    assert findings(plain.model_copy(update={"nodes": tuple(nodes)}))
 
 
 def test_encoder_and_decoder_layers_are_named_together() -> None:
