@@ -47,7 +47,7 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
         place.mkdir()
         if "overhead" in parts:
             _say(f"explain against a bare script: {name}")
-            rows += overhead.measure(name, target, pairs=pairs, folder=place)
+            rows += overhead.measure(name, target, pairs=pairs, is_quick=is_quick, folder=place)
         else:
             overhead.explain(Path(__file__).parent / "targets" / f"{target}.py", place)
         recordings[name] = place / ".graphdoctor" / (place / ".graphdoctor" / "last").read_text().strip()

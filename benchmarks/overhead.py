@@ -31,23 +31,24 @@ def last_document(folder: Path) -> dict[str, object]:
     return document
 
 
-def measure(name: str, target: str, *, pairs: int, folder: Path) -> list[Row]:
+def measure(name: str, target: str, *, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
     """Measure one target.
 
     Args:
         name: What to call it.
         target: Its module below ``benchmarks/targets``.
-        pairs: How many pairs to measure, after one that only warms the file cache.
+        pairs: How many pairs to measure.
+        is_quick: Do without a first pair that only warms the file cache.
         folder: An empty folder to work in.
     """
     path = _HERE / "targets" / f"{target}.py"
     costs: tuple[list[Cost], list[Cost]] = [], []
     first_call: tuple[list[float], list[float]] = [], []
     compiling: tuple[list[float], list[float]] = [], []
-    for pair in range(pairs + 1):
+    for pair in range(0 if is_quick else -1, pairs):
         bare = run([sys.executable, _HERE / "bare.py", path], cwd=folder)
         explained = explain(path, folder)
-        if not pair:
+        if pair < 0:
             continue
         costs[0].append(bare)
         costs[1].append(explained)
