@@ -16,7 +16,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import pytest
@@ -109,16 +109,21 @@ def is_forking() -> bool:
     return sys.platform.startswith("linux") and not has_gpu and not _options.cold
 
 
+Imported = Literal["torch", "packages"]
+"""What a Python has imported that forks probes: torch, or packages built on it too."""
+
+
 @functools.cache
-def _probes() -> Forking:
-    forking = Forking(PROBE, load="torch", environment=clean_environment())
+def _probes(imported: Imported) -> Forking:
+    forking = Forking(PROBE, load=imported, environment=clean_environment())
     _servers.callback(forking.close)
     return forking
 
 
 @functools.cache
-def _commands() -> Forking:
-    forking = Forking(COMMAND, load="graphdoctor", environment=clean_environment(), executable=_probes().python)
+def _commands(imported: Imported) -> Forking:
+    probes = _probes(imported).python
+    forking = Forking(COMMAND, load="graphdoctor", environment=clean_environment(), executable=probes)
     _servers.callback(forking.close)
     forking.start()
     return forking
@@ -128,27 +133,32 @@ def command_folder() -> Path:
     """A folder for PATH: ``graphdoctor`` in it is forked, and its probes too."""
     if not is_forking():
         return Path(sys.executable).parent
-    _get_ready_for_probes()
+    _get_ready_for_probes("torch")
     return _command_folder()
 
 
-def _get_ready_for_probes() -> None:
+def _get_ready_for_probes(imported: Imported) -> None:
     # Tests that start one are slow; the others needn't wait for torch.
     if _options.is_slow:
-        _probes().start()
+        _probes(imported).start()
 
 
 @functools.cache
 def _command_folder() -> Path:
     folder = Path(_servers.enter_context(tempfile.TemporaryDirectory()))
     command = folder / "graphdoctor"
-    command.write_text(f'#!/bin/sh\nexec {_commands().python} {" ".join(COMMAND)} "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {_commands("torch").python} {" ".join(COMMAND)} "$@"\n')
     command.chmod(0o755)
     return folder
 
 
 def run_command(
-    *args: object, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300, is_forked: bool = True
+    *args: object,
+    cwd: Path,
+    env: dict[str, str] | None = None,
+    timeout: float = 300,
+    is_forked: bool = True,
+    imported: Imported = "torch",
 ) -> subprocess.CompletedProcess[str]:
     """Run ``graphdoctor`` with arguments.
 
@@ -158,12 +168,13 @@ def run_command(
         env: The environment; a clean one when None.
         timeout: Seconds after which it is killed.
         is_forked: False where the start of a process is what a test is about.
+        imported: What needn't be imported anew in each probe: ``packages`` where many probes import a large one.
     """
     command = command_line(*args)
     if is_forked and is_forking():
-        command[0] = str(_commands().python)
+        command[0] = str(_commands(imported).python)
         if args[:1] and args[0] in PROBING:
-            _get_ready_for_probes()
+            _get_ready_for_probes(imported)
     return subprocess.run(
         command,
         cwd=cwd,
@@ -181,8 +192,8 @@ def probe_python() -> str:
     """An interpreter for probes: what forks them, or the one that runs the tests."""
     if not is_forking():
         return sys.executable
-    _probes().start()
-    return str(_probes().python)
+    _probes("torch").start()
+    return str(_probes("torch").python)
 
 
 def run_script(script: Path, *args: object, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

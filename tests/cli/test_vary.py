@@ -270,7 +270,7 @@ GPT2 = """
 @pytest.mark.long
 def test_gpt2_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    document = vary(GPT2)
+    document = vary(GPT2, imported="packages")
     counts = bare(
         tmp_path,
         """

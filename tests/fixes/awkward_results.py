@@ -6,6 +6,7 @@ python -m tests.fixes.awkward_results [NAME …]    # prints the table of docs/g
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import run_command
+from tests.conftest import Imported, run_command
 
 PROGRAMS = Path(__file__).parent / "awkward"
+_PACKAGES = re.compile(r"^(from|import) (transformers|torch_geometric)\b", re.MULTILINE)
 HEAD = "| program | break sites | gone | what is left, and why |\n|---|---|---|---|"
 
 
@@ -49,10 +51,11 @@ def names() -> list[str]:
 
 def result_of(name: str, folder: Path) -> Result:
     """Try fixes for a program's own breaks; sites in packages don't count."""
-    shutil.copy(PROGRAMS / f"{name}.py", folder)
+    program = Path(shutil.copy(PROGRAMS / f"{name}.py", folder))
+    imported: Imported = "packages" if _PACKAGES.search(program.read_text(encoding="utf-8")) else "torch"
     target, output = f"{name}.py", folder / "fix.json"
     options = ("--unsafe-fixes", "--no-timing", "--quiet", "--force")
-    done = run_command("fix", target, *options, "-o", output, cwd=folder, timeout=3600)
+    done = run_command("fix", target, *options, "-o", output, cwd=folder, timeout=3600, imported=imported)
     assert output.is_file(), done.stderr
     treatment = json.loads(output.read_text())["treatment"]
     own = [case for case in treatment["tried"] if _is_own_break(case, target)]

@@ -226,9 +226,8 @@ def test_the_layers_of_a_language_models_cache_are_marked(run_cli: RunCli) -> No
     pytest.importorskip("transformers")
     target = CHANGES / "kept_values.py:model"
     environment = clean_environment(CACHE="growing")
-    done = run_cli(
-        "recompiles", target, "--no-grad", "--what-if", "--format", "json", "--jobs", 2, env=environment, timeout=600
-    )
+    options = ("--no-grad", "--what-if", "--format", "json", "--jobs", 2)
+    done = run_cli("recompiles", target, *options, env=environment, timeout=600, imported="packages")
     assert done.returncode == 0, done.stderr
     tried = json.loads(done.stdout)["what_if"]
     assert set(tried["binding"]) == {

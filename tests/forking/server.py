@@ -39,7 +39,7 @@ class Forking:
         self,
         command: Sequence[str],
         *,
-        load: Literal["torch", "graphdoctor"],
+        load: Literal["torch", "packages", "graphdoctor"],
         environment: Mapping[str, str],
         executable: Path | None = None,
     ) -> None:

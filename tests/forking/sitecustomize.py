@@ -76,6 +76,15 @@ def _load_torch() -> None:
     torch._inductor.cpu_vec_isa.valid_vec_isa_list()
 
 
+def _load_packages() -> None:
+    """Import torch, and the packages whose import takes longer than what most programs do with them."""
+    _load_torch()
+    with contextlib.suppress(ImportError):
+        import torch_geometric.nn  # noqa: F401
+    with contextlib.suppress(ImportError):
+        from transformers import BertModel, GPT2LMHeadModel, LongformerModel  # noqa: F401
+
+
 def _load_graphdoctor() -> None:
     import graphdoctor
 
@@ -219,10 +228,10 @@ sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].removeprefix(_HERE + os.pathsep)
 _executable = os.environ.pop(_EXECUTABLE, None)
 _load = os.environ.pop(_LOAD, None)
-_takes_scripts = _load == "torch"
+_takes_scripts = _load != "graphdoctor"
 if (_socket := os.environ.pop(_SOCKET, None)) is not None:
     _ours = _read_at_start(dict(os.environ))
-    {"torch": _load_torch, "graphdoctor": _load_graphdoctor}[_load]()
+    {"torch": _load_torch, "packages": _load_packages, "graphdoctor": _load_graphdoctor}[_load]()
     # A child's garbage collector needn't look at it, which would also copy the pages that it is on.
     gc.collect()
     gc.freeze()

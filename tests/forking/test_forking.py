@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import COMMAND, REPOSITORY, clean_environment, run_command, run_script
+from tests.conftest import COMMAND, REPOSITORY, Imported, clean_environment, run_command, run_script
 from tests.forking.server import Forking
 
 VARYING = re.compile(r"(_s|_us|_bytes|^share)$")
@@ -30,11 +30,14 @@ def facts(value: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hidden_second_break", "batch_sizes"])
-def test_the_document_is_the_same(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "imported"),
+    [("hidden_second_break", "torch"), ("batch_sizes", "torch"), ("hidden_second_break", "packages")],
+)
+def test_the_document_is_the_same(name: str, imported: Imported, tmp_path: Path) -> None:
     program = REPOSITORY / "sample_models" / f"{name}.py"
     forked, anew = (
-        run_command("explain", program, "--format", "json", cwd=tmp_path, is_forked=is_forked)
+        run_command("explain", program, "--format", "json", cwd=tmp_path, is_forked=is_forked, imported=imported)
         for is_forked in (True, False)
     )
     assert facts(json.loads(forked.stdout)) == facts(json.loads(anew.stdout))

@@ -33,7 +33,7 @@ def both(bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], t
         folder.mkdir()
         bare = bare_runner.run(program, folder, backend=backend, backward=backward)
         options = ["--backend", backend, *(["--backward"] if backward else [])]
-        document = explain_json(program, *options)
+        document = explain_json(program, *options, imported="packages")
         summary = document["summary"]
         assert {
             "sites": sites_of(document, tmp_path),
@@ -87,7 +87,7 @@ def test_longformer_of_four_lengths_is_answered_on_two_screens(run_cli: RunCli, 
     text = (MODELS / "longformer.py").read_text()
     four = "[{'input_ids': torch.arange(2, 2 + n).reshape(1, n)} for n in (10, 14, 18, 22)]"
     program.write_text(text[: text.index("    return [{")] + f"    return {four}\n")
-    done = run_cli("explain", program, env=clean_environment(COLUMNS="120"))
+    done = run_cli("explain", program, env=clean_environment(COLUMNS="120"), imported="packages")
     lines = done.stdout.splitlines()
 
     assert done.returncode == 0, done.stderr
@@ -121,7 +121,7 @@ def test_a_model_through_inductor(both: Both) -> None:
 
 
 def test_own_code_hides_what_lies_in_a_package(explain_json: Callable[..., dict[str, Any]]) -> None:
-    document = explain_json(MODELS / "longformer.py", "--own-code")
+    document = explain_json(MODELS / "longformer.py", "--own-code", imported="packages")
 
     assert document["findings"] == []
     assert document["summary"]["hidden_findings"] > 0
@@ -132,7 +132,8 @@ def test_own_code_hides_what_lies_in_a_package(explain_json: Callable[..., dict[
 def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tmp_path: Path) -> None:
     program = tmp_path / "longformer.py"
     program.write_bytes((MODELS / "longformer.py").read_bytes())
-    done = run_cli("fix", program, "--unsafe-fixes", "--no-timing", "--jobs", "2", "--format", "json")
+    options = ("--unsafe-fixes", "--no-timing", "--jobs", "2", "--format", "json")
+    done = run_cli("fix", program, *options, imported="packages")
     treatment = json.loads(done.stdout)["treatment"]
     tried, before, after = treatment["tried"], treatment["before"], treatment["after"]
 
