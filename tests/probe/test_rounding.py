@@ -71,6 +71,13 @@ def test_what_eager_mode_makes_of_other_last_digits_is_rounding() -> None:
     assert judged(stepped, off(1e-6), off(2e-6), off(0.01), is_shaken=True) == "wrong"
 
 
+def test_one_element_that_a_step_changes_altogether_stays_in_doubt() -> None:
+    stepped = off(1.0, at=3)
+    assert judged(stepped, off(1e-6)) == "doubtful"
+    assert judged(stepped, off(1e-6), off(2e-6), is_shaken=True) == "wrong"
+    assert judged(stepped, off(1e-6), off(1.0, at=3), is_shaken=True) == "doubtful"
+
+
 def test_a_program_that_last_digits_change_altogether_proves_nothing() -> None:
     assert judged(off(0.9), off(1e-6), off(0.8), is_shaken=True) == "doubtful"
     assert judged(off(0.15), off(1e-6), off(0.8), is_shaken=True) == "same"
