@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.model.fixes import ColdCompile, LeftFinding, Measures, PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import TargetInfo
 from graphdoctor.render.outcome import outcome
+from graphdoctor.render.words import timed_rows
 
 BEFORE = Measures(
     break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5
@@ -121,3 +122,12 @@ def test_an_interrupt_before_anything_was_applied_is_not_called_a_failure() -> N
     assert said(verified) == "Interrupted before fixes were put together: 1 fix tried (1 verified)."
     nothing = Treatment(tried=(), before=BEFORE, is_interrupted=True, left=(LEFT,))
     assert said(nothing) == "Interrupted before a fix was tried."
+
+
+def test_what_compiling_takes_is_named_where_a_fix_is_about_that() -> None:
+    cold = ColdCompile(backend="inductor", before_s=133.72, after_s=50.31)
+    treatment = treated(coverage=0.45, times=(FASTER,)).model_copy(update={"cold_compile": cold})
+    assert said(treatment, "inductor") == (
+        "With the fix: 50% → 45% compiled, 133.7 → 50.3 s of compiling, 1.7x faster."
+    )
+    assert next(timed_rows(treatment))[:3] == ("compiling, inductor", "133.7 s", "50.3 s")
