@@ -14,7 +14,7 @@ from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import RunSpec
-from graphdoctor.probe.measure.kernels import CALL_RANGE, shares_in, short_name
+from graphdoctor.probe.measure.kernels import CALL_RANGE, is_disturbed, shares_in, short_name
 from graphdoctor.probe.torch_private.torch_kernels import operator_role
 from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
 from graphdoctor.probe.wire import TRACE_FOLDER, KernelsEvent
@@ -22,6 +22,7 @@ from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.processes import find_logs
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment, run_script
+from tests.probe.test_wire import assert_as_declared
 
 REGION, LOOKUP = "Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup"
 
@@ -112,6 +113,13 @@ def test_on_a_gpu_what_runs_on_the_device_counts():
 
 def test_a_device_whose_kernels_the_profiler_cannot_see_leaves_them_unknown():
     assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(("call_us", "expected"), [(190.0, False), (650.0, False), (750.0, True)])
+def test_a_call_that_other_work_made_long_is_known(call_us, expected):
+    found = share(host("aten::mm", 1, 5))
+    found["unprofiled_us"], found["call_us"] = 100.0, call_us
+    assert is_disturbed(found) == expected
 
 
 def test_kernels_of_each_call_are_its_own():
@@ -277,3 +285,9 @@ def test_one_graph_asks_the_caches_once(recorded: Recording):
 @pytest.mark.slow
 def test_what_was_measured_is_no_setting_of_the_program(folder: Path):
     assert "enable_kernel_profile" not in (folder / "recording" / "probe.jsonl").read_text()
+
+
+@pytest.mark.slow
+def test_what_is_written_is_as_declared(folder: Path):
+    events, _ = assert_as_declared(folder / "recording")
+    assert events >= {"kernels", "cuda_graphs"}

@@ -6,6 +6,7 @@ These calls are ours, not the user's: what the program prints in them is dropped
 from __future__ import annotations
 
 from ..events import EventFile
+from ..measure.kernels import is_disturbed
 from ..measure.settling import Settling
 from ..record.streams import silence
 from ..record.tracebacks import type_name
@@ -117,5 +118,11 @@ def _measure_kernels(workload: Workload, events: EventFile) -> None:
         events.write(measured)
         if measured["launches"] is None:
             message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
+            events.gap("kernels", message)
+        elif is_disturbed(measured):
+            times = measured["call_us"] / measured["unprofiled_us"]
+            message = (
+                f"Times of kernels are too long: other work on the machine made the call {times:.0f} times as long."
+            )
             events.gap("kernels", message)
     workload.mark_end(None)
