@@ -23,7 +23,7 @@ _CUDA_MODES = ("reduce-overhead", "max-autotune")
 """Modes that differ from others in CUDA graphs only (``torch.compile``'s docstring, 2.13)."""
 
 _CUDA_BACKEND = "cudagraphs"
-_KEYS = ("backend", "mode", "dynamic", "fullgraph")
+_KEYS = ("backend", "mode", "dynamic", "fullgraph", REGIONAL)
 _PREFIXES = ("option.", "config.")
 _FORMS = "backend=…, mode=…, dynamic=true, fullgraph=true, option.NAME=…, config.NAME=…, regional"
 _NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
@@ -166,7 +166,7 @@ def _checked(name: str, value: object, text: str) -> object:
     if name not in _KEYS:
         near = difflib.get_close_matches(name, [*_KEYS, *_PREFIXES], n=1)
         raise _refused(text, f"there is no {name}" + (f", did you mean {near[0]}" if near else ""))
-    if name in ("dynamic", "fullgraph"):
+    if name in ("dynamic", "fullgraph", REGIONAL):
         if isinstance(value, bool) or (name == "dynamic" and value is None):
             return value
         raise _refused(text, f"{name} is true or false")

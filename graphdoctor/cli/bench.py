@@ -73,7 +73,7 @@ def bench(
     from graphdoctor.bench.variants import variants_of
     from graphdoctor.capture.request import Measured, Request
     from graphdoctor.cli.output import choose_output
-    from graphdoctor.cli.running import finish, project_settings, set_up, tell_place
+    from graphdoctor.cli.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
     from graphdoctor.runs.bench import Benching, bench_target, kept_bench, quick
     from graphdoctor.runs.diagnose import diagnose_recording
     from graphdoctor.runs.named import place_or_target
@@ -98,6 +98,8 @@ def bench(
         report = bench_target(request, recorded.folder, diagnosis, asked, setup)
     output.write(report)
     tell_place(recorded.made)
+    if report.verdict.best is None:
+        raise typer.Exit(EXIT_FAILED)
 
 
 _MEASURED = ("variant", "is_every_mode", "sweep", "is_minified")

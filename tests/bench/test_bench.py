@@ -73,17 +73,11 @@ class Benched:
 
 @pytest.fixture(scope="module")
 def benched(tmp_path_factory: pytest.TempPathFactory) -> Benched:
-    """The program with a break, in three ways."""
+    """The program with a break, run in several ways."""
     folder = tmp_path_factory.mktemp("benched")
     (folder / "sleeping.py").write_bytes(PROGRAM.read_bytes())
-    variants = (
-        "--variant",
-        "dynamic=true",
-        "--variant",
-        "fullgraph=true",
-        "--variant",
-        "mode=reduce-overhead backend=inductor",
-    )
+    texts = ("dynamic=true", "fullgraph=true", "mode=reduce-overhead backend=inductor", "mode=fast")
+    variants = [part for text in texts for part in ("--variant", text)]
     process = run_command(
         "bench", "sleeping.py:Broken", "--backend", "aot_eager", *variants, "--format", "json", cwd=folder
     )
@@ -137,6 +131,9 @@ def test_a_variant_that_can_t_be_says_why_and_the_rest_goes_on(benched):
     failed = benched.variant("fullgraph=true")
     assert failed["status"] == "failed"
     assert "graph_break" in failed["reason"]
+    unknown = benched.variant("mode=fast")
+    assert (unknown["status"], unknown["call_us"]) == ("failed", None)
+    assert "torch.compile has no mode 'fast'" in unknown["reason"]
     skipped = benched.variant("mode=reduce-overhead backend=inductor")
     assert (skipped["status"], skipped["call_us"]) == ("skipped", None)
     assert "CUDA" in skipped["reason"]
@@ -180,3 +177,10 @@ def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
     # Again, without running anything.
     again = run_command("bench", "--format", "json", cwd=tmp_path)
     assert again.stdout == process.stdout
+
+
+def test_a_size_of_no_argument_is_refused_by_name(tmp_path):
+    (tmp_path / "sleeping.py").write_bytes(PROGRAM.read_bytes())
+    process = run_command("bench", "sleeping.py:Net", "--backend", "aot_eager", "--sweep", "y.shape[0]=4", cwd=tmp_path)
+    assert process.returncode == 2
+    assert "L['y'] isn't an argument of the call" in " ".join(process.stdout.split())

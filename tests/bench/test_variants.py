@@ -85,6 +85,7 @@ def test_what_needs_cuda_is_known_before_it_is_run():
         ("modes=max-autotune", "there is no modes, did you mean mode"),
         ("dynamic=yes", "dynamic is true or false"),
         ("fullgraph=None", "fullgraph is true or false"),
+        ("regional=3", "regional is true or false"),
         ("mode=3", "mode is a name"),
         ("=3", "isn't name=value"),
         ("mode=\udcff", "isn't name=value"),

@@ -122,6 +122,8 @@ class Trial:
         for source in contiguous:
             call = self._replaced(call, source, lambda value: value.contiguous())
         for asked in self._plan.get("sizes", ()):
+            if _taken_apart(asked["source"])[0] not in self._names(call):
+                raise TargetError(f"{asked['source']} isn't an argument of the call")
             call = self._replaced(call, asked["source"], partial(_resized, dim=asked["dim"], size=asked["size"]))
         for mark in self._plan.get("marks", ()):
             value = self._value(call, mark["source"])

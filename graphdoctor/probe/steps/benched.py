@@ -23,6 +23,7 @@ from ..record.describe import arguments_text
 from ..replay.trial import Trial
 from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.items import items_in
+from ..target.options import check_compile_arguments
 from ..target.regions import compile_regions
 from ..target.snapshot import State, seed_everything
 from ..target.targets import Call, Calls, Target
@@ -101,6 +102,7 @@ class Benched:
     def _compile(self) -> Any:  # noqa: ANN401
         """The target under ``torch.compile``, which imports Dynamo here as it does in the user's program."""
         request = self._request
+        check_compile_arguments(request["backend"], request["mode"], request["options"])
         arguments: dict[str, Any] = {"backend": request["backend"], "fullgraph": request["fullgraph"]}
         if request["dynamic"] is not None:
             arguments["dynamic"] = request["dynamic"]
