@@ -10,7 +10,7 @@ import pytest
 from graphdoctor.capture.request import Request, TargetText
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.spec import RunSpec
-from graphdoctor.runs import fix
+from graphdoctor.runs import fix, memory
 from tests.factories import recording
 
 GIB = 2**30
@@ -18,7 +18,7 @@ GIB = 2**30
 
 def jobs(monkeypatch: pytest.MonkeyPatch, *, cores: int, free: int | None, peak: int | None, device: str | None) -> int:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(fix, "_free_bytes", lambda: free)
+    monkeypatch.setattr(memory, "_free_bytes", lambda: free)
     spec = RunSpec(target="model.py", device=device)
     request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
     ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
@@ -40,6 +40,6 @@ def test_as_many_as_there_are_cores_and_memory(
 
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux only")
 def test_free_memory_is_known() -> None:
-    found = fix._free_bytes()
+    found = memory._free_bytes()
     assert found is not None
     assert found > 2**20
