@@ -171,6 +171,7 @@ class _Following:
         self._on_phase = on_phase
         self._results: list[StageResult] = []
         self._found = _Found()
+        self._numbers = RunChange()
         self._tried: dict[tuple[str, frozenset[Switch]], _Tried] = {}
 
     def run(self, known: Sequence[Stages]) -> Stages:
@@ -313,7 +314,14 @@ class _Following:
         if key not in self._tried:
             self._tried[key] = self._run(stage, switches)
             self._results.append(self._tried[key].result)
+            self._note(switches, self._tried[key])
         return self._tried[key]
+
+    def _note(self, switches: tuple[Switch, ...], tried: _Tried) -> None:
+        """Remember the least that has helped so far, for when the time is up."""
+        is_less = _size(switches) < _size(self._found.switches) or not self._found.switches
+        if switches and tried.is_right and self._found.workaround is None and is_less:
+            self._found = _Found(switches)
 
     def _run(self, stage: str, switches: tuple[Switch, ...]) -> _Tried:
         if time.monotonic() > self._deadline:
@@ -323,9 +331,13 @@ class _Following:
         name = f"{subject.name}-stage-{len(self._results) + 1}"
 
         def again(change: RunChange, again_name: str) -> Recording:
+            if change == self._numbers:
+                return recording
+            # From now on, every run draws its random numbers so.
+            self._numbers = change
             return subject.replay(stage, switches, again_name, change)
 
-        recording = subject.replay(stage, switches, name, RunChange())
+        recording = subject.replay(stage, switches, name, self._numbers)
         result = StageResult(name=stage, without=without, outcome="ok")
         if recording.exit.reason != "finished":
             result = result.model_copy(update={"outcome": "failed", "reason": clause(recording.exit.message)})
@@ -335,6 +347,11 @@ class _Following:
             result = result.model_copy(update={"outcome": "wrong" if is_wrong else "ok", "reason": verdict.reason})
         parts = recording.replay.parts if recording.replay else ()
         return _Tried(result, parts, recording.exit.error_type)
+
+
+def _size(switches: Sequence[Switch]) -> tuple[int, int]:
+    """How much is left out: kinds of parts as a whole first."""
+    return sum(switch.kind is not None and switch.part is None for switch in switches), len(switches)
 
 
 def _joined(texts: Sequence[str]) -> str:

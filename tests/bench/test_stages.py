@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -236,7 +237,17 @@ def test_what_helps_another_variant_but_not_this_one_is_no_answer() -> None:
     assert one.count > 2
 
 
-def test_what_was_found_until_the_time_was_up_is_kept() -> None:
+def test_what_was_found_until_the_time_was_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    found = followed(Compiler({INDUCTOR, "prims.op1.default"}), limit_s=5)
+    assert (found.first, found.part, found.workaround) == (INDUCTOR, "lowerings", None)
+    assert found.note == "stopped after 5 runs: the time was up"
+    found = followed(Compiler({INDUCTOR, "prims.op1.default"}), limit_s=6)
+    assert found.part == ", ".join(f"the lowering of prims.op{number}.default" for number in range(4))
+
+
+def test_nothing_is_run_when_the_time_is_up_at_once() -> None:
     found = followed(Compiler({INDUCTOR}), limit_s=-1)
     assert found.results == ()
     assert found.note == "stopped after 0 runs: the time was up"
