@@ -24,7 +24,7 @@ from graphdoctor.capture.request import Measured as ToMeasure
 from graphdoctor.model.bench import BenchReport, Noise, Stages, Sweep, SweepPoint, Throughput, Variant
 from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.kernels import CacheUse, KernelShare
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.recording import CaptureGap, Recording
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.replay.program import Program, RunChange
 from graphdoctor.replay.replays import Replays
@@ -66,6 +66,7 @@ class Point:
         throughput: What one call works on.
         call: The arguments of the call that was timed, in short.
         recordings: The folder of each variant's recording.
+        gaps: What couldn't be measured of variants, each with their names.
     """
 
     variants: tuple[Variant, ...]
@@ -73,6 +74,7 @@ class Point:
     throughput: Throughput | None
     call: str | None
     recordings: Mapping[str, str]
+    gaps: tuple[CaptureGap, ...] = ()
 
 
 def bench(
@@ -123,7 +125,7 @@ def bench(
         noise=point.noise,
         variants=point.variants,
         sweep=swept,
-        gaps=diagnosis.gaps,
+        gaps=(*diagnosis.gaps, *point.gaps),
         recordings=dict(point.recordings),
     )
 
@@ -141,6 +143,7 @@ class _Bench:
         self._choices = choices
         self._replays = choices.replays(folder)
         self._recordings: dict[str, str] = {}
+        self._gaps: dict[CaptureGap, list[str]] = {}
         self._followed: list[tuple[Subject, Stages]] = []
 
     def measure(self) -> Point:
@@ -151,12 +154,17 @@ class _Bench:
                     side_by_side, self._base, self._program, self._variants[1:], most=self._choices.side_by_side
                 )
             start = timings.eager.warm
+            variants = self._looked_into(timings)
             return Point(
-                variants=self._looked_into(timings),
+                variants=variants,
                 noise=timings.noise,
                 throughput=throughput_of(timings),
                 call=None if start is None else start["inputs"],
                 recordings=self._recordings,
+                gaps=tuple(
+                    gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"})
+                    for gap, names in self._gaps.items()
+                ),
             )
         except BaseException:
             self._replays.cancel()
@@ -173,6 +181,7 @@ class _Bench:
             self._replays, self._program, on_phase=self._choices.on_phase, measured=ToMeasure(kernels=True)
         )
         own = reference.own
+        self._keep_gaps(eager.name, reference.eager)
         is_noisy = timings.noise is None or timings.noise.is_noisy
         update = {"correct": own.correct, "correctness": own.correctness, **_kernels(reference.eager)}
         return eager.model_copy(update=update), *(
@@ -189,6 +198,7 @@ class _Bench:
         # They are measured one after the other, so what a busy machine does to one of them is no difference.
         is_comparable = not is_noisy and shown.judgement != "faster"
         beside = reference.eager.kernels if is_comparable else None
+        self._keep_gaps(shown.name, recording)
         self._recordings[shown.name] = str(self._folder / name)
         diagnosis = self._choices.diagnose(self._folder / name, beside)
         target = diagnosis.target
@@ -238,6 +248,11 @@ class _Bench:
             return stages
         return minified(subject, stages, self._folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say)
 
+    def _keep_gaps(self, name: str, recording: Recording) -> None:
+        for gap in recording.gaps:
+            if gap.kind in _OWN_GAPS:
+                self._gaps.setdefault(gap, []).append(name)
+
     def _replay(self, program: Program, name: str, spec: Mapping[str, object], reference: Reference) -> Recording:
         return self._replays.replay(
             program,
@@ -247,6 +262,10 @@ class _Bench:
             is_counted=False,
             **reference.arguments,
         )
+
+
+_OWN_GAPS = frozenset({"kernels", "cuda_graphs"})
+"""What only a bench measures; the recorded run has the other gaps itself."""
 
 
 def _kernels(recording: Recording) -> dict[str, object]:

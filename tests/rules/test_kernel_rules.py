@@ -210,7 +210,7 @@ def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
         name = section.replace(" ", "-")
         now = measured(code, tmp_path / name)
         eager = measured(code, tmp_path / f"eager-{name}", eager=True)
-        assert eager.gaps == ()
+        assert "nothing_compiled" not in [gap.kind for gap in eager.gaps]
         before = eager.kernels
         assert now.kernels is not None
         assert before is not None

@@ -122,7 +122,7 @@ def _measure_kernels(workload: Workload, events: EventFile) -> None:
         elif is_disturbed(measured):
             times = measured["call_us"] / measured["unprofiled_us"]
             message = (
-                f"Times of kernels are too long: other work on the machine made the call {times:.0f} times as long."
+                f"Times of kernels are too long: other work made the profiled call take {times:.0f} times as long."
             )
             events.gap("kernels", message)
     workload.mark_end(None)
