@@ -224,5 +224,7 @@ def _what_was_raised(error: ErrorRecord) -> str:
 
 def _first_line(message: object) -> str:
     """The first line of a program's message, cut where it is longer than a line should be."""
-    line = next((line.strip() for line in str(message).splitlines() if line.strip()), "")
+    lines = [line.strip() for line in str(message).splitlines() if line.strip()] or [""]
+    # "backend='x' raised:" says nothing without the next line.
+    line = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
     return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"

@@ -266,3 +266,10 @@ def test_a_step_of_an_import_is_still_the_import() -> None:
     end = end_of_probe(3, None, [COMPILING, exited], python="python", timeout_s=None)
     assert end.hint is not None
     assert "__main__" in end.hint
+
+
+def test_a_first_line_that_announces_the_next_brings_it_along():
+    message = "backend='own' raised:\nRuntimeError: no such kernel\n\nmore"
+    found = ended(CALL, {"event": "error", "type": "BackendCompilerFailed", "message": message, "traceback": None})
+    assert found.message is not None
+    assert found.message.endswith("backend='own' raised: RuntimeError: no such kernel")

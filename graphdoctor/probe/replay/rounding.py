@@ -9,7 +9,7 @@ Neither holds where a program has steps: if the input of a ReLU is 0 but for rou
 Eager mode has drawn once, and may have been lucky. ``Shaken`` makes it draw again, from numbers with other last digits.
 Of a ResNet in training mode (transformers, 4 images of 64 × 64, float32 on a CPU, torch 2.13), Inductor's gradients are
 3.7% off where eager mode's are 0.0003% off, and ``same`` refuses five of them. One of four runs of eager mode that
-begin with one unit changed in the last place is 3.7% off too, in the same five.
+begin with one unit changed in the last place is 3.7% off too, in as many.
 """
 
 from __future__ import annotations

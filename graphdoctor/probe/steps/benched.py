@@ -147,9 +147,7 @@ class Benched:
         return times
 
     def _keep_arguments(self, number: int, call: Call) -> None:
-        """Put arguments back that an earlier pass changed; a program that makes new ones needs none of it."""
-        if self._calls.is_fresh:
-            return
+        """Put arguments back that an earlier pass changed; ``example_inputs()`` may return what it made before."""
         if number in self._kept:
             self._kept[number].restore()
         else:
