@@ -190,7 +190,7 @@ class _Bench:
 
     def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:
         """A variant with its results, graphs, breaks and kernels."""
-        if shown.status == "skipped":
+        if shown.status == "skipped" or one.was_stopped:
             return shown
         name, spec = slug(shown.name), one.spec.changes
         self._choices.on_phase(f"comparing the results of {shown.name}")
@@ -230,7 +230,7 @@ class _Bench:
             elif judged.correct is None:
                 found["reason"] = judged.reason
         variant = shown.model_copy(update=found)
-        if variant.status == "ok":
+        if variant.status == "ok" or one.never_settles:
             return variant
         return variant.model_copy(update={"stages": self._stages(one, name, reference)})
 

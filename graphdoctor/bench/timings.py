@@ -62,6 +62,17 @@ class Measured:
         return self.warm is not None and self.warm["is_steady"]
 
     @property
+    def never_settles(self) -> bool:
+        """It compiled something in every round of its calls."""
+        start = self.warm or self.cold
+        return start is not None and not start["is_steady"]
+
+    @property
+    def was_stopped(self) -> bool:
+        """It took too long or too much memory: running it once more would, too."""
+        return self.ended is not None and self.ended.reason in ("timeout", "killed")
+
+    @property
     def times(self) -> CallTimes | None:
         """Of its calls; None if it wasn't timed."""
         return None if self.turns is None else self.turns.call_times()
@@ -309,7 +320,7 @@ def failure(one: Measured) -> str:
         one: What was measured of it.
     """
     start = one.warm or one.cold
-    if start is not None and not start["is_steady"]:
+    if start is not None and one.never_settles:
         return f"it never stops compiling: not in {start['passes']} rounds of the calls"
     message = one.ended.message if one.ended is not None else None
     return (message or "its process ended early").rstrip(".")

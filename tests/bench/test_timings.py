@@ -1,0 +1,109 @@
+"""What the times of a variant become, or why there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphdoctor.bench.rounds import Turns
+from graphdoctor.bench.timings import NEEDS_CUDA, Measured, Timings, throughput_of, variant_of
+from graphdoctor.bench.variants import VariantSpec
+from graphdoctor.model.bench import Noise
+from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.probe.wire import BenchStart
+
+BASE = RunSpec(target="model.py", backend="inductor")
+QUIET = Noise(ratio=1.0, spread=0.01, is_noisy=False)
+
+
+def start(excess_s: float = 0.5, **more: Any) -> BenchStart:
+    given: dict[str, Any] = {
+        "is_steady": True,
+        "excess_s": excess_s,
+        "passes": 4,
+        "call_count": 1,
+        "inputs": "f32[8, 16]",
+        "items": {"count": 8, "unit": "samples"},
+        "changes_arguments": False,
+        "cache": None,
+        "uses_cuda": False,
+    }
+    return BenchStart(**given | more)  # type: ignore[typeddict-item]
+
+
+def turns(us: float) -> Turns:
+    return Turns(medians_us=[us] * 8, times_us=[us] * 24, call_count=24, peak_memory_bytes=100)
+
+
+def eager(**more: Any) -> Measured:
+    spec = VariantSpec("eager", is_eager=True)
+    return Measured(spec, cold=start(), warm=start(), turns=turns(1000.0), beside=turns(1000.0), **more)
+
+
+def shown(one: Measured, reference: Measured | None = None) -> Any:
+    return variant_of(one, Timings(reference or eager(), [one], QUIET), BASE)
+
+
+def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mode():
+    one = Measured(VariantSpec("default"), cold=start(10.5), warm=start(3.5), turns=turns(500.0), beside=turns(1000.0))
+    found = shown(one)
+    assert (found.compile_cold_s, found.compile_warm_s) == (10.0, 3.0)
+    assert (found.break_even_calls, found.break_even_warm.calls) == (20_000, 6_000)
+    assert (found.judgement, found.speedup.ratio, found.throughput) == ("faster", 2.0, 16_000.0)
+    assert throughput_of(Timings(eager())).items == 8
+
+
+def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_nothing():
+    one = Measured(VariantSpec("default"), cold=start(0.4), warm=start(0.4), turns=turns(2000.0), beside=turns(1000.0))
+    found = shown(one)
+    assert (found.judgement, found.break_even_calls, found.compile_cold_s) == ("slower", None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "status", "reason"),
+    [
+        (
+            Measured(VariantSpec("default"), cold=start(is_steady=False, passes=12)),
+            "failed",
+            "it never stops compiling: not in 12 rounds of the calls",
+        ),
+        (
+            Measured(
+                VariantSpec("default"), ended=ProbeExit(status=None, reason="timeout", message="Stopped after 600 s.")
+            ),
+            "failed",
+            "Stopped after 600 s",
+        ),
+        (
+            Measured(VariantSpec("default"), ended=ProbeExit(status=None, reason="error")),
+            "failed",
+            "its process ended early",
+        ),
+        (Measured(VariantSpec("x", {"mode": "reduce-overhead"})), "skipped", NEEDS_CUDA),
+    ],
+)
+def test_a_variant_without_times_says_why(one, status, reason):
+    found = shown(one)
+    assert (found.status, found.reason, found.call_us, found.judgement) == (status, reason, None, "unknown")
+
+
+def test_without_eager_mode_nothing_can_be_compared():
+    failed = Measured(
+        VariantSpec("eager", is_eager=True), ended=ProbeExit(status=None, reason="error", message="It raised.")
+    )
+    one = Measured(VariantSpec("default"))
+    assert shown(failed, failed).status == "failed"
+    assert shown(failed, failed).reason == "It raised"
+    assert (shown(one, failed).status, shown(one, failed).reason) == (
+        "skipped",
+        "the program fails without torch.compile",
+    )
+
+
+def test_what_was_stopped_is_not_run_again():
+    assert Measured(VariantSpec("x"), ended=ProbeExit(status=None, reason="timeout")).was_stopped
+    assert Measured(VariantSpec("x"), ended=ProbeExit(status=None, reason="killed")).was_stopped
+    assert not Measured(VariantSpec("x"), ended=ProbeExit(status=None, reason="error")).was_stopped
+    assert not Measured(VariantSpec("x")).was_stopped
