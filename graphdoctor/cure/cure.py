@@ -112,7 +112,6 @@ class Found:
         steps: What was tried.
         noise: How steady the machine was.
         call_count: Calls whose results were compared.
-        arguments: What torch.compile is given in the best way.
     """
 
     eager: Variant
@@ -122,7 +121,6 @@ class Found:
     steps: tuple[CureStep, ...]
     noise: Noise | None
     call_count: int
-    arguments: dict[str, object]
 
 
 class Search:
@@ -188,7 +186,6 @@ class Search:
             steps=tuple(self._steps),
             noise=timings.noise,
             call_count=0 if start is None else start["call_count"],
-            arguments=dict(VariantSpec("", best.changes).arguments(self._base)),
         )
 
     def _shown(self, way: Way, timings: Timings) -> Variant:

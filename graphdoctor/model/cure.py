@@ -68,7 +68,7 @@ class CureReport(Fact):
     diff: str = ""
     """Edits of source that the best way needs, as one unified diff."""
     arguments: dict[str, object]
-    """What torch.compile is to be given."""
+    """What torch.compile is to be given that isn't its default; empty if the best way is eager mode."""
     compile_lines: tuple[str, ...] = ()
     """Lines that compile the model, in place of the user's own call of torch.compile."""
     settings: tuple[str, ...] = ()

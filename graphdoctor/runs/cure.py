@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from graphdoctor.capture.request import Request
-    from graphdoctor.cure.cure import Candidate
+    from graphdoctor.cure.cure import Candidate, Way
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import TreatmentResult
@@ -70,10 +70,12 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         setup: How to run processes.
     """
     # Not earlier: the recorded run begins sooner.
+    from graphdoctor.bench.variants import VariantSpec
     from graphdoctor.cure.cure import Search
     from graphdoctor.cure.lines import compile_lines
     from graphdoctor.cure.verdict import best_of, sentence
-    from graphdoctor.model.cure import CureReport
+    from graphdoctor.model.bench import EAGER
+    from graphdoctor.model.cure import CURED, CureReport
     from graphdoctor.replay.replays import Limits, Replays
 
     began = time.monotonic()
@@ -99,8 +101,8 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
     finally:
         replays.close()
     best = best_of(found.as_it_was, found.cured, found.noise)
-    is_fixed = treated is not None and found.best.program == treated.program and bool(_edits(treated))
-    treatment = None if treated is None else treated.treatment
+    changes = found.best.changes if best == CURED else {}
+    needed = treated if best == CURED and treated and _has_fixes(treated, found.best) else None
     report = CureReport(
         graphdoctor_version=__version__,
         environment=diagnosis.environment,
@@ -111,12 +113,12 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         as_it_was=found.as_it_was,
         cured=found.cured,
         steps=found.steps,
-        diff=treatment.diff if treatment and is_fixed else "",
-        arguments=found.arguments,
-        compile_lines=compile_lines(found.best.changes, request.spec, diagnosis.target.blocks or ()),
-        settings=treatment.settings if treatment and is_fixed else (),
-        calls=treatment.calls if treatment and is_fixed else (),
-        treatment=treatment,
+        diff=needed.treatment.diff if needed else "",
+        arguments={} if best == EAGER else VariantSpec(best, changes).arguments(request.spec),
+        compile_lines=compile_lines(changes, request.spec, diagnosis.target.blocks or ()),
+        settings=needed.treatment.settings if needed else (),
+        calls=needed.treatment.calls if needed else (),
+        treatment=treated.treatment if treated else None,
         noise=found.noise,
         verified_calls=found.call_count,
         budget_s=asked.budget_s,
@@ -124,8 +126,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         gaps=diagnosis.gaps,
     )
     (recording / CURE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
-    is_written = is_fixed and best == "cured" and treated is not None
-    return Cure(report, treated.changes if is_written and treated is not None else ())
+    return Cure(report, needed.changes if needed else ())
 
 
 def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, began: float) -> TreatmentResult:
@@ -141,15 +142,16 @@ def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, beg
     return try_fixes(request, recording, trials, selection, setup, deadline=deadline)
 
 
-def _edits(treated: TreatmentResult) -> bool:
-    return treated.treatment.after is not None
+def _has_fixes(treated: TreatmentResult, way: Way | None = None) -> bool:
+    """Whether fixes were verified, and a way has them."""
+    return treated.treatment.after is not None and (way is None or way.program == treated.program)
 
 
 def _candidates(request: Request, diagnosis: Diagnosis, treated: TreatmentResult | None) -> Iterator[Candidate]:
     """What to try, in order: the program's own trouble first, because every mode suffers from it."""
     from graphdoctor.cure.cure import Candidate
 
-    if treated is not None and _edits(treated):
+    if treated is not None and _has_fixes(treated):
         yield Candidate("fixes", "the fixes that were verified", {}, treated.program)
     if request.spec.backend != "inductor":
         return
