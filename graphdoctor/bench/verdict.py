@@ -50,7 +50,7 @@ def _verdict(variants: Sequence[Variant]) -> BenchVerdict:
     if not faster:
         return BenchVerdict(text=_none_faster(others), best=EAGER)
     tied = _tied(faster)
-    best = _preferred(tied)
+    best = _preferred([variant for variant in others if variant in tied])
     others_said = [_other(variant, best) for variant in faster if variant not in tied]
     text = "; ".join([_fastest(best, tied, eager), *others_said[:_MAX_NAMED]])
     return BenchVerdict(text=_sentences(text, _doubt(best), _trouble(others, best)), best=best.name)
@@ -76,7 +76,11 @@ def _tied(faster: Sequence[Variant]) -> list[Variant]:
 
 
 def _preferred(tied: Sequence[Variant]) -> Variant:
-    """The one that compiles fastest, or the fastest of those that compile about as fast."""
+    """The one that compiles fastest; of those that compile about as fast, the one that changes least: it comes first.
+
+    Args:
+        tied: In the order in which they were asked for.
+    """
     known = [variant.compile_cold_s for variant in tied if variant.compile_cold_s is not None]
     if len(known) < len(tied):
         return tied[0]

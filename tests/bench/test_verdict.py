@@ -265,3 +265,11 @@ def test_where_nothing_was_compiled_that_is_the_answer():
     empty = variant("default", 5230.0, judgement="same", graphs=0)
     text = verdict((eager(), empty), None).text
     assert text.endswith("default is at 0.998× (0.99 to 1.01), where torch.compile compiled nothing.")
+
+
+def test_of_two_that_can_t_be_told_apart_the_one_that_changes_least_is_best():
+    first = variant("default", 3310.0, eager_us=4850.0, cold_s=11.1, spread=0.04)
+    second = variant("mode=max-autotune-no-cudagraphs", 3270.0, eager_us=4850.0, cold_s=10.5, spread=0.04)
+    found = verdict((eager(4850.0), first, second), None)
+    assert found.best == "default"
+    assert "default pays off after" in found.text
