@@ -93,10 +93,9 @@ def _fastest(best: Variant, tied: Sequence[Variant], eager: Variant) -> str:
     shown = [_interval(one.speedup) for one in tied[:_MAX_NAMED] if one.speedup is not None]
     named = _listed([one.name for one in tied])
     why = ""
-    if best is not tied[0] and best.compile_cold_s is not None and tied[0].compile_cold_s is not None:
-        why = (
-            f"compiles faster ({_seconds(best.compile_cold_s)}, {tied[0].name} {_seconds(tied[0].compile_cold_s)}) and "
-        )
+    mine, other = best.compile_cold_s, tied[0].compile_cold_s
+    if mine is not None and other is not None and _SAME_COMPILE_TIME * mine < other:
+        why = f"compiles faster ({_seconds(mine)}, {tied[0].name} {_seconds(other)}) and "
     return (
         f"{named} are fastest and can't be told apart: {_listed(shown)} over eager; "
         f"{best.name} {why}{_pays_off(best, eager)}"
