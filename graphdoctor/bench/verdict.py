@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.model.bench import EAGER, BenchVerdict
 from graphdoctor.model.wording import about_count, about_time, factor_text, shortened, spread_text
+from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
@@ -179,6 +180,8 @@ def _held_back(variant: Variant) -> str:
 
 def _slows_calls(finding: Finding) -> bool:
     """Whether it is about steady calls: a recompile takes time only while torch compiles, unless it ends in eager."""
+    if finding.code == RecompileLimit.code:
+        return True
     cost, effects = finding.cost, finding.effects
     if cost is not None and (cost.call_us is not None or cost.compile_s is not None):
         return cost.call_us is not None

@@ -273,3 +273,9 @@ def test_of_two_that_can_t_be_told_apart_the_one_that_changes_least_is_best():
     found = verdict((eager(4850.0), first, second), None)
     assert found.best == "default"
     assert "default pays off after" in found.text
+
+
+def test_a_function_over_its_limit_holds_calls_back_although_its_cost_is_compile_time():
+    over = finding("GD201", "`Net.forward` runs eagerly since call 9").model_copy(update={"cost": Cost(compile_s=12.0)})
+    slow = variant("default", 9000.0, findings=(over,))
+    assert "What holds default back: `Net.forward` runs eagerly since call 9" in verdict((eager(), slow), None).text
