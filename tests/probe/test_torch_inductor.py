@@ -18,18 +18,21 @@ import torch
 
 from graphdoctor.probe.torch_private.torch_inductor import compile_into
 
-compile_into(sys.argv[1])
+compile_into(sys.argv[1], shares_checks=sys.argv[2] == "shared")
 torch.compile(torch.sin)(torch.ones(3))
 assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == sys.argv[1]
 """
 
 
 @pytest.mark.slow
-def test_kernels_are_its_own_and_the_check_of_vector_instructions_is_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("checks", ["shared", "own"])
+def test_kernels_are_its_own_and_the_check_of_vector_instructions_is_where_it_was_asked_for(
+    tmp_path: Path, checks: str
+) -> None:
     script, ours = tmp_path / "script.py", tmp_path / "ours"
     script.write_text(SCRIPT)
     # A forked Python has checked already.
-    subprocess.run([sys.executable, script, ours], cwd=tmp_path, env=clean_environment(), check=True)
+    subprocess.run([sys.executable, script, ours, checks], cwd=tmp_path, env=clean_environment(), check=True)
     compiled = [path.read_text() for path in ours.rglob("*.cpp")]
     assert any("sin" in text for text in compiled)
-    assert not any("__avx_chk_kernel" in text for text in compiled)
+    assert any("__avx_chk_kernel" in text for text in compiled) == (checks == "own")

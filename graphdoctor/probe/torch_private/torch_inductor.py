@@ -19,17 +19,20 @@ _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 _VECTORS = "torch._inductor.cpu_vec_isa"
 
 
-def compile_into(folder: str) -> None:
+def compile_into(folder: str, *, shares_checks: bool = True) -> None:
     """Have Inductor look for what it compiled in a folder of its own from now on, and leave it there.
 
-    Which vector instructions a compiler and a processor know is the same for every program: Inductor compiles five
+    Which vector instructions a compiler and a processor know is the same for every program: Inductor compiles a few
     small files to find out, and goes on looking for those where it did before.
 
     Args:
         folder: The folder, which need not exist.
+        shares_checks: Look for those files there; otherwise they are part of what a first start costs.
     """
     before = os.environ.get(_FOLDER)
     os.environ[_FOLDER] = folder
+    if not shares_checks:
+        return
     share = functools.partial(_share_checks, before=before)
     if (vectors := sys.modules.get(_VECTORS)) is not None:
         share(vectors)
