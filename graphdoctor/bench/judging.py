@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 from graphdoctor.model.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
-
-_SAME = 0.03
-"""How much two processes that run the same program can differ on a quiet machine."""
+from graphdoctor.replay.confidence import PROCESSES_DIFFER
 
 _NOISY_RATIO = 0.05
 _NOISY_SPREAD = 0.2
@@ -36,7 +34,7 @@ def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
     """
     if speedup is None:
         return "unknown"
-    least = max(_SAME, 0.0 if noise is None else abs(math.log(noise.ratio)))
+    least = max(PROCESSES_DIFFER, 0.0 if noise is None else abs(math.log(noise.ratio)))
     if speedup.low > 1 and math.log(speedup.ratio) > least:
         return "faster"
     if speedup.high < 1 and math.log(speedup.ratio) < -least:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import socket
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.probe.wire import BenchStart, BenchTurn
 from graphdoctor.replay.program import Program
 from graphdoctor.replay.replays import Replays
+from graphdoctor.replay.turns import TURN_S, ServedProbe
 
 
-class BenchProbe:
+class BenchProbe(ServedProbe[ProbeExit]):
     """The process, from its start.
 
     Args:
@@ -40,44 +38,15 @@ class BenchProbe:
         spec: Mapping[str, object],
         pool: ThreadPoolExecutor,
     ) -> None:
-        ours, theirs = socket.socketpair()
-        self._connection = ours
+        def start(descriptor: int) -> ProbeExit:
+            return replays.serve_bench(program, name, is_eager=is_eager, cache=cache, descriptor=descriptor, spec=spec)
 
-        def run() -> ProbeExit:
-            try:
-                return replays.serve_bench(
-                    program, name, is_eager=is_eager, cache=cache, descriptor=theirs.fileno(), spec=spec
-                )
-            finally:
-                # The other end then stops waiting for an answer.
-                theirs.close()
-
-        self._ended: Future[ProbeExit] = pool.submit(run)
-        self._stream = ours.makefile("rw", encoding="utf-8")
+        super().__init__(start, pool)
 
     def start(self) -> BenchStart | None:
         """Wait until its calls are steady, or never will be; None if it ended before."""
-        return cast("BenchStart | None", self._answer())
+        return cast("BenchStart | None", self.answer())
 
-    def turn(self, seconds: float) -> BenchTurn | None:
-        """Time its call for a while; None if it has ended."""
-        try:
-            self._stream.write(json.dumps({"seconds": seconds}) + "\n")
-            self._stream.flush()
-        except OSError:
-            return None
-        return cast("BenchTurn | None", self._answer())
-
-    def end(self) -> ProbeExit:
-        """Let it end, and wait for that."""
-        with contextlib.suppress(OSError):  # it may have ended, which is an error on some systems only
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-        return self._ended.result()
-
-    def _answer(self) -> dict[str, Any] | None:
-        try:
-            line = self._stream.readline()
-        except OSError:
-            return None
-        return dict(json.loads(line)) if line else None
+    def turn(self) -> BenchTurn | None:
+        """Time its call for a turn; None if it has ended."""
+        return cast("BenchTurn | None", self.ask({"seconds": TURN_S}))

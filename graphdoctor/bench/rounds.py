@@ -10,9 +10,6 @@ from graphdoctor.bench.probes import BenchProbe
 from graphdoctor.model.bench import CallTimes, Speedup
 from graphdoctor.replay.confidence import LOOKS, MIN_TURNS, interval
 
-TURN_S = 0.04
-"""How long each repeats its call in a turn, or one call that takes longer."""
-
 _MAX_S = 6.0
 """Most seconds for each process, but for two turns."""
 
@@ -73,7 +70,7 @@ def time_rounds(probes: Mapping[str, BenchProbe], reference: str, on_round: Call
         order = [*running[first:], *running[:first]]
         round_s = 0.0
         for name in order if count % 2 == 0 else reversed(order):
-            turn = probes[name].turn(TURN_S)
+            turn = probes[name].turn()
             if turn is None:
                 running.remove(name)
                 continue

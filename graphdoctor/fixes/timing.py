@@ -12,14 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from graphdoctor.model.fixes import PairedTime, deciding
 from graphdoctor.model.wording import speed_text
-from graphdoctor.replay.confidence import MIN_TURNS, interval, is_decided
+from graphdoctor.replay.confidence import MIN_TURNS, PROCESSES_DIFFER, interval, is_decided
 from graphdoctor.replay.program import Program
 from graphdoctor.replay.replays import Replays
 from graphdoctor.replay.turns import TURN_S, TimedProbe
 
 _MAX_S = 10.0
-_NOISE = 0.03
-"""How much two processes that run the same program can differ."""
 
 
 def time_pair(replays: Replays, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
@@ -48,7 +46,7 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         finally:
             for timed in pair:
                 timed.close()
-        errors = [error for timed in pair if (error := timed.error()) is not None]
+        errors = [error for timed in pair if (error := timed.end()) is not None]
     if errors:
         return errors[0].rstrip(".")
     if not all(steady):
@@ -73,7 +71,7 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
 def slower(times: Sequence[PairedTime]) -> str | None:
     """How much longer the call takes with a fix, in words; None if it isn't certain that it does."""
     pair = deciding(times)
-    if pair is None or pair.ratio_low <= 1 or pair.ratio <= 1 + _NOISE:
+    if pair is None or pair.ratio_low <= 1 or pair.ratio <= 1 + PROCESSES_DIFFER:
         return None
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
@@ -81,7 +79,7 @@ def slower(times: Sequence[PairedTime]) -> str | None:
 def faster(times: Sequence[PairedTime]) -> str | None:
     """How much shorter the call is with a fix, in words; None if it isn't certain that it is."""
     pair = deciding(times)
-    if pair is None or pair.ratio_high >= 1 or pair.ratio >= 1 - _NOISE:
+    if pair is None or pair.ratio_high >= 1 or pair.ratio >= 1 - PROCESSES_DIFFER:
         return None
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 

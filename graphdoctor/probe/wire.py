@@ -191,8 +191,6 @@ class BenchStart(TypedDict):
     inputs: str | None
     """The arguments of the last call, in short."""
     items: CallItems | None
-    changes_arguments: bool
-    """The call changes its arguments, which are put back before each timed call."""
     cache: CacheCounts | None
     """None without torch.compile."""
     uses_cuda: bool

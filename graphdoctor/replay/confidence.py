@@ -28,6 +28,9 @@ SAME = 0.02
 
 MIN_TURNS = 2
 
+PROCESSES_DIFFER = 0.03
+"""How much two processes that run the same program can differ on a quiet machine, as a share."""
+
 _ERROR = 0.05
 _ERROR_OF_LOOK = _ERROR / (len(LOOKS) + 1)
 _STUDENT = (63.657, 9.925, 5.841, 4.604, 4.032, 3.707)

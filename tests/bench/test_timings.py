@@ -26,7 +26,6 @@ def start(excess_s: float = 0.5, **more: Any) -> BenchStart:
         "call_count": 1,
         "inputs": "f32[8, 16]",
         "items": {"count": 8, "unit": "samples"},
-        "changes_arguments": False,
         "cache": None,
         "uses_cuda": False,
     }

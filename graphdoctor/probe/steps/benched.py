@@ -84,7 +84,6 @@ class Benched:
                     call_count=len(steady),
                     inputs=None if call is None else arguments_text(*call),
                     items=None if call is None else items_in(call, self._output),
-                    changes_arguments=changes,
                     cache=None if self._trial.is_eager else torch_api.cache_counts(),
                     uses_cuda=torch.cuda.is_initialized(),
                 ),
