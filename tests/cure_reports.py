@@ -12,7 +12,7 @@ from tests.bench_reports import eager, report, variant
 def step(name: str, outcome: Any, ratio: float | None = None, **more: Any) -> CureStep:
     """One thing that was tried."""
     speedup = None if ratio is None else Speedup(ratio=ratio, low=ratio * 0.98, high=ratio * 1.02, rounds=16)
-    return CureStep(name=name, title=name, outcome=outcome, speedup=speedup, **more)
+    return CureStep(name=name, outcome=outcome, speedup=speedup, **more)
 
 
 def cured(**more: Any) -> CureReport:

@@ -101,9 +101,9 @@ def variants_of(
     own = VariantSpec(_name_of(base))
     found = [VariantSpec(EAGER, is_eager=True), own, *(_parsed(text, base) for text in texts)]
     if is_all:
-        found += [VariantSpec(f"mode={mode}", {"mode": mode}) for mode in _MODES if base.mode != mode]
         if has_blocks:
             found.append(VariantSpec(REGIONAL, {REGIONAL: True}))
+        found += [VariantSpec(f"mode={mode}", {"mode": mode}) for mode in _MODES if base.mode != mode]
         found.append(VariantSpec(f"backend={_CUDA_BACKEND}", {"backend": _CUDA_BACKEND, "mode": None, "options": {}}))
     return _distinct(found, base)
 

@@ -90,20 +90,26 @@ def _preferred(tied: Sequence[Variant]) -> Variant:
 
 def _fastest(best: Variant, tied: Sequence[Variant], eager: Variant) -> str:
     if len(tied) == 1 and best.speedup is not None:
-        return f"{best.name} is fastest: {_interval(best.speedup)} over eager, {_pays_off(best, eager)}"
+        return f"{best.name} is fastest: {_interval(best.speedup)} over eager, {pays_off(best, eager)}"
     shown = [_interval(one.speedup) for one in tied[:_MAX_NAMED] if one.speedup is not None]
     named = _listed([one.name for one in tied])
     why = ""
     mine, other = best.compile_cold_s, tied[0].compile_cold_s
     if mine is not None and other is not None and _SAME_COMPILE_TIME * mine < other:
-        why = f"compiles faster ({_seconds(mine)}, {tied[0].name} {_seconds(other)}) and "
+        why = f"compiles faster ({seconds(mine)}, {tied[0].name} {seconds(other)}) and "
     return (
         f"{named} are fastest and can't be told apart: {_listed(shown)} over eager; "
-        f"{best.name} {why}{_pays_off(best, eager)}"
+        f"{best.name} {why}{pays_off(best, eager)}"
     )
 
 
-def _pays_off(variant: Variant, eager: Variant) -> str:
+def pays_off(variant: Variant, eager: Variant) -> str:
+    """When compiling has paid, a predicate.
+
+    Args:
+        variant: A faster one.
+        eager: Eager mode.
+    """
     calls = variant.break_even_calls
     if calls is None:
         return "but when that pays off is unknown"
@@ -111,8 +117,8 @@ def _pays_off(variant: Variant, eager: Variant) -> str:
         return "pays off with the first call"
     text = f"pays off after {about_count(calls)} calls"
     # When compiling has paid off, both have taken as long as that many calls in eager mode.
-    seconds = 0.0 if eager.call_us is None else calls * eager.call_us.median / 1e6
-    return f"{text}, {about_time(seconds)} of calling" if seconds >= _LONG_S else text
+    taken_s = 0.0 if eager.call_us is None else calls * eager.call_us.median / 1e6
+    return f"{text}, {about_time(taken_s)} of calling" if taken_s >= _LONG_S else text
 
 
 def _other(variant: Variant, best: Variant) -> str:
@@ -287,8 +293,9 @@ def _interval(speedup: Speedup) -> str:
     return f"{factor_text(speedup.ratio)} ({factor_text(speedup.low)[:-1]} to {factor_text(speedup.high)[:-1]})"
 
 
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+def seconds(number: float) -> str:
+    """Seconds in as many digits as one measurement is worth."""
+    return f"{number:.1f} s" if number < 10 else f"{number:.0f} s"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -56,8 +57,8 @@ def cure(
     """
     from graphdoctor.capture.request import Measured, Request
     from graphdoctor.cli.output import choose_output
-    from graphdoctor.cli.running import finish, project_settings, set_up, tell_place
-    from graphdoctor.fixes.writing import write
+    from graphdoctor.cli.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
+    from graphdoctor.fixes.writing import check, write
     from graphdoctor.runs.bench import quick
     from graphdoctor.runs.cure import Curing, cure_target
     from graphdoctor.runs.diagnose import diagnose_recording
@@ -70,7 +71,13 @@ def cure(
         output = output.writing_edits()
     selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
-    asked = Curing(budget_s=budget, is_unsafe_tried=is_unsafe_tried, selection=selection)
+    asked = Curing(
+        budget_s=budget,
+        is_unsafe_tried=is_unsafe_tried,
+        selection=selection,
+        # The search takes minutes: what must not be written is refused before it.
+        check=partial(check, force=written.force) if is_applied else None,
+    )
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
         recorded = record_target(quick(request), setup)
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
@@ -83,3 +90,5 @@ def cure(
         if not written.quiet:
             say("\n".join(f"Wrote {change.path}" for change in found.changes) or "There is nothing to write.")
     tell_place(recorded.made)
+    if found.report.best is None:
+        raise typer.Exit(EXIT_FAILED)

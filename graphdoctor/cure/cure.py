@@ -43,14 +43,12 @@ class Candidate:
 
     Args:
         name: Its name.
-        title: What it changes, a phrase.
         changes: Fields of ``RunSpec`` with other values; empty for another program.
         program: Another program; None for the best one so far.
         needs_cuda: Without CUDA it is the same as another one.
     """
 
     name: str
-    title: str
     changes: Mapping[str, object]
     program: Program | None = None
     needs_cuda: bool = False
@@ -280,7 +278,6 @@ class Search:
     ) -> Way:
         step = CureStep(
             name=candidate.name,
-            title=candidate.title,
             outcome=outcome,
             reason=reason,
             is_late=is_late,

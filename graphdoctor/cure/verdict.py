@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Literal
 
 from graphdoctor.bench.judging import judged
+from graphdoctor.bench.verdict import pays_off, seconds
 from graphdoctor.model.bench import Noise, Speedup, Variant
-from graphdoctor.model.cure import AS_IT_WAS, CURED, CureStep
-from graphdoctor.model.wording import about_count, counted, duration, factor_text
-
-Best = Literal["eager", "as you had it", "cured"]
+from graphdoctor.model.cure import AS_IT_WAS, CURED, Best, CureStep
+from graphdoctor.model.wording import counted, duration, factor_text
 
 
-def best_of(as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best:
+def best_of(eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best | None:
     """The fastest correct way.
 
     Args:
+        eager: Without torch.compile.
         as_it_was: As the user had it.
         cured: The best way that was found; None if nothing helped.
         noise: How steady the machine was.
+
+    Returns:
+        None if eager mode wasn't timed.
     """
+    if eager.call_us is None:
+        return None
     if cured is not None and judged(cured.speedup, noise) == "faster":
         return "cured"
     if as_it_was.status == "ok" and as_it_was.judgement == "faster":
@@ -30,7 +33,12 @@ def best_of(as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> B
 
 
 def sentence(
-    eager: Variant, as_it_was: Variant, cured: Variant | None, best: Best, steps: Sequence[CureStep], call_count: int
+    eager: Variant,
+    as_it_was: Variant,
+    cured: Variant | None,
+    best: Best | None,
+    steps: Sequence[CureStep],
+    call_count: int,
 ) -> str:
     """The answer.
 
@@ -49,10 +57,10 @@ def sentence(
         parts.append(f"cured {duration(cured.call_us.median)}")
     times = " → ".join(parts)
     if best == CURED and cured is not None:
-        return f"{times}{_factor(cured.speedup)}, verified on {_calls(call_count)}; {_cost(cured)}."
+        return f"{times}{_factor(cured.speedup)}, verified on {_calls(call_count)}; {_cost(cured, eager)}."
     if best == AS_IT_WAS:
         found = "nothing that was tried is faster" if steps else "there is nothing to try"
-        return f"{times}{_factor(as_it_was.speedup)}; {found}; {_cost(as_it_was)}."
+        return f"{times}{_factor(as_it_was.speedup)}; {found}; {_cost(as_it_was, eager)}."
     tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
     return f"Plain eager is fastest: {times}. {_why(as_it_was)}{tried[0].upper()}{tried[1:]} tried."
 
@@ -74,14 +82,11 @@ def _calls(count: int) -> str:
     return "your call" if count == 1 else f"your {count:,} calls"
 
 
-def _cost(variant: Variant) -> str:
-    seconds, calls = variant.compile_cold_s, variant.break_even_calls
-    if seconds is None:
+def _cost(variant: Variant, eager: Variant) -> str:
+    if variant.compile_cold_s is None:
         return "what compiling takes is unknown"
-    took = f"compile {math.ceil(seconds) if seconds >= 10 else round(seconds, 1):g} s"
-    if calls is None:
-        return took
-    return f"{took}, pays off " + ("with the first call" if calls <= 1 else f"after {about_count(calls)} calls")
+    took = f"compile {seconds(variant.compile_cold_s)}"
+    return took if variant.break_even_calls is None else f"{took}, {pays_off(variant, eager)}"
 
 
 def _why(variant: Variant) -> str:

@@ -16,6 +16,8 @@ AS_IT_WAS = "as you had it"
 CURED = "cured"
 """The name of the best way that was found."""
 
+Best = Literal["eager", "as you had it", "cured"]
+
 StepOutcome = Literal["kept", "no gain", "slower", "wrong", "failed", "skipped"]
 """``kept``: correct, and faster than the best before it, or as fast and quicker to compile; ``no gain``: neither;
 ``slower``, ``wrong`` and ``failed`` as of a variant; ``skipped``: not tried, because it can't be, or time was up."""
@@ -26,8 +28,6 @@ class CureStep(Fact):
 
     name: str
     """Such as ``fixes`` or ``mode=reduce-overhead``."""
-    title: str
-    """What it changes, a phrase."""
     outcome: StepOutcome
     """What came of it."""
     reason: str | None = None
@@ -55,8 +55,8 @@ class CureReport(Fact):
     """What was run, and how."""
     text: str
     """The answer, in one or two sentences."""
-    best: Literal["eager", "as you had it", "cured"]
-    """The fastest correct way."""
+    best: Best | None
+    """The fastest correct way; None if the program fails without torch.compile, so that nothing could be compared."""
     eager: Variant
     """Without torch.compile."""
     as_it_was: Variant

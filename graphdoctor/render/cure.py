@@ -43,7 +43,7 @@ def _report(report: CureReport, *, is_verbose: bool, is_written: bool) -> Iterat
     title.append_text(clean(f" · torch {environment.torch} · {environment.device_name or 'CPU'}", "dim"))
     yield title
     yield Text()
-    yield clean(report.text, _TONES[report.best])
+    yield clean(report.text, _TONES[report.best] if report.best else "bold red")
     if report.noise is not None:
         yield clean(noise_text(report.noise), "dim")
     if report.steps:

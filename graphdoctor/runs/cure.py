@@ -13,7 +13,7 @@ from graphdoctor.runs.bench import PROCESS_TIMEOUT_S, diagnosed
 from graphdoctor.runs.fix import Trials, try_fixes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from graphdoctor.capture.request import Request
@@ -52,11 +52,13 @@ class Curing:
         budget_s: Seconds after which nothing more is tried.
         is_unsafe_tried: Try fixes that may change results for other inputs, too.
         selection: Findings to treat.
+        check: Given the edits that are tried first, before any trial; what it raises ends the command.
     """
 
     budget_s: float
     is_unsafe_tried: bool
     selection: Selection
+    check: Callable[[Sequence[FileChange]], None] | None = None
 
 
 def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: Curing, setup: Setup) -> Cure:
@@ -100,7 +102,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         found = search.run([*_candidates(request, diagnosis, treated)])
     finally:
         replays.close()
-    best = best_of(found.as_it_was, found.cured, found.noise)
+    best = best_of(found.eager, found.as_it_was, found.cured, found.noise)
     changes = found.best.changes if best == CURED else {}
     needed = treated if best == CURED and treated and _has_fixes(treated, found.best) else None
     report = CureReport(
@@ -114,7 +116,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         cured=found.cured,
         steps=found.steps,
         diff=needed.treatment.diff if needed else "",
-        arguments={} if best == EAGER else VariantSpec(best, changes).arguments(request.spec),
+        arguments={} if best in (None, EAGER) else VariantSpec(best, changes).arguments(request.spec),
         compile_lines=compile_lines(changes, request.spec, diagnosis.target.blocks or ()),
         settings=needed.treatment.settings if needed else (),
         calls=needed.treatment.calls if needed else (),
@@ -139,7 +141,7 @@ def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, beg
     selection = replace(asked.selection, ignore=(*asked.selection.ignore, REPEATED_BLOCKS))
     trials = Trials(is_unsafe_tried=asked.is_unsafe_tried, timing=Timing.none)
     deadline = began + _SHARE_OF_FIXES * asked.budget_s
-    return try_fixes(request, recording, trials, selection, setup, deadline=deadline)
+    return try_fixes(request, recording, trials, selection, setup, asked.check, deadline=deadline)
 
 
 def _has_fixes(treated: TreatmentResult, way: Way | None = None) -> bool:
@@ -149,17 +151,17 @@ def _has_fixes(treated: TreatmentResult, way: Way | None = None) -> bool:
 
 def _candidates(request: Request, diagnosis: Diagnosis, treated: TreatmentResult | None) -> Iterator[Candidate]:
     """What to try, in order: the program's own trouble first, because every mode suffers from it."""
+    from graphdoctor.bench.variants import variants_of
     from graphdoctor.cure.cure import Candidate
 
+    base = request.spec
     if treated is not None and _has_fixes(treated):
-        yield Candidate("fixes", "the fixes that were verified", {}, treated.program)
-    if request.spec.backend != "inductor":
+        yield Candidate("fixes", {}, treated.program)
+    if base.backend != "inductor":
         return
-    if diagnosis.target.blocks:
-        yield Candidate("regional", "each repeated block compiled by itself", {"regional": True})
-    for mode, needs_cuda in (("reduce-overhead", True), ("max-autotune-no-cudagraphs", False), ("max-autotune", True)):
-        if request.spec.mode != mode:
-            yield Candidate(f"mode={mode}", f"torch.compile's mode {mode}", {"mode": mode}, needs_cuda=needs_cuda)
+    # But for eager mode and the user's own.
+    for variant in variants_of((), base, is_all=True, has_blocks=bool(diagnosis.target.blocks))[2:]:
+        yield Candidate(variant.name, variant.changes, needs_cuda=variant.needs_cuda(base))
 
 
 def _ignore(_event: TrialEvent) -> None:
