@@ -65,3 +65,15 @@ def test_a_budget_that_is_used_up_leaves_the_rest_untried(tmp_path):
     )
     document = json.loads(process.stdout)
     assert [(step["outcome"], step["is_late"]) for step in document["steps"]] == [("skipped", True)]
+
+
+def test_what_must_not_be_written_is_refused_before_the_search(tmp_path):
+    program = tmp_path / "napping.py"
+    program.write_bytes(PROGRAM.read_bytes())
+    program.chmod(0o444)
+    process = run_command(
+        *("cure", "napping.py:Skipped", "--backend", "aot_eager", "--unsafe-fixes", "--apply"), cwd=tmp_path
+    )
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "is read-only." in process.stderr
+    assert not [*tmp_path.glob(".graphdoctor/*/cure")]
