@@ -35,19 +35,7 @@ class Turns:
 
     def call_times(self) -> CallTimes | None:
         """All its calls; None if there was no turn."""
-        times = self.times_us
-        if not times:
-            return None
-        q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
-        return CallTimes(
-            median=median,
-            q1=q1,
-            q3=q3,
-            min=min(times),
-            max=max(times),
-            mean=statistics.fmean(times),
-            count=self.call_count,
-        )
+        return CallTimes.of(self.times_us, self.call_count)
 
 
 def time_rounds(probes: Mapping[str, BenchProbe], reference: str, on_round: Callable[[int], None]) -> dict[str, Turns]:

@@ -53,6 +53,8 @@ class Measured:
         lanes: Where the time of each call goes; the calls are repeated under the profiler.
         kernels: Where the time of a steady call goes, kernel by kernel. The code that Inductor generates is then
             slightly different, so the times of such a run are for nothing else.
+        profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
+            folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
         reads: Which files are read.
     """
 
@@ -60,6 +62,7 @@ class Measured:
     guard_cost: bool = False
     lanes: bool = False
     kernels: bool = False
+    profile: str | None = None
     reads: bool = False
 
 
@@ -140,6 +143,7 @@ class Request:
             guard_cost=measured.guard_cost,
             lanes=measured.lanes,
             kernels=measured.kernels,
+            profile=measured.profile,
             reads=measured.reads,
             vary=self.vary is not None,
             vary_count=vary.count,

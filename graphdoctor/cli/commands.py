@@ -17,6 +17,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "recompiles": "Report what made torch recompile: what changed, where, the cost.",
         "guards": "Show each compile's guards and what checking them costs.",
         "bench": "Measure what torch.compile is worth, beside eager mode.",
+        "profile": "Report where the time of a compiled call goes.",
         "report": "Show a recording again without running anything.",
         "diff": "Compare two runs: new and gone findings, graphs, coverage, time.",
     },
@@ -58,6 +59,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "bench": {
         "graphdoctor bench model.py": "did it pay, and from which call on",
         "graphdoctor bench model.py --all -o bench.html": "every mode, as a page",
+    },
+    "profile": {
+        "graphdoctor profile model.py": "by line and by kernel",
+        "graphdoctor profile model.py --backward -o profile.json": "a training step, for programs",
     },
     "report": {
         "graphdoctor report": "the last recording again",

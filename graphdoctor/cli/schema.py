@@ -17,12 +17,16 @@ class Document(StrEnum):
     check = "check"
     lint = "lint"
     bench = "bench"
+    cure = "cure"
+    profile = "profile"
 
 
 def schema(
     document: Annotated[
         Document,
-        typer.Argument(help="What explain and others write, or what graphdoctor diff, check, lint or bench writes."),
+        typer.Argument(
+            help="What explain and others write, or what graphdoctor diff, check, lint, bench, cure or profile writes."
+        ),
     ] = Document.diagnosis,
 ) -> None:
     """Print the JSON Schema of what --format json writes."""

@@ -6,6 +6,8 @@ others.
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
@@ -44,6 +46,29 @@ class CallTimes(Fact):
     """The mean."""
     count: int
     """How many calls were timed."""
+
+    @classmethod
+    def of(cls, times_us: Sequence[float], count: int | None = None) -> CallTimes | None:
+        """Times added up; None if there are none.
+
+        Args:
+            times_us: Of single calls, or the mean of each of several blocks of calls.
+            count: How many calls these are; None for one each.
+        """
+        if not times_us:
+            return None
+        q1, median, q3 = (
+            statistics.quantiles(times_us, n=4, method="inclusive") if len(times_us) > 1 else [*times_us] * 3
+        )
+        return cls(
+            median=median,
+            q1=q1,
+            q3=q3,
+            min=min(times_us),
+            max=max(times_us),
+            mean=statistics.fmean(times_us),
+            count=len(times_us) if count is None else count,
+        )
 
 
 class Speedup(Fact):

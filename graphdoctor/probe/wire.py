@@ -18,6 +18,7 @@ from .file_names import EVENTS_FILE as EVENTS_FILE
 from .file_names import FIXES_FILE as FIXES_FILE
 from .file_names import LOCK_FILE as LOCK_FILE
 from .file_names import META_FILE as META_FILE
+from .file_names import PROFILE_FILE as PROFILE_FILE
 from .file_names import READS_FILE as READS_FILE
 from .file_names import REQUEST_FILE as REQUEST_FILE
 from .file_names import TRACE_FOLDER as TRACE_FOLDER
@@ -153,6 +154,9 @@ class ProbeRequest(TypedDict):
     lanes: bool
     kernels: bool
     """Profile the kernels of a steady call; Inductor's C++ kernels then name themselves to the profiler."""
+    profile: str | None
+    """Write down which operations each of Inductor's kernels has, and every run of a kernel in a steady call; Inductor
+    compiles into this folder, which is empty. None for a run that is no profile."""
     reads: bool
     """Note which files are read."""
     vary: bool
@@ -602,6 +606,14 @@ class VaryEndEvent(TypedDict):
     event: Literal["vary_end"]
 
 
+ProfilePhase = Literal["forward", "backward"]
+"""The part of a call that something belongs to."""
+
+InductorKernelKind = Literal["pointwise", "reduction", "template", "library", "communication", "user", "other"]
+"""What Inductor calls in the code that it generates. ``pointwise`` and ``reduction``: a kernel that it wrote;
+``template``: one that it made from a template, such as a matrix product; ``library``: a library's function;
+``communication``: between processes; ``user``: a kernel that the program wrote in Triton."""
+
 KernelKind = Literal["library", "generated", "copy"]
 """Who wrote a kernel. ``library``: a library, such as cuBLAS, oneDNN or ATen; ``generated``: Inductor; ``copy``: any,
 if all it does is copy memory."""
@@ -633,6 +645,55 @@ class KernelsEvent(TypedDict):
     region_us: float
     outside_us: float
     largest: list[KernelRecord]
+
+
+class InductorRunRecord(TypedDict):
+    """One run of a graph that Inductor compiled, in a profiled call."""
+
+    graph: int
+    """Inductor's number of the graph, as in ``InductorGraphArtifact``."""
+    phase: ProfilePhase
+    us: float
+    """The host's time."""
+
+
+class KernelRunRecord(TypedDict):
+    """One run of a kernel in a profiled call."""
+
+    name: str
+    kind: KernelKind
+    us: float
+    """Time that no earlier kernel has."""
+    phase: ProfilePhase
+    operation: str | None
+    """The outermost operation that computes, such as ``aten::addmm``, that it is, or that launched it; None for a
+    generated kernel and one that nothing on the host can be told of."""
+    run: int | None
+    """Index of the graph's run; None outside any."""
+
+
+class ProfiledCallEvent(TypedDict):
+    """A steady call, kernel by kernel: the same call as that of ``KernelsEvent``."""
+
+    event: Literal["profiled_call"]
+    device: Literal["cpu", "cuda"]
+    times_us: list[float]
+    """Single calls without the profiler."""
+    profiled_us: float
+    """The call under the profiler."""
+    runs: list[InductorRunRecord]
+    kernels: list[KernelRunRecord]
+    """In the order of their beginnings."""
+    eager: EagerCallRecord | None
+    """The same call without torch.compile; None if it wasn't measured."""
+
+
+class EagerCallRecord(TypedDict):
+    """A call without torch.compile."""
+
+    times_us: list[float]
+    kernels_us: float | None
+    launches: int | None
 
 
 class CudaGraphSkipRecord(TypedDict):
@@ -696,6 +757,7 @@ Event = (
     | VaryEndEvent
     | LaneEvent
     | KernelsEvent
+    | ProfiledCallEvent
     | CudaGraphsEvent
 )
 
@@ -960,6 +1022,54 @@ class WatchedCallArtifact(TypedDict):
     eager_op_names: NotRequired[dict[str, int]]
 
 
+class InductorOperationRecord(TypedDict):
+    """A node of the graph from which Inductor generates code, after all passes."""
+
+    name: str
+    operation: str
+    """The operation that it was decomposed from, such as ``aten.gelu.default``, or it itself."""
+    target: str
+    """What it is now, such as ``aten.erf.default``."""
+    is_view: bool
+    """It computes nothing."""
+    bytes: int | None
+    """Size of the tensor that it makes."""
+    is_stored: bool
+    """Its value is written to memory: something outside its kernels reads it, or the graph returns it."""
+    stack: int | None
+    """Index of its stack."""
+    module: str | None
+    """The innermost module that it is in, such as ``L['self'].layers.0``."""
+
+
+class InductorKernelRecord(TypedDict):
+    """One call of a kernel in generated code."""
+
+    name: str
+    """As the profiler has it, or the library's function, such as ``extern_kernels.mm``."""
+    kind: InductorKernelKind
+    operations: list[int]
+    """Indices of the operations that it computes; views only if it has nothing else."""
+    bytes: int | None
+    """Memory that it must read and write at least, as Inductor estimates it (``get_read_write_buffers_sizes``,
+    ``torch/_inductor/scheduler.py``, 2.13)."""
+    flops: int | None
+    """Floating-point operations of its matrix products and convolutions, as torch counts them; None if it has none."""
+
+
+class InductorGraphArtifact(TypedDict):
+    """``graphdoctor_inductor_graph``: a graph for which Inductor generated code."""
+
+    graph: int
+    """Inductor's number; a graph and its backward have the same."""
+    phase: ProfilePhase
+    operations: list[InductorOperationRecord]
+    kernels: list[InductorKernelRecord]
+    """In the order of the calls in the code."""
+    stacks: list[list[tuple[str, int, str]]]
+    """File, line and function of each entry that isn't torch's or Python's, outermost first."""
+
+
 ArtifactName = Literal[
     "graphdoctor_call",
     "graphdoctor_compile_call",
@@ -973,6 +1083,7 @@ ArtifactName = Literal[
     "graphdoctor_generated",
     "graphdoctor_called",
     "graphdoctor_watched_call",
+    "graphdoctor_inductor_graph",
 ]
 
 Artifact = (
@@ -988,4 +1099,5 @@ Artifact = (
     | GeneratedArtifact
     | CalledArtifact
     | WatchedCallArtifact
+    | InductorGraphArtifact
 )

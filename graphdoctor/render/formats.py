@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.cure import CureReport
     from graphdoctor.model.lint import LintReport
     from graphdoctor.model.picture import Picture
+    from graphdoctor.model.profile import ProfileReport
     from graphdoctor.model.result import Result
 
 C = TypeVar("C")
@@ -259,7 +260,10 @@ def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> s
     return render_comparison_markdown(comparison)
 
 
-def _json(document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport, _: RenderOptions) -> str:
+def _json(
+    document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ProfileReport,
+    _: RenderOptions,
+) -> str:
     from graphdoctor.render.json import render_json
 
     return render_json(document)
@@ -382,6 +386,22 @@ CURE: Document[CureReport] = Document(
     (ConsoleFormat("text", _cure, (".txt", ".text")), Format("json", _json, (".json",))),
 )
 """``cure``."""
+
+
+# Where the time of a call goes.
+
+
+def _profile(report: ProfileReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.profile import render_profile
+
+    render_profile(report, console, is_verbose=options.is_verbose)
+
+
+PROFILE: Document[ProfileReport] = Document(
+    "a profile",
+    (ConsoleFormat("text", _profile, (".txt", ".text")), Format("json", _json, (".json",))),
+)
+"""``profile``."""
 
 
 # What lint finds.

@@ -12,9 +12,10 @@ from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.model.lint import LintReport
+from graphdoctor.model.profile import ProfileReport
 from graphdoctor.render.printable import escaped
 
-Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport
+Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ProfileReport
 """The documents that are written as JSON."""
 
 _KINDS: dict[type[Document], str] = {
@@ -24,6 +25,7 @@ _KINDS: dict[type[Document], str] = {
     LintReport: "lint report",
     BenchReport: "bench",
     CureReport: "cure",
+    ProfileReport: "profile",
 }
 
 
@@ -42,7 +44,7 @@ def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text.
 
     Args:
-        kind: ``diagnosis``, ``comparison``, ``check``, ``lint``, ``bench`` or ``cure``.
+        kind: ``diagnosis``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure`` or ``profile``.
     """
     document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()

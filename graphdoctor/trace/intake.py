@@ -17,12 +17,14 @@ from typing import Any, TypeVar
 import orjson
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.profiled import InductorGraph
 from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import (
     CalledArtifact,
     GeneratedArtifact,
     GraphArtifact,
+    InductorGraphArtifact,
     RecompileArtifact,
     RootArtifact,
     StackArtifact,
@@ -33,6 +35,7 @@ from graphdoctor.trace.below import CACHE_RECORDS, CacheRecord
 from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
+from graphdoctor.trace.profiled import inductor_graph
 from graphdoctor.trace.roots import Root
 
 Handler = Callable[[Record], None]
@@ -124,6 +127,7 @@ class Intake:
         self.code_names: dict[int, tuple[str, str, int]] = {}
         self.breaks: list[SeenBreak] = []
         self.graphs: list[SeenGraph] = []
+        self.inductor_graphs: list[InductorGraph] = []
         self.calls: dict[int, Call] = {}
         self._call: int | None = None
         self._is_extra = False
@@ -156,6 +160,7 @@ class Intake:
             "graphdoctor_generated": self._on_generated,
             "graphdoctor_called": self._on_called,
             "graphdoctor_watched_call": self._on_watched_call,
+            "graphdoctor_inductor_graph": self._on_inductor_graph,
         }
 
     @property
@@ -396,6 +401,11 @@ class Intake:
     def _on_generated(self, record: Record) -> None:
         value: GeneratedArtifact = orjson.loads(record.payload or "{}")
         self.generated[value["file"]] = value["maker"]
+
+    def _on_inductor_graph(self, record: Record) -> None:
+        # Of the repetitions too: what they compile runs in the steady call.
+        value: InductorGraphArtifact = orjson.loads(record.payload or "{}")
+        self.inductor_graphs.append(inductor_graph(value, record.compile_id, self))
 
     def _compile_of(self, record: Record) -> SeenCompile | None:
         compile_id = record.compile_id

@@ -13,6 +13,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.base import InvalidFactError
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import Treatment
+from graphdoctor.model.profiled import InductorGraph
 from graphdoctor.model.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
@@ -34,6 +35,7 @@ from graphdoctor.trace.generated import generated_names, with_generated
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
+from graphdoctor.trace.profiled import profiled_call
 from graphdoctor.trace.sections import LogContents, Section, first_section, read_logs
 from graphdoctor.trace.variations import read_variations
 from graphdoctor.trace.watched import call_watch
@@ -116,11 +118,18 @@ def _merged(
         update={
             "gaps": tuple(gaps),
             "kernels": kernel_share(events),
+            "profiled": profiled_call(events, _inductor_graphs(contents)),
             "cuda_graphs": cuda_graphs(events),
             "variations": read_variations(events.all),
             "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
         }
     )
+
+
+def _inductor_graphs(contents: LogContents) -> Iterator[InductorGraph]:
+    for process in contents.processes:
+        for section in process.sections:
+            yield from section.intake.inductor_graphs
 
 
 def _switches(events: Events) -> Iterator[CompileSwitch]:

@@ -14,7 +14,7 @@ from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import RunSpec
-from graphdoctor.probe.measure.kernels import CALL_RANGE, is_disturbed, shares_in, short_name
+from graphdoctor.probe.measure.kernels import CALL_RANGE, calls_in, is_disturbed, short_name
 from graphdoctor.probe.torch_private.torch_kernels import operator_role
 from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
 from graphdoctor.probe.wire import TRACE_FOLDER, KernelsEvent
@@ -39,8 +39,8 @@ def device(name: str, start: int, end: int, launched_by: int = 0, *, is_range: b
 
 
 def share(*events: ProfiledEvent, has_device: bool = False, ends: int = 100) -> KernelsEvent:
-    (only,) = shares_in([host(CALL_RANGE, 0, ends), *events], has_device=has_device)
-    return only
+    (only,) = calls_in([host(CALL_RANGE, 0, ends), *events], has_device=has_device)
+    return only.share()
 
 
 def times(found: KernelsEvent) -> tuple[float | None, float | None, float | None, int | None]:
@@ -123,11 +123,11 @@ def test_a_call_that_other_work_made_long_is_known(call_us, expected):
 
 
 def test_kernels_of_each_call_are_its_own():
-    first, second = shares_in(
+    first, second = calls_in(
         [host(CALL_RANGE, 0, 10), host("aten::mm", 2, 5), host(CALL_RANGE, 20, 40), host("aten::mm", 22, 32)],
         has_device=False,
     )
-    assert (times(first)[0], times(second)[0]) == (3.0, 10.0)
+    assert (times(first.share())[0], times(second.share())[0]) == (3.0, 10.0)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ ARTIFACTS = dict(
             "graphdoctor_generated",
             "graphdoctor_called",
             "graphdoctor_watched_call",
+            "graphdoctor_inductor_graph",
         ),
         typing.get_args(wire.Artifact),
         strict=True,

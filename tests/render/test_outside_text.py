@@ -19,6 +19,7 @@ from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
 from graphdoctor.model.lint import LintReport
+from graphdoctor.model.profile import ProfileReport
 from graphdoctor.render.printable import printable
 from tests.render.hostile import CODE_POINTS, EVIL, spoiled, spoiled_result
 from tests.render.html.test_page_safety import decoded
@@ -33,6 +34,7 @@ MODELS = {
     "LINT": LintReport,
     "BENCH": BenchReport,
     "CURE": CureReport,
+    "PROFILE": ProfileReport,
 }
 
 

@@ -9,18 +9,21 @@ up to the call.
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 
 from ..torch_private import torch_api
+from ..torch_private.torch_codegen import RUN_RANGE
 from ..torch_private.torch_kernels import COPIES, GRAPH_INPUT_COPY, GRAPH_LAUNCHES, is_generated, operator_role
 from ..torch_private.torch_profiler import ProfiledEvent, profile_activities, profiled_events
-from ..wire import KernelKind, KernelRecord, KernelsEvent
+from ..wire import InductorRunRecord, KernelKind, KernelRecord, KernelRunRecord, KernelsEvent, ProfilePhase
 from .timing import time_calls
 
 CALL_RANGE = "graphdoctor_kernels"
@@ -40,6 +43,10 @@ _DISTURBED, _PROFILER_US = 5.0, 200.0
 _MAX_NAMES = 10
 _MEMORY_COPY = "Memcpy"
 _ANONYMOUS = "(anonymous namespace)"
+_AUTOGRAD = "autograd::engine::"
+_OPERATION = re.compile(r"(?!autograd::|torch::autograd::)\w+::\w")
+_DRIVER = re.compile(r"(cuda|cu|hip)[A-Z]")
+"""Calls of the CUDA runtime and driver, as Kineto names them, such as ``cudaLaunchKernel``."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Kernel:
         start_ns: When it began.
         end_ns: When it ended.
         is_graph_input: It copies inputs into static buffers of a CUDA graph.
+        node: The event on the host that it is, or that launched it; None if there is none.
     """
 
     name: str
@@ -59,6 +67,7 @@ class Kernel:
     start_ns: int
     end_ns: int
     is_graph_input: bool = False
+    node: _Node | None = None
 
 
 @dataclass
@@ -69,16 +78,154 @@ class _Node:
     parent: _Node | None = None
     children: list[_Node] = field(default_factory=list)
 
+    def outwards(self) -> Iterator[_Node]:
+        """It and all that is around it."""
+        node: _Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
     def is_within(self, name: str) -> bool:
         """It, or something around it, has this name."""
-        node: _Node | None = self
-        while node is not None and node.event.name != name:
-            node = node.parent
-        return node is not None
+        return any(node.event.name == name for node in self.outwards())
 
 
-def measure_kernels(call: Callable[[], object]) -> KernelsEvent | None:
-    """Time a call's kernels: of several calls, the shortest, which the machine disturbed least.
+@dataclass(frozen=True)
+class SeenCall:
+    """One call under the profiler.
+
+    Args:
+        whole: The call.
+        nodes: The host's events in it.
+        kernels: The kernels that began in it.
+        empty_ns: What an empty call takes.
+        is_on_device: Kernels are those of a CUDA device.
+    """
+
+    whole: ProfiledEvent
+    nodes: Sequence[_Node]
+    kernels: Sequence[Kernel]
+    empty_ns: int
+    is_on_device: bool
+
+    @property
+    def us(self) -> float:
+        """How long it took."""
+        return self.whole.duration_ns / 1e3
+
+    @property
+    def is_seen(self) -> bool:
+        """The profiler sees kernels; one that sees none at all on a device can't."""
+        return bool(self.kernels) or not self.is_on_device
+
+    def share(self) -> KernelsEvent:
+        """Where its time goes, added up."""
+        times: dict[KernelKind, float] = {"library": 0.0, "generated": 0.0, "copy": 0.0}
+        by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
+        graph_input_ns = 0
+        for kernel, counted_ns in self._counted_once():
+            times[kernel.kind] += counted_ns / 1e3
+            by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
+            graph_input_ns += counted_ns if kernel.is_graph_input else 0
+        largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
+        inside = [node.event for node in self.nodes]
+        regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
+        on_host = [] if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
+        covered_ns = _covered_ns([*regions, *on_host])
+        is_seen = self.is_seen
+        return KernelsEvent(
+            event="kernels",
+            device=self.device,
+            call_us=self.us,
+            unprofiled_us=0.0,
+            library_us=times["library"] if is_seen else None,
+            generated_us=times["generated"] if is_seen else None,
+            copy_us=times["copy"] if is_seen else None,
+            graph_input_copy_us=graph_input_ns / 1e3 if is_seen and self.is_on_device else None,
+            launches=len(self.kernels) if is_seen else None,
+            graph_launches=sum(event.name.startswith(GRAPH_LAUNCHES) for event in inside),
+            region_runs=sum(
+                event.name.startswith(torch_api.REGION_PREFIX) or event.name == torch_api.COMPILED_BACKWARD
+                for event in inside
+            ),
+            region_us=(covered_ns - _covered_ns(on_host)) / 1e3,
+            outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
+            largest=[
+                KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
+            ],
+        )
+
+    @property
+    def device(self) -> Literal["cpu", "cuda"]:
+        """Whose kernels they are."""
+        return "cuda" if self.is_on_device else "cpu"
+
+    @property
+    def kernels_us(self) -> float | None:
+        """What all kernels take; None if the profiler can't see them."""
+        return sum(counted_ns for _, counted_ns in self._counted_once()) / 1e3 if self.is_seen else None
+
+    def runs(self) -> tuple[list[InductorRunRecord], list[KernelRunRecord]]:
+        """Each run of a graph of Inductor's, and each run of a kernel with the graph's run that it belongs to."""
+        marked = [node for node in self.nodes if node.event.name.startswith(RUN_RANGE)]
+        records: list[InductorRunRecord] = []
+        for node in marked:
+            graph, _, phase = node.event.name.removeprefix(RUN_RANGE).partition(" ")
+            record = InductorRunRecord(graph=int(graph), phase=_phase(phase), us=node.event.duration_ns / 1e3)
+            records.append(record)
+        index = {id(node): number for number, node in enumerate(marked)}
+        return records, [_run(kernel, counted_ns, index, records) for kernel, counted_ns in self._counted_once()]
+
+    def _counted_once(self) -> Iterator[tuple[Kernel, int]]:
+        """Each kernel with the time that no earlier one has, up to the end of the call."""
+        last = 0
+        for kernel in sorted(self.kernels, key=lambda kernel: (kernel.start_ns, kernel.end_ns)):
+            end = min(kernel.end_ns, self.whole.end_ns)
+            yield kernel, max(0, end - max(kernel.start_ns, last))
+            last = max(last, end)
+
+
+def _run(kernel: Kernel, counted_ns: int, index: dict[int, int], runs: Sequence[InductorRunRecord]) -> KernelRunRecord:
+    around = [] if kernel.node is None else list(kernel.node.outwards())
+    run = next((index[id(node)] for node in around if id(node) in index), None)
+    is_backward = any(node.event.name.startswith(_AUTOGRAD) for node in around)
+    inside = itertools.takewhile(lambda node: id(node) not in index, around)
+    operations = [node.event.name for node in inside if _OPERATION.match(node.event.name)]
+    return KernelRunRecord(
+        name=short_name(kernel.name),
+        kind=kernel.kind,
+        us=counted_ns / 1e3,
+        phase=runs[run]["phase"] if run is not None else "backward" if is_backward else "forward",
+        operation=operations[-1] if operations and kernel.kind != "generated" else None,
+        run=run,
+    )
+
+
+def _phase(name: str) -> ProfilePhase:
+    return "backward" if name == "backward" else "forward"
+
+
+@dataclass(frozen=True)
+class MeasuredKernels:
+    """A steady call, with the profiler and without.
+
+    Args:
+        best: Of the profiled calls, the shortest, which the machine disturbed least.
+        times_us: Single calls without the profiler.
+    """
+
+    best: SeenCall
+    times_us: Sequence[float]
+
+    def share(self) -> KernelsEvent:
+        """Where the call's time goes, added up."""
+        found = self.best.share()
+        found["unprofiled_us"] = min(self.times_us)
+        return found
+
+
+def measure_kernels(call: Callable[[], object]) -> MeasuredKernels | None:
+    """Time a call's kernels.
 
     Args:
         call: Makes it; nothing may be compiled in it.
@@ -86,18 +233,18 @@ def measure_kernels(call: Callable[[], object]) -> KernelsEvent | None:
     Returns:
         None if this torch doesn't tell the profiler's events.
     """
-    unprofiled = time_calls(call, seconds=_BUDGET_S, most=_MAX_UNPROFILED)
+    times = time_calls(call, seconds=_BUDGET_S, most=_MAX_UNPROFILED)
+    least = min(times)
     first = _profiled(call, 1)
     if first is None:
         return None
     # The first call under a profiler is slower: its buffers are new.
-    count = min(_MAX_CALLS, _MAX_EVENTS // len(first), max(_MIN_CALLS, int(_BUDGET_S / min(unprofiled))))
-    best = min(_shares(_profiled(call, count) if count else first), key=_call_us)
+    count = min(_MAX_CALLS, _MAX_EVENTS // len(first), max(_MIN_CALLS, int(_BUDGET_S / least)))
+    best = min(_seen(_profiled(call, count) if count else first), key=_us)
     ends = time.perf_counter() + _BUDGET_S
-    while count and _call_us(best) > _SLOWED * min(unprofiled) * 1e6 and time.perf_counter() < ends:
-        best = min(best, *_shares(_profiled(call, count)), key=_call_us)
-    best["unprofiled_us"] = min(unprofiled) * 1e6
-    return best
+    while count and best.us > _SLOWED * least * 1e6 and time.perf_counter() < ends:
+        best = min(best, *_seen(_profiled(call, count)), key=_us)
+    return MeasuredKernels(best, [each * 1e6 for each in times])
 
 
 def is_disturbed(measured: KernelsEvent) -> bool:
@@ -105,12 +252,12 @@ def is_disturbed(measured: KernelsEvent) -> bool:
     return measured["call_us"] > _DISTURBED * measured["unprofiled_us"] + _PROFILER_US
 
 
-def _call_us(share: KernelsEvent) -> float:
-    return share["call_us"]
+def _us(call: SeenCall) -> float:
+    return call.us
 
 
-def _shares(events: Sequence[ProfiledEvent] | None) -> Iterator[KernelsEvent]:
-    return shares_in(events or (), has_device=torch_api.uses_cuda())
+def _seen(events: Sequence[ProfiledEvent] | None) -> Iterator[SeenCall]:
+    return calls_in(events or (), has_device=torch_api.uses_cuda())
 
 
 def _profiled(call: Callable[[], object], count: int) -> list[ProfiledEvent] | None:
@@ -125,74 +272,56 @@ def _profiled(call: Callable[[], object], count: int) -> list[ProfiledEvent] | N
     return profiled_events(profiler)
 
 
-def shares_in(
+def calls_in(
     events: Sequence[ProfiledEvent],
     *,
     has_device: bool,
     role: Callable[[str], Literal["kernel", "copy", "calls", "none"]] = operator_role,
-) -> Iterator[KernelsEvent]:
-    """The share of each call in a profile.
+) -> Iterator[SeenCall]:
+    """Each call in a profile.
 
     Args:
         events: All events; each call is under ``CALL_RANGE``.
         has_device: The program uses a CUDA device, so that its kernels count.
         role: What a name on the host stands for.
     """
-    hosts = [event for event in events if not event.is_on_device]
-    nodes = _nodes(hosts)
+    nodes = _nodes(event for event in events if not event.is_on_device)
     if has_device:
-        launchers = {node.event.number: node for node in nodes if node.event.launched_by == 0}
+        launchers = _Launchers(nodes)
         kernels = [_device_kernel(event, launchers) for event in events if event.is_on_device and not event.is_range]
     else:
         roots = [node for node in nodes if node.parent is None]
         kernels = [kernel for root in roots for kernel in _host_kernels(root, role)]
-    empty_ns = min((event.duration_ns for event in hosts if event.name == EMPTY_RANGE), default=0)
-    for whole in sorted((event for event in hosts if event.name == CALL_RANGE), key=lambda event: event.start_ns):
-        inside = [event for event in hosts if whole.start_ns <= event.start_ns < whole.end_ns]
+    empty_ns = min((node.event.duration_ns for node in nodes if node.event.name == EMPTY_RANGE), default=0)
+    calls = (node.event for node in nodes if node.event.name == CALL_RANGE)
+    for whole in sorted(calls, key=lambda event: event.start_ns):
+        inside = [node for node in nodes if whole.start_ns <= node.event.start_ns < whole.end_ns]
         own = [kernel for kernel in kernels if whole.start_ns <= kernel.start_ns < whole.end_ns]
-        # A device that ran no kernel at all: the profiler can't see it.
-        yield _share(whole, inside, own, empty_ns, is_device=has_device, is_seen=bool(own) or not has_device)
+        yield SeenCall(whole, inside, own, empty_ns, has_device)
 
 
-def _share(
-    whole: ProfiledEvent,
-    inside: Sequence[ProfiledEvent],
-    own: Sequence[Kernel],
-    empty_ns: int,
-    *,
-    is_device: bool,
-    is_seen: bool,
-) -> KernelsEvent:
-    times: dict[KernelKind, float] = {"library": 0.0, "generated": 0.0, "copy": 0.0}
-    by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
-    graph_input_ns = 0
-    for kernel, counted_ns in _counted_once(own, whole.end_ns):
-        times[kernel.kind] += counted_ns / 1e3
-        by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
-        graph_input_ns += counted_ns if kernel.is_graph_input else 0
-    largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
-    regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
-    on_host = [] if is_device else [(kernel.start_ns, kernel.end_ns) for kernel in own]
-    covered_ns = _covered_ns([*regions, *on_host])
-    return KernelsEvent(
-        event="kernels",
-        device="cuda" if is_device else "cpu",
-        call_us=whole.duration_ns / 1e3,
-        unprofiled_us=0.0,
-        library_us=times["library"] if is_seen else None,
-        generated_us=times["generated"] if is_seen else None,
-        copy_us=times["copy"] if is_seen else None,
-        graph_input_copy_us=graph_input_ns / 1e3 if is_seen and is_device else None,
-        launches=len(own) if is_seen else None,
-        graph_launches=sum(event.name.startswith(GRAPH_LAUNCHES) for event in inside),
-        region_runs=sum(
-            event.name.startswith(torch_api.REGION_PREFIX) or event.name == torch_api.COMPILED_BACKWARD
-            for event in inside
-        ),
-        region_us=(covered_ns - _covered_ns(on_host)) / 1e3,
-        outside_us=max(0, whole.duration_ns - covered_ns - empty_ns) / 1e3,
-        largest=[KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest],
-    )
+class _Launchers:
+    """What launched the kernels of a device.
+
+    Args:
+        nodes: The host's events.
+    """
+
+    def __init__(self, nodes: Iterable[_Node]) -> None:
+        self._driver: dict[int, _Node] = {}
+        self._operations: dict[int, _Node] = {}
+        for node in nodes:
+            # The driver's calls and torch's operations are numbered apart.
+            numbered = self._driver if _DRIVER.match(node.event.name) else self._operations
+            numbered[node.event.number] = node
+
+    def operation(self, kernel: ProfiledEvent) -> _Node | None:
+        """The operation that was under way."""
+        return self._operations.get(kernel.launched_by)
+
+    def of(self, kernel: ProfiledEvent) -> _Node | None:
+        """The driver's call, or else the operation."""
+        return self._driver.get(kernel.number) or self.operation(kernel)
 
 
 def short_name(name: str) -> str:
@@ -230,32 +359,24 @@ def _nodes(events: Iterable[ProfiledEvent]) -> list[_Node]:
 def _host_kernels(node: _Node, role: Callable[[str], str]) -> list[Kernel]:
     event = node.event
     if is_generated(event.name):
-        return [Kernel(event.name, "generated", event.start_ns, event.end_ns)]
+        return [Kernel(event.name, "generated", event.start_ns, event.end_ns, node=node)]
     found = role(event.name)
     if found in ("kernel", "copy"):
-        return [Kernel(event.name, "copy" if found == "copy" else "library", event.start_ns, event.end_ns)]
+        kind: KernelKind = "copy" if found == "copy" else "library"
+        return [Kernel(event.name, kind, event.start_ns, event.end_ns, node=node)]
     within = [kernel for child in node.children for kernel in _host_kernels(child, role)]
     if not within and found == "calls":
         # It computes by means that are no operations, such as oneDNN's convolutions.
-        return [Kernel(event.name, "library", event.start_ns, event.end_ns)]
+        return [Kernel(event.name, "library", event.start_ns, event.end_ns, node=node)]
     return within
 
 
-def _device_kernel(event: ProfiledEvent, launchers: Mapping[int, _Node]) -> Kernel:
-    launcher = launchers.get(event.launched_by)
+def _device_kernel(event: ProfiledEvent, launchers: _Launchers) -> Kernel:
+    launcher = launchers.operation(event)
     is_copy = event.name.startswith(_MEMORY_COPY) or (launcher is not None and launcher.event.name in COPIES)
     kind: KernelKind = "copy" if is_copy else "generated" if is_generated(event.name) else "library"
     is_graph_input = is_copy and launcher is not None and launcher.is_within(GRAPH_INPUT_COPY)
-    return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input)
-
-
-def _counted_once(kernels: Iterable[Kernel], end_ns: int) -> Iterator[tuple[Kernel, int]]:
-    """Each kernel with the time that no earlier one has, up to the end of the call."""
-    last = 0
-    for kernel in sorted(kernels, key=lambda kernel: (kernel.start_ns, kernel.end_ns)):
-        end = min(kernel.end_ns, end_ns)
-        yield kernel, max(0, end - max(kernel.start_ns, last))
-        last = max(last, end)
+    return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input, launchers.of(event))
 
 
 def _covered_ns(spans: Iterable[tuple[int, int]]) -> int:

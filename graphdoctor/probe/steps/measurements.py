@@ -115,12 +115,15 @@ def _measure_kernels(workload: Workload, events: EventFile) -> None:
     if isinstance(measured, str):
         events.gap("kernels", f"The kernels of a steady call were not measured: {measured}")
     else:
-        events.write(measured)
-        if measured["launches"] is None:
+        share, call = measured
+        events.write(share)
+        if call is not None:
+            events.write(call)
+        if share["launches"] is None:
             message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
             events.gap("kernels", message)
-        elif is_disturbed(measured):
-            times = measured["call_us"] / measured["unprofiled_us"]
+        elif is_disturbed(share):
+            times = share["call_us"] / share["unprofiled_us"]
             message = (
                 f"Times of kernels are too long: other work made the profiled call take {times:.0f} times as long."
             )

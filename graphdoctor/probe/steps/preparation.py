@@ -33,6 +33,8 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     """
     if request["kernels"]:
         show_generated_kernels()
+    if request["profile"] is not None:
+        torch_inductor.compile_into(request["profile"])
     return Workload(request, events, *_target_and_calls(request, events))
 
 

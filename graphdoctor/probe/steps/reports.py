@@ -38,7 +38,7 @@ def report_config(
     Args:
         events: Where to report it.
         reported: The values that were reported before, which aren't reported again; None for none.
-        has_kernels: We changed a setting to see Inductor's kernels, which isn't the program's.
+        has_kernels: We changed settings to see Inductor's kernels, which aren't the program's.
 
     Returns:
         The values.
@@ -49,7 +49,8 @@ def report_config(
         events.gap("config", f"torch's config could not be read ({type_name(error)}).")
         return {}
     if has_kernels:
-        values.pop(SHOWN_BY, None)
+        for name in SHOWN_BY:
+            values.pop(name, None)
     if values != reported:
         events.write(ConfigEvent(event="config", values=values))
     return values

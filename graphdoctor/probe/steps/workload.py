@@ -11,11 +11,12 @@ import torch
 from ..events import EventFile
 from ..measure import coverage
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from ..measure.kernels import measure_kernels
+from ..measure.kernels import MeasuredKernels, measure_kernels
 from ..measure.search_cost import Searches, time_searches
 from ..measure.settling import Activity, Settling, settle
 from ..measure.timing import serve, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
+from ..record.codegen import CodegenRecorder
 from ..record.cuda_graphs import CudaGraphWatch
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, user_file_test
@@ -33,6 +34,7 @@ from ..target.regions import Blocks, CompiledRegions, compile_regions, described
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_minifier, torch_parts, torch_trace
+from ..torch_private.torch_codegen import CodegenWatch, graph_runs_marked
 from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
@@ -41,11 +43,13 @@ from ..wire import (
     CallErrorRecord,
     CompilerPartKind,
     CoverageEvent,
+    EagerCallRecord,
     GapEvent,
     GuardCostEvent,
     KernelsEvent,
     PartEvent,
     ProbeRequest,
+    ProfiledCallEvent,
     SteadyCallEvent,
     TargetEvent,
 )
@@ -103,6 +107,7 @@ class Workload:
             self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
         self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
+        self._codegen = self._watch_codegen() if request["profile"] else None
         try:
             self._compiled = self._compile()
         except TargetError:
@@ -125,6 +130,8 @@ class Workload:
             self._cuda_graphs.close()
         if self._compiled_code is not None:
             self._compiled_code.close()
+        if self._codegen is not None:
+            self._codegen.close()
 
     def _prepare_trial(self, trial: Trial) -> None:
         trial.prepare()
@@ -210,6 +217,13 @@ class Workload:
             self._regions = compile_regions(self._target.function, **arguments)
             return self._target.function
         return torch.compile(self._target.function, **arguments)
+
+    def _watch_codegen(self) -> CodegenWatch | None:
+        try:
+            return CodegenWatch(CodegenRecorder(self.listener.want_file).record)
+        except (ImportError, AttributeError, KeyError) as error:
+            self._events.write(hook_gap("which operations are in which kernel", error))
+            return None
 
     def _asks_for_cuda_graphs(self) -> bool:
         request = self._request
@@ -459,11 +473,12 @@ class Workload:
             self._events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
         return searches
 
-    def measure_kernels(self) -> KernelsEvent | str:
+    def measure_kernels(self) -> tuple[KernelsEvent, ProfiledCallEvent | None] | str:
         """Where the time of the last call goes once it is steady, with backward where asked for.
 
         Returns:
-            The kernels; or the reason why they weren't measured.
+            The kernels, and the call kernel by kernel if the request is a profile; or the reason why they weren't
+            measured.
         """
         call = self._last_call
         if call is None:
@@ -474,10 +489,50 @@ class Workload:
             if not settle(lambda: self._make_again(call), lambda: self._activity).is_settled:
                 return UNSETTLED
             before = self._activity
-            measured = measure_kernels(lambda: self._make_again(call))
-        if self._activity != before:
-            return "the last call compiled something again while it was measured."
-        return measured or "this torch doesn't tell the profiler's events."
+            unmark = graph_runs_marked() if self._codegen is not None else None
+            try:
+                measured = measure_kernels(lambda: self._make_again(call))
+            finally:
+                if unmark is not None:
+                    unmark()
+            if self._activity != before:
+                return "the last call compiled something again while it was measured."
+            if measured is None:
+                return "this torch doesn't tell the profiler's events."
+            if self._codegen is None:
+                return measured.share(), None
+            return measured.share(), self._profiled(measured, measure_kernels(lambda: self._make_eagerly(call)))
+
+    def _profiled(self, measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCallEvent:
+        runs, kernels = measured.best.runs()
+        return ProfiledCallEvent(
+            event="profiled_call",
+            device=measured.best.device,
+            times_us=list(measured.times_us),
+            profiled_us=measured.best.us,
+            runs=runs,
+            kernels=kernels,
+            eager=None
+            if eager is None
+            else EagerCallRecord(
+                times_us=list(eager.times_us),
+                kernels_us=eager.best.kernels_us,
+                launches=len(eager.best.kernels) if eager.best.is_seen else None,
+            ),
+        )
+
+    def _make_eagerly(self, call: Call) -> None:
+        """Repeat a call without torch.compile."""
+        if self._regions is not None:
+            self._regions.switch_off()
+        try:
+            output = self._forward(self._target.function, call)
+            if self._request["backward"]:
+                self._backward(output)
+                self._forget_gradients()
+        finally:
+            if self._regions is not None:
+                self._regions.switch_on()
 
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts.

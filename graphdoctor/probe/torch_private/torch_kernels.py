@@ -47,8 +47,11 @@ def show_generated_kernels() -> None:
     config.cpp.enable_kernel_profile = True
 
 
-SHOWN_BY = "torch._inductor.config.cpp.enable_kernel_profile"
-"""The setting that ``show_generated_kernels`` changes."""
+SHOWN_BY = (
+    "torch._inductor.config.cpp.enable_kernel_profile",
+    "torch._inductor.config.trace.provenance_tracking_level",
+)
+"""The settings that ``show_generated_kernels`` and a profile change."""
 
 
 def is_generated(name: str) -> bool:

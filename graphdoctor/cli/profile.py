@@ -1,0 +1,65 @@
+"""``graphdoctor profile``: where the time of a compiled call goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from graphdoctor.cli.options import (
+    RUN_OPTIONS,
+    TARGET_HELP,
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    ShownOptions,
+    TimeoutOption,
+    with_options,
+)
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.render.formats import PROFILE
+
+
+@with_options(formats=PROFILE.names, defaults={"backend": "inductor"})
+def profile(
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    given: Given,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{TARGET_HELP} Or the recording of an earlier profile, or its JSON. By default, the last recording.",
+            show_default=False,
+        ),
+    ] = None,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Report where the time of a compiled call goes.
+
+    By line of the program and by kernel, with what the call is bound by.
+    """
+    from graphdoctor.capture.request import Request
+    from graphdoctor.cli.output import choose_output
+    from graphdoctor.cli.running import finish, project_settings, set_up
+    from graphdoctor.runs.named import place_or_target
+    from graphdoctor.runs.profile import kept_profile, profile_target
+
+    settings = project_settings(recordings)
+    output = choose_output(PROFILE, written, given)
+    selection = shown.selection(settings)
+    place = place_or_target(target, settings)
+    if place is not None:
+        given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
+        output.write(kept_profile(place))
+        return
+    request = Request.of(replace(spec, target=target or ""))
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+        profile = profile_target(request, setup, selection)
+    if profile.recorded.exit.reason == "finished":
+        output.write(profile.report)
+    finish(profile.recorded, profile.diagnosis)

@@ -1,0 +1,285 @@
+"""What ``graphdoctor profile`` found: where the time of a steady compiled call goes, by line, module and kernel."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.model.base import Fact
+from graphdoctor.model.bench import CallTimes
+from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding
+from graphdoctor.model.kernels import CacheUse, CudaGraphs
+from graphdoctor.model.profiled import Device
+from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.probe.wire import ProfilePhase
+
+ProfiledKind = Literal[
+    "pointwise", "reduction", "template", "library", "communication", "user", "copy", "generated", "other"
+]
+"""What a kernel is. ``pointwise`` and ``reduction``: Inductor wrote it; ``template``: Inductor made it from a template;
+``library``: a library's (cuBLAS, oneDNN, ATen); ``communication``: between processes; ``user``: the program's own, in
+Triton; ``copy``: it copies memory; ``generated``: Inductor's, but of no known graph; ``other``: none of these."""
+
+BoundBy = Literal["host", "memory", "compute", "communication", "latency"]
+"""What a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for Python and launches; ``memory``:
+its bandwidth; ``compute``: arithmetic; ``communication``: other processes; ``latency``: a kernel so short that it
+reaches neither bandwidth nor arithmetic."""
+
+
+class CodeLine(Fact):
+    """A line of the program."""
+
+    file: str
+    """Path of the file."""
+    line: int
+    """1-based."""
+
+
+class ProfiledKernel(Fact):
+    """All runs of one kernel in the call that compute the same operations."""
+
+    name: str
+    """As the profiler names it, or for a library's function as the generated code does."""
+    kind: ProfiledKind
+    """What it is."""
+    phase: ProfilePhase
+    """The part of the call."""
+    operations: tuple[str, ...]
+    """The operations of the program's graph that it computes, each once, such as ``aten.gelu``; for a kernel outside
+    any compiled graph the operation that launched it. Empty if unknown."""
+    operation_count: int
+    """Nodes that were fused into it, after decompositions; 0 if unknown."""
+    lines: tuple[CodeLine, ...]
+    """The lines that these come from, the one with the most operations first; empty if unknown."""
+    calls: int
+    """How often it ran."""
+    time_us: float
+    """Microseconds of all runs."""
+    share: float
+    """Of the call without the profiler, its median."""
+    bytes: int | None
+    """Memory that all runs must read and write at least, as Inductor estimates it; None if unknown."""
+    flops: int | None
+    """Floating-point operations of all runs; None if unknown, or it has no matrix product and no convolution."""
+    gb_per_s: float | None = None
+    """Gigabytes (1e9) a second that it reached by these bytes."""
+    tflops_per_s: float | None = None
+    """1e12 floating-point operations a second that it reached."""
+    bandwidth_share: float | None = None
+    """Of what a copy reached on this device; can be above 1 where a cache holds what it reads."""
+    compute_share: float | None = None
+    """Of what a matrix product reached on this device, with the same dtype."""
+    bound_by: BoundBy | None = None
+    """What it waits for; None if unknown."""
+    dtype: str | None = None
+    """dtype of its matrix products; None if it has none, or that is unknown."""
+    compile_id: str | None = None
+    """The compile that it belongs to; None outside compiled graphs."""
+    graph: int | None = None
+    """Inductor's number of its graph; None outside any."""
+
+
+class TimePart(Fact):
+    """A part of a kernel's time that one line of one module has.
+
+    A kernel's time is shared equally among the operations that are fused into it; an operation's share belongs to the
+    innermost line of the program that computes it.
+    """
+
+    kernel: int
+    """Index of the kernel."""
+    us: float
+    """Microseconds."""
+    stack: tuple[StackEntry, ...]
+    """The operation's stack, outermost first; its last entry is the line."""
+    module: str | None
+    """The innermost module."""
+
+
+class ProfiledLine(Fact):
+    """What one line of the program costs."""
+
+    file: str
+    """Path of the file."""
+    line: int
+    """1-based."""
+    text: str | None
+    """The line as it was; None if unknown."""
+    forward_us: float
+    """Its share of kernels of the forward pass, in microseconds."""
+    backward_us: float
+    """Its share of kernels of the backward pass."""
+    share: float
+    """Both, of the call without the profiler."""
+    kernels: tuple[int, ...]
+    """Indices of the kernels that it went into, the most costly first."""
+    bound_by: BoundBy | None = None
+    """What most of that time waits for; None if unknown."""
+
+
+class ProfiledModule(Fact):
+    """What one module costs, with everything in it."""
+
+    path: str
+    """Such as ``layers.0.attention``; empty for the target itself."""
+    forward_us: float
+    """Kernels of the forward pass."""
+    backward_us: float
+    """Kernels of the backward pass."""
+
+
+class Calibration(Fact):
+    """What this device reaches, as measured: a copy, and matrix products."""
+
+    device_name: str
+    """Which device; of a CPU, its model and the number of threads."""
+    copy_gb_per_s: float
+    """Gigabytes (1e9) a second that a copy reads and writes, of tensors too large for any cache."""
+    matmul_tflops_per_s: dict[str, float]
+    """1e12 operations a second of a large matrix product, by dtype, such as ``float32``; with the precision of float32
+    products that the program set."""
+    launch_us: float | None = None
+    """What the launch of an empty kernel takes; None on a CPU."""
+    is_kept: bool = False
+    """It was measured in an earlier run."""
+
+
+class Regime(Fact):
+    """What the call as a whole is bound by."""
+
+    bound_by: BoundBy | None
+    """None if it is unknown."""
+    text: str
+    """One or two sentences with the numbers."""
+    evidence: dict[str, float]
+    """The numbers: shares of the call, counts, microseconds."""
+    advice: tuple[str, ...] = ()
+    """What helps in that regime, the most useful first."""
+
+
+class Fusion(Fact):
+    """What Inductor fused in the graphs that ran in the call."""
+
+    operations: int
+    """Operations of the graphs that compute something, before decomposition."""
+    decomposed: int
+    """The same after decomposition and passes."""
+    kernels: int
+    """Calls of kernels in the generated code."""
+    vanished: int
+    """Values that never get to memory, because what reads them is in the same kernel."""
+    vanished_bytes: int | None
+    """Their size; None if unknown."""
+    eager_launches: int | None
+    """Kernels of the call without torch.compile; None if unknown."""
+    launches: int | None
+    """Kernels of the call."""
+
+
+class SavedTensor(Fact):
+    """A tensor that the forward pass keeps for the backward pass."""
+
+    name: str
+    """The node that makes it."""
+    operation: str | None
+    """What computes it; None for an argument."""
+    bytes: int | None
+    """Its size; None if unknown."""
+    is_argument: bool
+    """A parameter, buffer or argument, which is in memory anyway."""
+    file: str | None = None
+    """Path of the line that computes it."""
+    line: int | None = None
+    """1-based."""
+    compile_id: str | None = None
+    """The compile that it belongs to."""
+
+
+class MemoryTrial(Fact):
+    """What keeping less did, as measured in another process."""
+
+    what: str
+    """What was changed, such as a setting with its value."""
+    saved_bytes: int | None
+    """What was kept then; None if unknown."""
+    peak_bytes: int | None
+    """The peak then."""
+    ratio: float | None
+    """The time of a call then, divided by the time before."""
+    is_same: bool | None
+    """Results and gradients are the same but for rounding; None if they weren't compared."""
+
+
+class MemoryUse(Fact):
+    """Memory of the call."""
+
+    saved: tuple[SavedTensor, ...]
+    """Kept for the backward pass, the largest first."""
+    saved_bytes: int | None
+    """All that is kept beyond arguments; None if unknown."""
+    recomputed: tuple[str, ...]
+    """Operations that the backward pass computes again, each once."""
+    recomputed_count: int
+    """How many there are."""
+    peak_bytes: int | None
+    """The most memory: of torch's allocator on CUDA, of the process on a CPU."""
+    trial: MemoryTrial | None = None
+    """Keeping less, tried; None if nothing was."""
+
+
+class ProfileReport(Fact):
+    """What ``graphdoctor profile`` found."""
+
+    schema_version: str = SCHEMA_VERSION
+    """Version of this document's form."""
+    graphdoctor_version: str
+    """The version that wrote it."""
+    environment: Environment | None
+    """Python, torch and the machine; None if the program never got so far."""
+    target: TargetInfo
+    """What was run, and how."""
+    call: str | None = None
+    """The call that was profiled: the arguments of the last one, in short."""
+    device: Device | None
+    """Whose kernels were measured; None if none were."""
+    call_us: CallTimes | None
+    """Steady calls without the profiler; None if there is no steady call."""
+    eager_us: CallTimes | None = None
+    """The same call without torch.compile, in the same process; `graphdoctor bench` compares them better."""
+    kernels_us: float | None = None
+    """All kernels and copies of the call; None if the profiler didn't say."""
+    regime: Regime | None = None
+    """What it is bound by; None if that is unknown."""
+    kernels: tuple[ProfiledKernel, ...] = ()
+    """The most costly first."""
+    lines: tuple[ProfiledLine, ...] = ()
+    """The most costly first."""
+    modules: tuple[ProfiledModule, ...] = ()
+    """In the order of their paths."""
+    parts: tuple[TimePart, ...] = ()
+    """Every part of every kernel's time that a line has."""
+    unattributed_us: float | None = None
+    """Time of kernels that no line is known of: outside compiled graphs, and those that torch doesn't trace to a
+    line."""
+    rest_us: float | None = None
+    """What of the call is in no kernel: Python, guards, launches, waiting."""
+    fusion: Fusion | None = None
+    """None if no graph of Inductor's ran."""
+    memory: MemoryUse | None = None
+    """None if it wasn't measured."""
+    cuda_graphs: CudaGraphs | None = None
+    """None if none were asked for."""
+    graph_input_copy_us: float | None = None
+    """Copies into the static inputs of CUDA graphs; None if unknown."""
+    caches: CacheUse | None = None
+    """What the caches on disk did in this run, which began with an empty folder."""
+    restart_caches: CacheUse | None = None
+    """What they did in a second start, which found what the first left there; None if there was none."""
+    calibration: Calibration | None = None
+    """What this device reaches; None if it wasn't measured."""
+    findings: tuple[Finding, ...] = ()
+    """What to do about it, the most costly first."""
+    gaps: tuple[CaptureGap, ...] = ()
+    """What could not be measured."""
+    recording: str | None = None
+    """Folder of the recording."""

@@ -1,0 +1,156 @@
+"""What a profile recorded: graphs for which Inductor generated code, and the runs of kernels in one steady call."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.model.base import Fact
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.probe.wire import InductorKernelKind, KernelKind, ProfilePhase
+
+Device = Literal["cpu", "cuda"]
+"""Whose kernels were measured."""
+
+
+class InductorOperation(Fact):
+    """A node of the graph from which Inductor generates code, after all passes."""
+
+    name: str
+    """The node, such as ``mul_3``."""
+    operation: str
+    """The operation that it was decomposed from, such as ``aten.gelu.default``, or it itself."""
+    target: str
+    """What it is now, such as ``aten.erf.default``."""
+    is_view: bool
+    """It computes nothing."""
+    bytes: int | None
+    """Size of the tensor that it makes; None if it makes none, or its size is unknown."""
+    is_stored: bool
+    """Its value gets to memory: something outside its kernels reads it, or the graph returns it."""
+    stack: tuple[StackEntry, ...] = ()
+    """Where the program computes it, or for a backward graph what it is the gradient of; outermost first, without
+    torch's and Python's own entries. Empty if unknown."""
+    module: str | None = None
+    """The innermost module that it is in, such as ``L['self'].layers.0``; None outside any."""
+
+
+class InductorKernel(Fact):
+    """One call of a kernel in the code that Inductor generated."""
+
+    name: str
+    """As in the code, such as ``triton_poi_fused_add_0`` or ``extern_kernels.mm``."""
+    kind: InductorKernelKind
+    """What it is."""
+    operations: tuple[int, ...]
+    """Indices of the graph's operations that it computes; views only if it has nothing else."""
+    bytes: int | None
+    """Memory that it must read and write at least, as Inductor estimates it; None if it can't say."""
+    flops: int | None
+    """Floating-point operations of its matrix products and convolutions, a multiplication and an addition being two;
+    None if it has none, or torch can't count them."""
+
+
+class InductorGraph(Fact):
+    """A graph for which Inductor generated code."""
+
+    graph: int
+    """Inductor's number; a graph and its backward have the same."""
+    phase: ProfilePhase
+    """Forward or backward."""
+    compile_id: str | None
+    """The compile that it belongs to, such as ``0/0``; None if unknown."""
+    operations: tuple[InductorOperation, ...]
+    """In the order of the graph."""
+    kernels: tuple[InductorKernel, ...]
+    """In the order of the calls in the code."""
+
+
+class InductorRun(Fact):
+    """One run of such a graph in the profiled call."""
+
+    graph: int
+    """Its number."""
+    phase: ProfilePhase
+    """Forward or backward."""
+    us: float
+    """The host's time."""
+
+
+class KernelRun(Fact):
+    """One run of a kernel in the profiled call."""
+
+    name: str
+    """As the profiler names it, without template arguments."""
+    kind: KernelKind
+    """Who wrote it."""
+    us: float
+    """Microseconds that no earlier kernel has."""
+    phase: ProfilePhase
+    """The part of the call."""
+    operation: str | None
+    """The outermost operation on the host that it is, or that launched it; None for a generated kernel, and if that is
+    unknown, as in a CUDA graph."""
+    run: int | None
+    """Index of the graph's run; None outside any."""
+
+
+class EagerCall(Fact):
+    """The same call without torch.compile."""
+
+    times_us: tuple[float, ...]
+    """Single calls."""
+    kernels_us: float | None
+    """All kernels and copies of one; None if the profiler didn't say."""
+    launches: int | None
+    """Their number."""
+
+
+class ProfiledCall(Fact):
+    """A steady call, kernel by kernel."""
+
+    device: Device
+    """Whose kernels they are."""
+    times_us: tuple[float, ...]
+    """Single calls without the profiler, until the device is done."""
+    profiled_us: float
+    """The call under the profiler: of several, the shortest."""
+    runs: tuple[InductorRun, ...]
+    """Runs of Inductor's graphs."""
+    kernels: tuple[KernelRun, ...]
+    """In the order of their beginnings."""
+    eager: EagerCall | None = None
+    """None if it wasn't measured."""
+
+
+class MatchedRun(Fact):
+    """A run of a kernel, or a part of one, with the call in the generated code that it is.
+
+    Where several calls could have run it, each has an equal part.
+    """
+
+    run: int
+    """Index of the run among the call's kernels."""
+    us: float
+    """The run's time, or this part of it."""
+    graph: int | None = None
+    """Index of the graph; None outside any, and if the call in its code is unknown."""
+    kernel: int | None = None
+    """Index of the call in its code; None as above."""
+
+
+class Profiled(Fact):
+    """All that a recording has for a profile."""
+
+    call: ProfiledCall
+    """The call."""
+    graphs: tuple[InductorGraph, ...]
+    """Graphs for which Inductor generated code, in order."""
+    matched: tuple[MatchedRun, ...]
+    """All runs of kernels, those of one run of a graph together."""
+
+    def code_of(self, found: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
+        """The graph and the call in its code that a run is; None if unknown."""
+        if found.graph is None or found.kernel is None:
+            return None
+        graph = self.graphs[found.graph]
+        return graph, graph.kernels[found.kernel]

@@ -1,0 +1,238 @@
+"""Looks on while Inductor generates code: which operations of the graph are in which kernel, and what each moves.
+
+``torch/_inductor/debug.py`` (``set_kernel_post_grad_provenance_tracing``), ``graph.py``, ``scheduler.py`` and
+``output_code.py``, 2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from ..wire import InductorKernelKind, ProfilePhase
+from .replacing import Undo, put_in_place
+from .torch_profiler import quick_range
+
+_HOOK = "set_kernel_post_grad_provenance_tracing"
+"""Inductor calls it for each call of a kernel that it writes into the code."""
+
+_IMPORTED_BY = ("torch._inductor.debug", "torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")
+"""Modules that have the hook under its name; others import it when they call it."""
+
+RUN_RANGE = "graphdoctor_inductor "
+"""What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the phase."""
+
+
+@dataclass
+class GeneratedKernel:
+    """One call of a kernel in generated code.
+
+    Args:
+        name: As in the code.
+        kind: What it is.
+        nodes: Nodes of the graph that it computes.
+        bytes: Memory that it must read and write; None if Inductor can't say.
+        flops: Of its matrix products and convolutions; None if it has none.
+    """
+
+    name: str
+    kind: InductorKernelKind
+    nodes: list[torch.fx.Node]
+    bytes: int | None
+    flops: int | None
+
+
+@dataclass
+class GeneratedGraph:
+    """A graph for which Inductor generated code.
+
+    Args:
+        number: Inductor's.
+        phase: Forward or backward.
+        nodes: All nodes after all passes.
+        kernels: In the order of the calls.
+    """
+
+    number: int
+    phase: ProfilePhase
+    nodes: list[torch.fx.Node] = field(default_factory=list)
+    kernels: list[GeneratedKernel] = field(default_factory=list)
+
+
+class CodegenWatch:
+    """Hands on each graph for which code was generated, until it is closed.
+
+    Code that Inductor finds in its cache isn't generated.
+
+    Args:
+        on_graph: Called with each, while it is compiled.
+
+    Raises:
+        ImportError, AttributeError, KeyError: This torch generates code by other names.
+    """
+
+    def __init__(self, on_graph: Callable[[GeneratedGraph], None]) -> None:
+        self._on_graph = on_graph
+        self._current: GeneratedGraph | None = None
+        self._undo: list[Undo] = []
+        from torch._inductor import config
+        from torch._inductor.graph import GraphLowering
+
+        config.trace.provenance_tracking_level = 1
+        for name in _IMPORTED_BY:
+            self._replace(import_module(name), _HOOK, self._seen)
+        self._replace(GraphLowering, "codegen", self._graph)
+
+    def close(self) -> None:
+        """Stop looking on."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, owner: Any, name: str, around: Callable[..., Any]) -> None:  # noqa: ANN401
+        original = vars(owner)[name]
+
+        @wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return around(original, *args, **kwargs)
+
+        self._undo.append(put_in_place(owner, name, replacement))
+
+    def _graph(self, original: Callable[..., Any], lowering: Any, *args: Any) -> Any:  # noqa: ANN401
+        if lowering.graph_id is None:
+            return original(lowering, *args)
+        self._current = GeneratedGraph(lowering.graph_id, "backward" if lowering.is_backward else "forward")
+        try:
+            result = original(lowering, *args)
+            self._current.nodes = list(lowering.module.graph.nodes)
+            self._on_graph(self._current)
+        finally:
+            self._current = None
+        return result
+
+    def _seen(self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False) -> Any:  # noqa: ANN401 - as torch declares it
+        if self._current is not None:
+            self._current.kernels.append(_library(scheduled, name) if is_extern else _fused(scheduled, name))
+        return original(scheduled, name, is_extern)
+
+
+def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
+    from torch._inductor import ir
+    from torch._inductor.utils import is_collective
+    from torch._inductor.virtualized import V
+
+    origin = node.origin_node
+    scheduled = V.graph.scheduler.name_to_node.get(node.get_operation_name())
+    kind: InductorKernelKind = "library"
+    if is_collective(node):
+        kind = "communication"
+    elif isinstance(node, ir.UserDefinedTritonKernel):
+        kind = "user"
+    nodes = list(node.origins) if origin is None else [origin]
+    found = [] if scheduled is None else [scheduled]
+    return GeneratedKernel(name, kind, nodes, _bytes(found), _flops(found))
+
+
+def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
+    from torch._inductor.virtualized import V
+
+    # Markers of loops are among them.
+    single = [each for each in scheduled if getattr(each, "node", None) is not None]
+    fused_as = V.graph.scheduler.name_to_fused_node
+    whole = list({id(found): found for each in single for found in [fused_as.get(each.get_name(), each)]}.values())
+    nodes = list(dict.fromkeys(origin for each in single for origin in each.node.origins))
+    return GeneratedKernel(name, _kind(single), nodes, _bytes(whole), _flops(whole))
+
+
+def _kind(scheduled: Sequence[Any]) -> InductorKernelKind:
+    if any(each.is_template() for each in scheduled):
+        return "template"
+    return "reduction" if any(each.is_reduction() for each in scheduled) else "pointwise"
+
+
+def _bytes(scheduled: Sequence[Any]) -> int | None:
+    if not scheduled:
+        return None
+    return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled)
+
+
+def _flops(scheduled: Sequence[Any]) -> int | None:
+    counts = [each.estimate_flops() for each in scheduled]
+    known = [int(count) for count in counts if count]
+    return sum(known) if known else None
+
+
+def graph_runs_marked() -> Undo:
+    """Have each run of a graph of Inductor's show itself to the profiler as a range.
+
+    Returns:
+        Ends it; while it lasts, each run takes a little longer.
+
+    Raises:
+        ImportError, AttributeError, KeyError: This torch runs them otherwise.
+    """
+    from torch._inductor.output_code import CompiledFxGraph
+
+    original = vars(CompiledFxGraph)["__call__"]
+
+    def call(graph: Any, inputs: Sequence[Any]) -> Any:  # noqa: ANN401
+        asked = graph.fx_kwargs
+        phase = "backward" if asked.get("is_backward") else "forward"
+        with quick_range(f"{RUN_RANGE}{asked.get('graph_id')} {phase}"):
+            return original(graph, inputs)
+
+    return put_in_place(CompiledFxGraph, "__call__", call)
+
+
+def is_loaded() -> bool:
+    """Inductor was imported, so that there can be graphs of its."""
+    return "torch._inductor.output_code" in sys.modules
+
+
+def is_view(node: torch.fx.Node) -> bool:
+    """The node computes nothing: it looks at another tensor in another way, or takes an item of a tuple."""
+    if node.op != "call_function":
+        return True
+    target = node.target
+    return target.is_view if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", "") == "getitem"
+
+
+def operation_of(node: torch.fx.Node) -> str:
+    """The operation that a node was decomposed from, or it itself."""
+    return str(node.meta.get("original_aten") or node.target)
+
+
+def module_of(node: torch.fx.Node) -> str | None:
+    """The innermost module that a node, or the forward node that it is the backward of, was called in."""
+    modules = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    return next((str(path) for path, _ in reversed([*modules.values()])), None)
+
+
+def readers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """The nodes that read a node's value, through views too."""
+    for user in node.users:
+        if user.op != "output" and is_view(user):
+            yield from readers(user)
+        else:
+            yield user
+
+
+def value_bytes(node: torch.fx.Node) -> int | None:
+    """The size of the tensor that a node makes, with the sizes of the call that is compiled; None if there is none."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    sizes: list[Any] = list(value.shape)
+    count = 1
+    for size in sizes:
+        # A size of a dynamic dim has a hint, unless it comes from the values of a tensor.
+        known = size if isinstance(size, int) else getattr(size.node, "hint", None)
+        if not isinstance(known, int):
+            return None
+        count *= known
+    return count * value.element_size()

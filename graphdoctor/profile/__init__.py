@@ -1,0 +1,1 @@
+"""What a profiled call means: whose its kernels are, what binds it, and what fusion, memory and graphs do for it."""

@@ -1,0 +1,91 @@
+"""Runs a target to see where the time of its calls goes."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import PROFILE_FILE
+
+if TYPE_CHECKING:
+    from graphdoctor.capture.request import Request
+    from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.profile import ProfileReport
+    from graphdoctor.runs.named import Place
+    from graphdoctor.runs.record import Recorded, Setup
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile that was just made.
+
+    Args:
+        recorded: Its recording.
+        diagnosis: What that means.
+        report: Where the time goes.
+    """
+
+    recorded: Recorded
+    diagnosis: Diagnosis
+    report: ProfileReport
+
+
+def profile_target(request: Request, setup: Setup, selection: Selection) -> Profile:
+    """Record a target's calls and profile the last one; the recording holds the report.
+
+    Args:
+        request: What the user asked for, with the backend to profile.
+        setup: How to run processes.
+        selection: Findings to show.
+    """
+    from graphdoctor.diagnosis.diagnose import diagnose
+    from graphdoctor.profile.report import profile_report
+    from graphdoctor.rules.catalog import RULES
+    from graphdoctor.runs.record import record_target
+    from graphdoctor.trace.reader import read_recording
+
+    with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
+        measured = replace(request.measured, kernels=True, profile=caches)
+        recorded = record_target(replace(request, measured=measured), setup)
+    found = read_recording(recorded.folder)
+    diagnosis = diagnose(found, RULES, root=Path.cwd(), version=__version__, selection=selection)
+    report = profile_report(found, diagnosis, version=__version__)
+    (recorded.folder / PROFILE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    return Profile(recorded, diagnosis, report)
+
+
+def kept_profile(place: Place) -> ProfileReport:
+    """What an earlier ``profile`` found.
+
+    Args:
+        place: Its recording, or the JSON document that it wrote.
+
+    Raises:
+        GraphDoctorError: There is none there, or it can't be read.
+    """
+    from graphdoctor.gate.parsing import check_schema, parsed_json
+    from graphdoctor.model.base import InvalidFactError
+    from graphdoctor.model.diagnosis import SCHEMA_VERSION
+    from graphdoctor.model.profile import ProfileReport
+
+    hint = "graphdoctor profile model.py makes one."
+    path = place.path / PROFILE_FILE if place.kind == "folder" else place.path
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise GraphDoctorError(f"{place.path} holds no profile.", hint=hint) from None
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    document = parsed_json(content, str(path), hint=hint)
+    if not isinstance(document, dict) or not {"schema_version", "kernels", "lines"} <= document.keys():
+        raise GraphDoctorError(f"{path} isn't a profile.", hint=hint)
+    check_schema(str(document["schema_version"]), str(path), reads=SCHEMA_VERSION, hint="Run it again.")
+    try:
+        return ProfileReport.model_validate(document, skips_unknown=True)
+    except InvalidFactError as error:
+        raise GraphDoctorError(f"{path} isn't a valid profile: {error}.", hint="Run it again.") from error

@@ -1,0 +1,65 @@
+"""Reads what a profile recorded: the graphs for which Inductor generated code, and a steady call kernel by kernel.
+
+Comes in: the probe's artifact of each such graph, and its event of the call. Goes out: ``Profiled``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled, ProfiledCall
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.probe.wire import InductorGraphArtifact
+from graphdoctor.trace.attribution import matched_runs
+from graphdoctor.trace.events import Events
+
+
+class Entries(Protocol):
+    """Makes stack entries."""
+
+    def place(self, file: str, line: int, function: str) -> StackEntry | None:
+        """The entry for a place; None if it can't be made."""
+
+
+def inductor_graph(found: InductorGraphArtifact, compile_id: str | None, entries: Entries) -> InductorGraph:
+    """A graph for which Inductor generated code.
+
+    Args:
+        found: As the probe wrote it.
+        compile_id: The compile under which it was written.
+        entries: Makes stack entries.
+    """
+    stacks = [tuple(_known(stack, entries)) for stack in found["stacks"]]
+    operations = [
+        InductorOperation.model_validate(
+            {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}, skips_unknown=True
+        )
+        for each in found["operations"]
+    ]
+    return InductorGraph(
+        graph=found["graph"],
+        phase=found["phase"],
+        compile_id=compile_id,
+        operations=tuple(operations),
+        kernels=tuple(InductorKernel.model_validate(each, skips_unknown=True) for each in found["kernels"]),
+    )
+
+
+def _known(stack: Iterable[tuple[str, int, str]], entries: Entries) -> Iterable[StackEntry]:
+    for file, line, function in stack:
+        if (entry := entries.place(file, line, function)) is not None:
+            yield entry
+
+
+def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled | None:
+    """What a profile recorded; None for any other run, and if the call wasn't profiled.
+
+    Args:
+        events: The probe's.
+        graphs: In order.
+    """
+    if "profiled_call" not in events:
+        return None
+    call, known = ProfiledCall.model_validate(events.fields("profiled_call")), tuple(graphs)
+    return Profiled(call=call, graphs=known, matched=tuple(matched_runs(call, known)))

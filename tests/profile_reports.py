@@ -1,0 +1,123 @@
+"""Reports of profiles, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphdoctor.model.bench import CallTimes
+from graphdoctor.model.profile import (
+    Calibration,
+    CodeLine,
+    Fusion,
+    MemoryUse,
+    ProfiledKernel,
+    ProfiledLine,
+    ProfiledModule,
+    ProfileReport,
+    Regime,
+    SavedTensor,
+    TimePart,
+)
+from graphdoctor.model.stack import StackEntry
+from tests.bench_reports import report as bench_report
+
+FILE = "/project/model.py"
+
+
+def entry(line: int, text: str, function: str = "forward") -> StackEntry:
+    """A line of the program."""
+    return StackEntry(file=FILE, line=line, function=function, text=text, origin="user")
+
+
+def kernel(name: str, us: float, *lines: int, **more: Any) -> ProfiledKernel:
+    """A kernel of a call of 1,000 µs."""
+    given: dict[str, Any] = {
+        "kind": "pointwise",
+        "phase": "forward",
+        "operations": ("aten.gelu", "aten.mul"),
+        "operation_count": 6,
+        "calls": 1,
+        "bytes": 1_048_576,
+        "flops": None,
+        "gb_per_s": 1_048_576 / us / 1e3,
+        "bandwidth_share": 0.5,
+        "bound_by": "memory",
+        "compile_id": "0/0",
+        "graph": 0,
+    }
+    places = tuple(CodeLine(file=FILE, line=line) for line in lines)
+    return ProfiledKernel(**{"name": name, "time_us": us, "share": us / 1000, "lines": places} | given | more)
+
+
+def profiled(**more: Any) -> ProfileReport:
+    """A call of 1 ms of which 800 µs are in three kernels."""
+    bench = bench_report()
+    library: dict[str, Any] = {"kind": "library", "operations": ("aten.addmm",), "operation_count": 1}
+    kernels = (
+        kernel("extern_kernels.addmm", 500.0, 12, **library, flops=67_108_864, bound_by="compute", compute_share=0.7),
+        kernel("triton_poi_fused_gelu_mul_0", 200.0, 13, 14),
+        kernel("triton_red_fused_sum_1", 100.0, 13, kind="reduction", phase="backward"),
+    )
+    linear, gelu, scale = entry(12, "y = self.a(x)"), entry(13, "y = gelu(y)"), entry(14, "return y * 2")
+    given: dict[str, Any] = {
+        "graphdoctor_version": "0",
+        "environment": bench.environment,
+        "target": bench.target,
+        "call": "x f32[128, 256]",
+        "device": "cuda",
+        "call_us": CallTimes(median=1000.0, q1=990.0, q3=1020.0, min=980.0, max=1100.0, mean=1003.0, count=50),
+        "eager_us": CallTimes(median=1500.0, q1=1490.0, q3=1520.0, min=1480.0, max=1600.0, mean=1503.0, count=50),
+        "kernels_us": 800.0,
+        "regime": Regime(
+            bound_by="compute",
+            text="Bound by compute: matrix products take 50% of the call, at 70% of what this device reaches.",
+            evidence={"compute_share": 0.5, "idle_share": 0.2},
+            advice=("Use bfloat16: torch.autocast.",),
+        ),
+        "kernels": kernels,
+        "lines": (
+            ProfiledLine(
+                file=FILE, line=12, text=linear.text, forward_us=500.0, backward_us=0.0, share=0.5, kernels=(0,),
+                bound_by="compute",
+            ),
+            ProfiledLine(
+                file=FILE, line=13, text=gelu.text, forward_us=150.0, backward_us=100.0, share=0.25, kernels=(1, 2),
+                bound_by="memory",
+            ),
+            ProfiledLine(
+                file=FILE, line=14, text=scale.text, forward_us=50.0, backward_us=0.0, share=0.05, kernels=(1,),
+                bound_by="memory",
+            ),
+        ),
+        "modules": (
+            ProfiledModule(path="", forward_us=700.0, backward_us=100.0),
+            ProfiledModule(path="a", forward_us=500.0, backward_us=0.0),
+        ),
+        "parts": (
+            TimePart(kernel=0, us=500.0, stack=(linear,), module="a"),
+            TimePart(kernel=1, us=150.0, stack=(gelu,), module=""),
+            TimePart(kernel=1, us=50.0, stack=(scale,), module=""),
+            TimePart(kernel=2, us=100.0, stack=(gelu,), module=""),
+        ),
+        "unattributed_us": 0.0,
+        "rest_us": 200.0,
+        "fusion": Fusion(
+            operations=4, decomposed=8, kernels=3, vanished=5, vanished_bytes=2_621_440, eager_launches=9, launches=3
+        ),
+        "memory": MemoryUse(
+            saved=(
+                SavedTensor(
+                    name="addmm", operation="aten.addmm", bytes=524_288, is_argument=False, file=FILE, line=12,
+                    compile_id="0/0",
+                ),
+            ),
+            saved_bytes=524_288,
+            recomputed=("aten.gelu",),
+            recomputed_count=1,
+            peak_bytes=8_388_608,
+        ),
+        "calibration": Calibration(
+            device_name="NVIDIA H200", copy_gb_per_s=4300.0, matmul_tflops_per_s={"float32": 50.0}, launch_us=2.5
+        ),
+    }  # fmt: skip
+    return ProfileReport(**given | more)
