@@ -55,6 +55,7 @@ class Measured:
             slightly different, so the times of such a run are for nothing else.
         profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
             folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
+        stages: Each graph at each stage of the compiler, which torch then takes from no cache.
         reads: Which files are read.
     """
 
@@ -63,6 +64,7 @@ class Measured:
     lanes: bool = False
     kernels: bool = False
     profile: str | None = None
+    stages: bool = False
     reads: bool = False
 
 
@@ -144,6 +146,7 @@ class Request:
             lanes=measured.lanes,
             kernels=measured.kernels,
             profile=measured.profile,
+            stages=measured.stages,
             reads=measured.reads,
             vary=self.vary is not None,
             vary_count=vary.count,

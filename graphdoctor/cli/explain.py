@@ -19,16 +19,18 @@ from graphdoctor.cli.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.model.spec import STAGES, RunSpec
 from graphdoctor.render.formats import DIAGNOSIS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from graphdoctor.capture.request import Request
     from graphdoctor.cli.output import Output
     from graphdoctor.model.bench import BenchReport
     from graphdoctor.model.result import Result
+    from graphdoctor.runs.diagnose import StagesAsked
     from graphdoctor.runs.record import Setup
 
 
@@ -52,6 +54,24 @@ def explain(
             "--bench", help="Also measure what torch.compile is worth, under inductor unless you name another."
         ),
     ] = False,
+    has_stages: Annotated[
+        bool,
+        typer.Option(
+            "--stages",
+            help="Also show each graph at each stage of the compiler, from Dynamo to the generated code. Compiles with "
+            "inductor unless you name another backend.",
+        ),
+    ] = False,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option("--stage", metavar="NAME", help=f"With --stages, only this one: {', '.join(STAGES)}. Repeatable."),
+    ] = None,
+    graph: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--graph", metavar="ID", help="With --stages, only this compile's graph, such as 0/0. Repeatable."
+        ),
+    ] = None,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -65,12 +85,18 @@ def explain(
 
     if not is_tried:
         given.refuse(OF_TRIALS, without="--try")
+    if not has_stages:
+        given.refuse(("stage", "graph"), without="--stages")
+    elif "backend" not in given:
+        spec = replace(spec, backend="inductor")
     settings = project_settings(recordings)
     output = choose_output(DIAGNOSIS, written, given)
+    needs = replace(output.needs, stages=_stages_asked(stage or (), graph or ()) if has_stages else None)
     selection = shown.selection(settings)
     has_page = output.needs.picture
     request = Request.of(
-        replace(spec, target=target), Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, reads=is_tried)
+        replace(spec, target=target),
+        Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=has_stages, reads=is_tried),
     )
     asked = trials_of(trials, given, is_unsafe_tried=True)
     with set_up(
@@ -85,12 +111,33 @@ def explain(
         if is_benched and recorded.exit.reason == "finished":
             measured = request if "backend" in given else request.with_spec(backend="inductor")
             report = _benched(measured, recorded.folder, setup)
-    result = diagnose_recording(recorded.folder, selection, output.needs)
+    result = diagnose_recording(recorded.folder, selection, needs)
     if result.diagnosis.calls or result.diagnosis.compiles or not output.is_text:
         output.write(result)
     if report is not None:
         _show(report, output)
     finish(recorded, result.diagnosis)
+
+
+def _stages_asked(stages: Sequence[str], compile_ids: Sequence[str]) -> StagesAsked:
+    """The stages and graphs that options name.
+
+    Raises:
+        GraphDoctorError: There is no such stage.
+    """
+    import difflib
+
+    from graphdoctor.errors import GraphDoctorError
+    from graphdoctor.runs.diagnose import StagesAsked
+
+    for name in stages:
+        if name not in STAGES:
+            near = difflib.get_close_matches(name.replace("_", "-"), STAGES, n=1)
+            raise GraphDoctorError(
+                f"There is no stage {name!r}.",
+                hint=f"Did you mean {near[0]}?" if near else f"Choose {', '.join(STAGES)}.",
+            )
+    return StagesAsked(tuple(known for known in STAGES if known in stages), tuple(compile_ids))
 
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:

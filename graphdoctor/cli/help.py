@@ -26,7 +26,10 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
         *("--baseline", "--no-baseline", "--update", "--allow-empty"),
     ),
-    "What to report": ("--own-code", "--select", "--ignore", "--recording", "--all", "--redact", "--with-trials"),
+    "What to report": (
+        *("--own-code", "--select", "--ignore", "--stages", "--stage", "--graph"),
+        *("--recording", "--all", "--redact", "--with-trials"),
+    ),
     "Output": (
         *("--format", "--output", "--report", "--html", "--open", "--force", "--source", "--stdout"),
         *("--recordings", "--verbose", "--quiet", "--color"),

@@ -28,6 +28,7 @@ from graphdoctor.model.recording import (
 )
 from graphdoctor.model.run import ProbeExit, Setting
 from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.model.stages import GraphStages
 from graphdoctor.model.trials import WhatIf
 from graphdoctor.model.variations import Variation
 from graphdoctor.model.watch import CallWatch
@@ -351,5 +352,7 @@ class Diagnosis(Fact):
     first call can't be repeated."""
     treatment: Treatment | None = None
     """Fixes that were tried, and what the verified ones do together; None if there were none."""
+    stages: tuple[GraphStages, ...] | None = None
+    """Each graph from Dynamo to the generated code; None if not requested."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

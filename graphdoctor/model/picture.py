@@ -55,6 +55,9 @@ class StageNode(Fact):
     """Path of the innermost line outside torch that it comes from; None if torch names none."""
     line: int | None = None
     """1-based."""
+    text: str | None = None
+    """What computes it, as torch prints it without ``torch.ops.``, such as ``aten.mul.Tensor(addmm, 0.5)``; None for
+    other opcodes than calls, and for a statement that isn't an expression."""
     module: str | None = None
     """The innermost module it was traced in, as guards spell it, such as ``self.blocks[0].lin``; None outside any
     module or if unknown, as at every stage but Dynamo's."""
@@ -79,6 +82,16 @@ class StageGraph(Fact):
     """The graph as torch printed it."""
 
 
+class FusedKernel(Fact):
+    """One kernel that generated code runs, and what was fused into it."""
+
+    name: str
+    """Its name in the code, such as ``cpp_fused_gelu_1`` or ``extern_kernels.addmm``."""
+    nodes: tuple[str, ...]
+    """Names of the nodes that it computes, of the graph that Inductor lowered, in order; views only if it has nothing
+    else."""
+
+
 class GeneratedCode(Fact):
     """The code that Inductor generated for one graph."""
 
@@ -93,6 +106,12 @@ class GeneratedCode(Fact):
     kernels: tuple[str, ...] = ()
     """Names of its kernels in the order of their definitions, then of the library functions that it calls, such as
     ``extern_kernels.addmm``, in the order of the first call; empty for a C++ wrapper, which is not read."""
+    fused: tuple[FusedKernel, ...] | None = None
+    """The kernels in the order in which it runs them, each run by itself, with what was fused; None if nobody looked on
+    while the code was generated."""
+    lowered_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """For nodes of Dynamo's graph, those of the lowered graph that came of them; empty if torch noted none, as for a
+    backward."""
     code: str
     """The whole code."""
 

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Literal, get_args
+
+StageName = Literal["dynamo", "joint", "forward", "backward", "inference", "post-grad", "fusion"]
+"""A stage of compiling a graph. ``dynamo``: as Dynamo captured it; ``joint``: as AOTAutograd traced it with its
+backward, decomposed where the backend asks for that; ``forward`` and ``backward``: the two that AOTAutograd cut it
+into; ``inference``: as AOTAutograd traced it without a backward; ``post-grad``: after Inductor's own passes, as it
+lowers it; ``fusion``: the kernels that it made, and the code that runs them."""
+
+STAGES: tuple[StageName, ...] = get_args(StageName)
+"""In the order in which torch makes them."""
 
 
 class Timing(StrEnum):

@@ -157,6 +157,8 @@ class ProbeRequest(TypedDict):
     profile: str | None
     """Write down which operations each of Inductor's kernels has, and every run of a kernel in a steady call; Inductor
     compiles into this folder, which is empty. None for a run that is no profile."""
+    stages: bool
+    """Have torch log each stage of each graph, whatever its caches hold, and which nodes go into which kernel."""
     reads: bool
     """Note which files are read."""
     vary: bool

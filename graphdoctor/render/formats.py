@@ -152,6 +152,10 @@ def _console(result: Result, console: Console, options: RenderOptions) -> None:
     from graphdoctor.render.console import render_console
 
     render_console(result.diagnosis, console, is_verbose=options.is_verbose)
+    if result.diagnosis.stages is not None:
+        from graphdoctor.render.stages import render_stages
+
+        render_stages(result.diagnosis, console, is_verbose=options.is_verbose)
 
 
 def _recompiles(result: Result, console: Console, options: RenderOptions) -> None:

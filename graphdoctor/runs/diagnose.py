@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.kernels import KernelShare
+    from graphdoctor.model.recording import Recording
     from graphdoctor.model.result import Result
+    from graphdoctor.model.spec import StageName
+    from graphdoctor.model.stages import GraphStages
     from graphdoctor.runs.named import Place
 
 
@@ -26,10 +29,25 @@ class Needs:
     Args:
         guards: The guards of each compile, which can be most of a log.
         picture: What only pictures of the run show, which is all of a log.
+        stages: Which stages of which graphs; None for none.
     """
 
     guards: bool = False
     picture: bool = False
+    stages: StagesAsked | None = None
+
+
+@dataclass(frozen=True)
+class StagesAsked:
+    """Stages of graphs to show.
+
+    Args:
+        stages: Which ones; empty for all.
+        compile_ids: Of the graphs of which compiles; empty for all.
+    """
+
+    stages: tuple[StageName, ...] = ()
+    compile_ids: tuple[str, ...] = ()
 
 
 def import_ahead() -> None:
@@ -107,10 +125,27 @@ def diagnose_recording(
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.trace.reader import read_recording
 
-    found = read_recording(recording, guards=needs.guards, picture=needs.picture)
+    root = root or Path.cwd()
+    found = read_recording(recording, guards=needs.guards, picture=needs.picture or needs.stages is not None)
     found = found.model_copy(update={"eager_kernels": eager_kernels})
-    diagnosis = diagnose(found, RULES, root=root or Path.cwd(), version=__version__, selection=selection)
+    diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
+    if needs.stages is not None:
+        diagnosis = diagnosis.model_copy(update={"stages": _stages(found, needs.stages, root)})
     return Result(diagnosis, found.picture)
+
+
+def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
+    from graphdoctor.diagnosis.stages import graph_stages, selected
+
+    found = graph_stages(recording, recording.picture, root) if recording.picture is not None else ()
+    known = {graph.compile_id for graph in found}
+    for compile_id in asked.compile_ids:
+        if compile_id not in known:
+            ids = ", ".join(graph.compile_id or "?" for graph in found)
+            raise GraphDoctorError(
+                f"There is no graph {compile_id}.", hint=f"Graphs: {ids}." if ids else "The run made no graph."
+            )
+    return selected(found, stages=asked.stages, compile_ids=asked.compile_ids)
 
 
 def diagnose_place(place: Place, selection: Selection | None = None, needs: Needs = Needs()) -> Result:

@@ -120,6 +120,7 @@ class _Reader:
         self._known: set[str] = set()
         self._boxed: dict[str, list[str]] = {}
         self._nodes: list[StageNode] = []
+        self._text = ""
 
     def nodes(self) -> tuple[StageNode, ...]:
         """The nodes found, placeholders first."""
@@ -193,13 +194,18 @@ class _Reader:
     def _read_statement(self, lines: Sequence[str], at: int) -> int:
         """Parse the statement that begins in a line; returns where the next one begins."""
         end = at + 1
-        body = _parsed(lines[at].strip())
+        text = lines[at].strip()
+        body = _parsed(text)
         if body is None:
             indent = _indent(lines[at])
             while end < len(lines) and not (_STATEMENT.match(lines[end]) and _indent(lines[end]) <= indent):
                 end += 1
             text = "\n".join(lines[at:end]).strip()
-            body = _parsed(text) or _parsed(_OBJECT.sub("...", text))
+            body = _parsed(text)
+            if body is None:
+                text = _OBJECT.sub("...", text)
+                body = _parsed(text)
+        self._text = text
         if body is None or not self._take(body):
             self.unread_lines += sum(bool(line.strip()) for line in lines[at:end])
         return end
@@ -264,7 +270,8 @@ class _Reader:
         operation = self._operation(value)
         if operation is None:
             return False
-        self._add(name, *operation, parts=(value,), value=_value(annotation))
+        text = _text_of(value, self._text) if operation[0].startswith("call_") else None
+        self._add(name, *operation, parts=(value,), value=_value(annotation), text=text)
         return True
 
     def _operation(self, value: ast.expr) -> tuple[str, str] | None:
@@ -305,7 +312,14 @@ class _Reader:
         return "call_function", _OPERATOR_FUNCTION.sub("operator.", name)
 
     def _add(
-        self, name: str, opcode: str, target: str, *, parts: Sequence[ast.expr | None], value: str | None = None
+        self,
+        name: str,
+        opcode: str,
+        target: str,
+        *,
+        parts: Sequence[ast.expr | None],
+        value: str | None = None,
+        text: str | None = None,
     ) -> None:
         is_output = opcode == "output"
         file, line = (None, None) if is_output else self._place
@@ -321,6 +335,7 @@ class _Reader:
                 value=value,
                 file=file,
                 line=line,
+                text=text,
             )
         )
         self._known.add(name)
@@ -336,6 +351,15 @@ class _Reader:
             elif node.id in self._boxed:
                 names.update(dict.fromkeys(self._boxed[node.id]))
         return list(names)
+
+
+def _text_of(value: ast.expr, text: str) -> str:
+    """An expression as it stands in a statement, without ``torch.ops.``."""
+    if value.end_lineno != value.lineno or not text.isascii():
+        return short_target(ast.unparse(value))
+    # All statements but a few are a single line; ``ast.get_source_segment`` takes several times as long.
+    line = text if "\n" not in text else text.split("\n")[value.lineno - 1]
+    return short_target(line[value.col_offset : value.end_col_offset])
 
 
 def _unary(value: ast.UnaryOp) -> tuple[str, str] | None:

@@ -11,12 +11,15 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import orjson
+
 from graphdoctor.model.expressions import expression
-from graphdoctor.model.picture import GeneratedCode, Stage, StageGraph, StageNode
+from graphdoctor.model.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
 from graphdoctor.model.recording import Frame, Graph, GraphNode, Recording
+from graphdoctor.probe.wire import InductorGraphArtifact
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
@@ -32,6 +35,7 @@ _STAGES: dict[str, Stage] = {
     "inductor_post_grad_graph": "post_grad",
 }
 _CODE = "inductor_output_code"
+_PROVENANCE = "inductor_provenance_tracking_node_mappings"
 _AOT_ID = re.compile(rf"^# AOT ID: \[.*'\d+_({'|'.join(get_args(AotGraph))})'\]", re.MULTILINE)
 """First line of generated code (``write_header``, ``torch/_inductor/codegen/wrapper.py``, 2.13)."""
 _MODULE_NUMBER = re.compile(r"\.(\d[^.\[\]]*)")
@@ -51,6 +55,8 @@ class _Seen:
         text: As in the log.
         file: The file of generated code.
         of: The graph of AOTAutograd that it comes from; None if unknown.
+        fused: The kernels of generated code; None if unknown.
+        lowered_from: What came of nodes of Dynamo's graph.
     """
 
     compile_id: str | None
@@ -59,12 +65,16 @@ class _Seen:
     text: str
     file: str | None = None
     of: AotGraph | None = None
+    fused: tuple[FusedKernel, ...] | None = None
+    lowered_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Stages:
     """Collects the records of graphs in the order of the log."""
 
-    KINDS: frozenset[str] = frozenset({"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES})
+    KINDS: frozenset[str] = frozenset(
+        {"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES, _PROVENANCE, "graphdoctor_inductor_graph"}
+    )
 
     def __init__(self) -> None:
         # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the others as they are.
@@ -74,6 +84,8 @@ class Stages:
         self._has_backward: dict[str | None, bool] = {}
         self._unpaired: tuple[str | None] | None = None
         self._unlowered: dict[str | None, _Seen] = {}
+        self._last_code: dict[str | None, _Seen] = {}
+        self._fused: dict[str | None, tuple[FusedKernel, ...]] = {}
 
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - as all parts
         """Take the next record.
@@ -87,6 +99,10 @@ class Stages:
             return
         if record.kind in ("dynamo_output_graph", "graphdoctor_graph"):
             self._add_dynamo(record)
+        elif record.kind == "graphdoctor_inductor_graph":
+            self._add_fused(record)
+        elif record.kind == _PROVENANCE:
+            self._add_provenance(record)
         elif record.payload is not None:
             self._add_lowered(record, record.payload)
 
@@ -102,6 +118,22 @@ class Stages:
         self._has_backward.pop(record.compile_id, None)
         self._graph_count += 1
 
+    def _add_fused(self, record: Record) -> None:
+        """Ours comes before the generated code that it is about."""
+        found: InductorGraphArtifact = orjson.loads(record.payload or "null")
+        names = [operation["name"] for operation in found["operations"]]
+        self._fused[record.compile_id] = tuple(
+            FusedKernel(name=kernel["name"], nodes=tuple(names[number] for number in kernel["operations"]))
+            for kernel in found["kernels"]
+        )
+
+    def _add_provenance(self, record: Record) -> None:
+        """Torch's comes after the generated code that it is about; without a payload if that is from a cache."""
+        code = self._last_code.get(record.compile_id)
+        found = orjson.loads(record.payload or "null")
+        if code is not None and found:
+            code.lowered_from = {name: tuple(nodes) for name, nodes in found.get("preToPost", {}).items()}
+
     def _add_lowered(self, record: Record, text: str) -> None:
         compile_id = record.compile_id
         seen = _Seen(compile_id, _STAGES.get(record.kind), self._last_graph.get(compile_id), text)
@@ -116,6 +148,8 @@ class Stages:
             seen.file = record.value.get("filename") if isinstance(record.value, dict) else None
             match = _AOT_ID.search(text)
             seen.of = match[1] if match else None  # type: ignore[assignment]
+            seen.fused = self._fused.pop(compile_id, None)
+            self._last_code[compile_id] = seen
             # Inductor logs a graph and then its code, for one graph of a compile after another.
             lowered = self._unlowered.pop(compile_id, None)
             if lowered is not None and seen.of is not None:
@@ -156,6 +190,8 @@ class Stages:
                 graph_index=_index(own, seen.graph),
                 file=seen.file,
                 kernels=kernels_of(seen.text),
+                fused=seen.fused,
+                lowered_from=seen.lowered_from,
                 code=seen.text,
             )
             for seen in self._seen
@@ -219,10 +255,16 @@ def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
         target="" if node.opcode == "output" else short_target(node.target),
         inputs=node.inputs or (),
         value=node.value,
+        text=_call_text(node) if node.opcode.startswith("call_") else None,
         file=node.file,
         line=node.line,
         module=None if node.module is None else words(node.module),
     )
+
+
+def _call_text(node: GraphNode) -> str:
+    arguments = ", ".join(filter(None, (node.args, node.kwargs)))
+    return f"{short_target(node.target)}({arguments})"
 
 
 def _module_words(frame: Frame | None) -> Callable[[str], str]:

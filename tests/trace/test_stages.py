@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.picture import GeneratedCode, StageGraph
+from graphdoctor.model.picture import FusedKernel, GeneratedCode, StageGraph
 from graphdoctor.model.recording import Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.printed_graph import parse_graph
@@ -338,6 +338,61 @@ def test_the_probe_records_what_torch_prints(attention: Path) -> None:
             assert (node.file, node.line) == (text.file, text.line)
     calls = sum(node.opcode.startswith("call_") for node in printed)
     assert calls == recorded.graphs[0].op_count
+
+
+def provenance(kind: str, payload: object, compile_id: str = "0/0") -> Record:
+    frame, count = map(int, compile_id.split("/"))
+    return Record(kind, False, {}, {kind: {}, "frame_id": frame, "frame_compile_id": count}, json.dumps(payload))
+
+
+def inductor_graph(kernels: dict[str, list[int]]) -> Record:
+    ours = {
+        "operations": [{"name": name} for name in "abc"],
+        "kernels": [{"name": name, "operations": numbers} for name, numbers in kernels.items()],
+    }
+    return provenance("graphdoctor_inductor_graph", ours)
+
+
+def test_what_was_fused_belongs_to_the_code_after_it() -> None:
+    stages = taken(("dynamo_output_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
+    stages.add(inductor_graph({"cpp_0": [0, 1], "extern_kernels.mm": [2]}), 1, is_extra=False)
+    stages.add(record("inductor_output_code", "0/0", "0_forward"), 1, is_extra=False)
+    torchs = {"preToPost": {"linear": ["mm", "add"]}, "postToPre": {"mm": ["linear"], "add": ["linear"]}}
+    stages.add(provenance("inductor_provenance_tracking_node_mappings", torchs), 1, is_extra=False)
+    stages.add(inductor_graph({"cpp_1": [2]}), 1, is_extra=False)
+    stages.add(record("inductor_output_code", "0/0", "0_backward"), 1, is_extra=False)
+    # Of a backward, torch's record has the version alone (2.13).
+    stages.add(provenance("inductor_provenance_tracking_node_mappings", {"version": 2.0}), 1, is_extra=False)
+    forward, backward = stages.generated("", merged(graph(0, "0/0")))
+    assert forward.fused == (
+        FusedKernel(name="cpp_0", nodes=("a", "b")),
+        FusedKernel(name="extern_kernels.mm", nodes=("c",)),
+    )
+    assert forward.lowered_from == {"linear": ("mm", "add")}
+    assert (backward.fused, backward.lowered_from) == ((FusedKernel(name="cpp_1", nodes=("c",)),), {})
+
+
+def test_code_from_a_cache_that_noted_nothing_has_no_kernels() -> None:
+    stages = taken(("dynamo_output_graph", "0/0"), ("inductor_output_code", "0/0", "0_inference"))
+    stages.add(provenance("inductor_provenance_tracking_node_mappings", None), 1, is_extra=False)
+    (code,) = stages.generated("", merged(graph(0, "0/0")))
+    assert (code.fused, code.lowered_from) == (None, {})
+
+
+def test_a_call_is_kept_as_torch_printed_it() -> None:
+    text = (
+        "class G(torch.nn.Module):\n    def forward(self, x):\n"
+        '        a: "f32[2]" = torch.ops.aten.mul.Tensor(x, 0.5);  x = None\n'
+        "        b = a[0];  a = None\n        c = torch.f('é', b)\n        d = self.w\n        return (c,)\n"
+    )
+    assert [(node.name, node.text) for node in parse_graph(text).nodes] == [
+        ("x", None),
+        ("a", "aten.mul.Tensor(x, 0.5)"),
+        ("b", "a[0]"),
+        ("c", "torch.f('é', b)"),
+        ("d", None),
+        ("output", None),
+    ]
 
 
 @pytest.mark.slow

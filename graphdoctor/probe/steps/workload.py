@@ -33,7 +33,7 @@ from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
-from ..torch_private import torch_api, torch_minifier, torch_parts, torch_trace
+from ..torch_private import torch_api, torch_inductor, torch_minifier, torch_parts, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch, graph_runs_marked
 from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
 from ..torch_private.trace_keeper import TraceKeeper
@@ -107,7 +107,7 @@ class Workload:
             self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
         self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
-        self._codegen = self._watch_codegen() if request["profile"] else None
+        self._codegen = self._watch_codegen() if request["profile"] or request["stages"] else None
         try:
             self._compiled = self._compile()
         except TargetError:
@@ -186,6 +186,9 @@ class Workload:
             self._events.step(None)
             return
         self._activity = self._activity._replace(compiles=self._activity.compiles + 1)
+        if self._request["stages"]:
+            # Each time, because the second of two equal graphs would come from the cache too.
+            torch_inductor.miss_caches()
         self._events.step(f"compiling {compile_id}")
 
     def _on_limit(self) -> None:

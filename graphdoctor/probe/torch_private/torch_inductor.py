@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
+import time
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +19,8 @@ _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 """Inductor reads it each time that it looks for a file, and sets it where nobody has."""
 
 _VECTORS = "torch._inductor.cpu_vec_isa"
+
+_tags = itertools.count()
 
 
 def compile_into(folder: str, *, shares_checks: bool = True) -> None:
@@ -38,6 +42,17 @@ def compile_into(folder: str, *, shares_checks: bool = True) -> None:
         share(vectors)
     else:
         sys.meta_path.insert(0, AfterImport({_VECTORS: share}))
+
+
+def miss_caches() -> None:
+    """Have torch find nothing on disk for the graphs that it compiles from now on.
+
+    What it takes from a cache, it doesn't log. The tag is part of every key: ``torch/compiler/config.py``, 2.13.
+    """
+    from torch.compiler import config
+
+    if hasattr(config, "cache_key_tag"):
+        config.cache_key_tag = f"graphdoctor {os.getpid()} {time.time_ns()} {next(_tags)}"
 
 
 def _share_checks(vectors: ModuleType, before: str | None) -> None:

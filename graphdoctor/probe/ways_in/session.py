@@ -112,10 +112,11 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
     lanes = Lanes(workload, events) if request["lanes"] else None
-    config = reports.report_config(events, has_kernels=request["kernels"])
+    has_kernels = request["kernels"] or request["stages"]
+    config = reports.report_config(events, has_kernels=has_kernels)
     with _kept_texts(workload) as texts:
         is_complete = make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
-    reports.report_config(events, config, has_kernels=request["kernels"])
+    reports.report_config(events, config, has_kernels=has_kernels)
     trial = workload.trial
     if is_complete and trial is not None and trial.timing is not None:
         events.phase("timing the last call")

@@ -1,0 +1,183 @@
+"""What people read of a graph's stages at 80 and at 140 columns."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.model.picture import StageNode
+from graphdoctor.model.recording import Graph, GraphInput
+from graphdoctor.model.stages import (
+    GraphStages,
+    LinePlace,
+    SavedValue,
+    SourceLine,
+    StageChange,
+    StageKernel,
+    StageReport,
+)
+from graphdoctor.render.stages import render_stages
+from graphdoctor.rules.catalog import RULES
+from tests import factories
+
+NORM = LinePlace(file="model.py", line=11)
+UP = LinePlace(file="model.py", line=12)
+CODE = """from ctypes import c_void_p
+
+cpp_fused_norm_0 = async_compile.cpp_pybinding(['float*'], r'''
+kernel
+''')
+
+class Runner:
+    def call(self, args):
+        primals_1, = args
+        args.clear()
+        cpp_fused_norm_0(primals_1)
+        return (primals_1, )
+
+runner = Runner()
+"""
+
+
+def node(name: str, text: str, value: str | None = None, line: int | None = None) -> StageNode:
+    file = None if line is None else "model.py"
+    return StageNode(name=name, opcode="call_function", target="f", value=value, file=file, line=line, text=text)
+
+
+def argument(name: str, value: str) -> StageNode:
+    return StageNode(name=name, opcode="placeholder", target=name, value=value)
+
+
+def returned(*names: str) -> StageNode:
+    return StageNode(name="output", opcode="output", target="", inputs=names)
+
+
+def trained() -> tuple[StageReport, ...]:
+    ahead = (
+        argument("primals_1", "f32[64]"),
+        node("var_mean", "aten.var_mean.correction(primals_1, [1], correction = 0, keepdim = True)", None, 11),
+        node("mul_of_a_rather_long_name", "aten.mul.Tensor(var_mean, 0.7071067811865476)", "f32[8, 64]", 11),
+        node("mm", "aten.mm.default(mul_of_a_rather_long_name, primals_1)", "f32[8, 128]", 12),
+    )
+    kernels = (
+        StageKernel(
+            name="cpp_fused_norm_0", nodes=("a", "b", "c"), operations=("var_mean", "mul", "mul"), places=(NORM,)
+        ),
+        StageKernel(name="extern_kernels.mm", nodes=("mm",), operations=("mm",), places=(UP, NORM)),
+    )
+    return (
+        StageReport(
+            stage="dynamo",
+            operations=2,
+            nodes=(
+                argument("l_self_norm_weight_", "f32[64]"),
+                node("y", "torch.nn.functional.layer_norm(l_x_, (64,), l_self_norm_weight_, 1e-05)", "f32[8, 64]", 11),
+                node("linear", "torch._C._nn.linear(y)", "f32[8, 128]", 12),
+                returned("linear"),
+            ),
+        ),
+        StageReport(
+            stage="joint",
+            compared_with="dynamo",
+            operations=45,
+            of_backward=42,
+            kept=0,
+            changes=(
+                StageChange(before=("layer_norm",), after=("var_mean", "mul", "mul"), count=1, places=(NORM,)),
+                StageChange(before=("dropout",), after=(), count=12, places=(NORM, UP)),
+                StageChange(before=(), after=("mm",), count=1),
+            ),
+            nodes=(*ahead, *(node(f"grad_{number}", "aten.f(x)", "f32[2]") for number in range(42)), returned("mm")),
+        ),
+        StageReport(
+            stage="forward",
+            compared_with="joint",
+            operations=3,
+            kept=3,
+            changes=(StageChange(before=("permute",), after=(), count=4, places=(NORM,)),),
+            saved=(
+                SavedValue(name="primals_1", value="f32[64]", is_input=True),
+                SavedValue(name="mm", value="f32[8, 128]", is_input=False),
+            ),
+            nodes=(*ahead, returned("mm", "primals_1")),
+        ),
+        StageReport(stage="post-grad", of="forward", compared_with="forward", operations=3, kept=3, nodes=ahead),
+        StageReport(
+            stage="fusion",
+            of="forward",
+            compared_with="post-grad",
+            operations=2,
+            kernels=kernels,
+            unfused=("permute", "view", "permute"),
+            file="/cache/of/inductor/c12345.py",
+            code=CODE,
+        ),
+        StageReport(stage="backward", compared_with="joint", operations=0, recomputed=("mul", "mul"), unread_lines=2),
+        StageReport(
+            stage="fusion", of="backward", operations=None, kernel_names=("cpp_fused_0", "aten.mm.out"), code="x = 1"
+        ),
+    )
+
+
+def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", is_verbose: bool = False) -> str:
+    inputs = (
+        GraphInput(name="l_x_", source="L['x']", kind="tensor", dtype="float32", shape=(8, 64)),
+        GraphInput(
+            name="l_self_norm_weight_",
+            source="L['self'].norm.weight",
+            kind="tensor",
+            dtype="float32",
+            is_parameter=True,
+        ),
+    )
+    facts = factories.recording().model_copy(
+        update={"graphs": (Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),)}
+    )
+    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0")
+    target = diagnosis.target.model_copy(update={"compile_arguments": {"backend": backend}})
+    diagnosis = diagnosis.model_copy(update={"stages": graphs, "target": target})
+    buffer = StringIO()
+    render_stages(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def staged(*stages: StageReport) -> GraphStages:
+    lines = (
+        SourceLine(file="model.py", line=11, text="y = self.norm(x)  # [red] " + "as long as a line can be " * 3),
+        SourceLine(file="model.py", line=12, text="return self.up(y)"),
+    )
+    place = LinePlace(file="model.py", line=10)
+    return GraphStages(compile_id="0/0", graph_index=0, function="Net.forward", place=place, stages=stages, lines=lines)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_training_step(snapshot: SnapshotAssertion, width: int) -> None:
+    text = rendered(staged(*trained()), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text == snapshot
+
+
+def test_verbose_leaves_nothing_out() -> None:
+    text = rendered(staged(*trained()), is_verbose=True)
+    assert "-v" not in text
+    assert text.count("grad_") == 42
+    assert "from ctypes import c_void_p" in text
+    assert text.count("post-grad, forward") == 2
+
+
+def test_what_other_backends_have() -> None:
+    dynamo, joint = trained()[:2]
+    assert "has Dynamo's stage alone: --backend aot_eager" in rendered(staged(dynamo), width=140, backend="eager")
+    ends = rendered(staged(dynamo, joint), width=140, backend="aot_eager")
+    assert "ends with AOTAutograd's stages: --backend inductor has the others." in ends
+    assert "add --backward to see its stages" in ends
+    assert "add --backward" not in rendered(staged(*trained()))
+
+
+def test_no_graph_has_no_stages() -> None:
+    assert rendered().strip() == "There are no stages to show, because torch made no graph."
