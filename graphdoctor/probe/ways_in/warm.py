@@ -41,6 +41,20 @@ _MODULES = (
 )
 """What compiling with ``eager`` imports of torch."""
 
+_OURS = (
+    "..record.reads",
+    "..replay.written",
+    "..steps.calls",
+    "..steps.lanes",
+    "..steps.measurements",
+    "..steps.preparation",
+    "..steps.reports",
+    "..steps.vary",
+    ".leave",
+    ".session",
+)
+"""What a probe imports of ours."""
+
 _INDUCTOR = "inductor"
 _INDUCTOR_MODULE = "torch._inductor.compile_fx"
 _GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
@@ -67,7 +81,7 @@ def serve(descriptor: int) -> Path:
     Returns:
         In each fork: the path of its ``request.json``. Its standard output and error are those of the request.
     """
-    _load(*_MODULES)
+    load()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = socket.socket(fileno=descriptor)
     children: dict[int, _Child] = {}
@@ -103,10 +117,15 @@ def serve(descriptor: int) -> Path:
             children[os.pidfd_open(pid)] = _Child(pid, answer)
 
 
+def load() -> None:
+    """Import what all probes do."""
+    _load(*_MODULES, *_OURS)
+
+
 def _load(*names: str) -> None:
     for name in names:
         with contextlib.suppress(Exception):  # what can't be imported is reported by the probe that needs it
-            importlib.import_module(name)
+            importlib.import_module(name, __package__)
     # A probe's garbage collector needn't look at it, which would also copy the pages that it is on.
     gc.collect()
     gc.freeze()
