@@ -35,7 +35,8 @@ class KernelTime(Fact):
     """As torch's profiler names it, such as ``aten::addmm`` or ``triton_poi_fused_add_0``; without template
     arguments."""
     kind: KernelKind
-    """Who wrote it. ``library``: a library; ``generated``: Inductor; ``copy``: it copies memory."""
+    """Who wrote it. ``library``: a library; ``generated``: Inductor; ``copy``: it copies memory; ``communication``: it
+    passes tensors between processes."""
     us: float
     """Microseconds of all its runs."""
     count: int
@@ -57,6 +58,8 @@ class KernelShare(Fact):
     """Kernels that Inductor wrote."""
     copy_us: float | None
     """Copies of memory."""
+    communication_us: float | None = 0.0
+    """Between processes, such as an all-reduce."""
     graph_input_copy_us: float | None = None
     """Of these, copies of inputs into the static buffers of CUDA graphs."""
     launches: int | None
@@ -75,9 +78,9 @@ class KernelShare(Fact):
     @property
     def kernels_us(self) -> float | None:
         """All kernels and copies; None if the profiler didn't say."""
-        if self.library_us is None or self.generated_us is None or self.copy_us is None:
-            return None
-        return self.library_us + self.generated_us + self.copy_us
+        parts = (self.library_us, self.generated_us, self.copy_us, self.communication_us)
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
 
     @property
     def overhead_us(self) -> float | None:

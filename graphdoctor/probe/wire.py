@@ -616,9 +616,9 @@ InductorKernelKind = Literal["pointwise", "reduction", "template", "library", "c
 ``template``: one that it made from a template, such as a matrix product; ``library``: a library's function;
 ``communication``: between processes; ``user``: a kernel that the program wrote in Triton."""
 
-KernelKind = Literal["library", "generated", "copy"]
+KernelKind = Literal["library", "generated", "copy", "communication"]
 """Who wrote a kernel. ``library``: a library, such as cuBLAS, oneDNN or ATen; ``generated``: Inductor; ``copy``: any,
-if all it does is copy memory."""
+if all it does is copy memory; ``communication``: one that passes tensors between processes."""
 
 
 class KernelRecord(TypedDict):
@@ -640,6 +640,7 @@ class KernelsEvent(TypedDict):
     library_us: float | None
     generated_us: float | None
     copy_us: float | None
+    communication_us: float | None
     graph_input_copy_us: float | None
     launches: int | None
     graph_launches: int

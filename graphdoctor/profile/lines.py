@@ -111,7 +111,7 @@ def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
 
 
 def _kind(run: KernelRun, kernel: InductorKernel) -> ProfiledKind:
-    return "copy" if run.kind == "copy" else kernel.kind
+    return run.kind if run.kind in ("copy", "communication") else kernel.kind
 
 
 def _places(operations: Sequence[InductorOperation]) -> dict[_Place, int]:

@@ -526,6 +526,7 @@ def kernel_parts(kernels: KernelShare) -> list[Part]:
         ("library kernels", "library", kernels.library_us),
         ("generated kernels", "generated", kernels.generated_us),
         (f"copies{of_inputs}", "copies", kernels.copy_us),
+        ("communication", "communication", kernels.communication_us),
         # Kernels of several streams or threads can take longer than the call.
         ("outside of kernels", "outside", max(rest_us, 0.0)),
     )

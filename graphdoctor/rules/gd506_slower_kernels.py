@@ -86,7 +86,8 @@ class SlowerKernels(RecordingRule):
 def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
     text = f"the kernels take {factor_text(ratio)} as long as those of eager mode"
     # What eager mode had beyond the library calls that are left.
-    replaced_us = (before.kernels_us or 0.0) - (now.library_us or 0.0) - (now.copy_us or 0.0)
+    others = (now.library_us, now.copy_us, now.communication_us)
+    replaced_us = (before.kernels_us or 0.0) - sum(us or 0.0 for us in others)
     largest = next((each for each in now.largest if each.kind == "generated"), None)
     if not now.generated_us or largest is None or not 0 < replaced_us < now.generated_us:
         return text

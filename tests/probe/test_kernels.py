@@ -115,6 +115,29 @@ def test_a_device_whose_kernels_the_profiler_cannot_see_leaves_them_unknown():
     assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
 
 
+def test_what_passes_tensors_between_processes_is_communication():
+    found = share(
+        host("_c10d_functional::all_reduce_", 10, 40),
+        host("c10d::allreduce_", 12, 30),
+        host("_c10d_functional::wait_tensor", 50, 60),
+        host("aten::mm", 70, 75),
+    )
+    assert (*times(found), found["communication_us"]) == (5.0, 0.0, 0.0, 3, 40.0)
+
+
+def test_on_a_gpu_communication_is_known_by_name_and_by_what_launched_it():
+    found = share(
+        host("_c10d_functional::all_gather_into_tensor", 1, 9, number=1),
+        host("nccl:all_gather", 2, 8, number=2),
+        host("aten::copy_", 11, 12, number=3),
+        device("Memcpy DtoD (Device -> Device)", 10, 14, 2),
+        device("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20, 50),
+        device("Memcpy DtoD (Device -> Device)", 60, 61, 3),
+        has_device=True,
+    )
+    assert (found["communication_us"], found["copy_us"], found["library_us"]) == (34.0, 1.0, 0.0)
+
+
 @pytest.mark.parametrize(("call_us", "expected"), [(190.0, False), (650.0, False), (750.0, True)])
 def test_a_call_that_other_work_made_long_is_known(call_us, expected):
     found = share(host("aten::mm", 1, 5))
@@ -218,6 +241,38 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def recorded(folder: Path) -> Recording:
     return read_recording(folder / "recording")
+
+
+DISTRIBUTED = """\
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
+def f(x):
+    return collectives.all_reduce(x.sin(), "sum", dist.group.WORLD) * 2
+
+
+def example_inputs():
+    return (torch.randn(64, 64),)
+"""
+
+
+@pytest.mark.slow
+def test_a_collective_of_a_compiled_function_is_communication(tmp_path: Path):
+    (tmp_path / "model.py").write_text(DISTRIBUTED)
+    (tmp_path / "recording").mkdir()
+    spec = RunSpec(target=f"{tmp_path / 'model.py'}:f", backend="eager", no_grad=True)
+    watching = Watching(lambda _: None, lambda _: None)
+    request = Request.of(spec, Measured(kernels=True))
+    record(request, tmp_path / "recording", python=interpreter(None), timeout_s=300, watching=watching)
+    kernels = read_recording(tmp_path / "recording").kernels
+    assert kernels is not None
+    kinds = {each.name: each.kind for each in kernels.largest}
+    assert kinds["_c10d_functional::all_reduce"] == kinds["_c10d_functional::wait_tensor"] == "communication"
+    assert kinds["aten::sin"] == "library"
 
 
 def output_code(recording: Path) -> str:

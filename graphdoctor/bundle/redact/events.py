@@ -135,6 +135,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "call_us": number,
             "unprofiled_us": number,
             "library_us": number,
+            "communication_us": number,
             "generated_us": number,
             "copy_us": number,
             "graph_input_copy_us": number,

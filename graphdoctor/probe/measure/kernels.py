@@ -15,13 +15,20 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import RUN_RANGE
-from ..torch_private.torch_kernels import COPIES, GRAPH_INPUT_COPY, GRAPH_LAUNCHES, is_generated, operator_role
+from ..torch_private.torch_kernels import (
+    COPIES,
+    GRAPH_INPUT_COPY,
+    GRAPH_LAUNCHES,
+    is_communication,
+    is_generated,
+    operator_role,
+)
 from ..torch_private.torch_profiler import ProfiledEvent, profile_activities, profiled_events
 from ..wire import InductorRunRecord, KernelKind, KernelRecord, KernelRunRecord, KernelsEvent, ProfilePhase
 from .timing import time_calls
@@ -120,7 +127,7 @@ class SeenCall:
 
     def share(self) -> KernelsEvent:
         """Where its time goes, added up."""
-        times: dict[KernelKind, float] = {"library": 0.0, "generated": 0.0, "copy": 0.0}
+        times: dict[KernelKind, float] = dict.fromkeys(get_args(KernelKind), 0.0)
         by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
         graph_input_ns = 0
         for kernel, counted_ns in self._counted_once():
@@ -141,6 +148,7 @@ class SeenCall:
             library_us=times["library"] if is_seen else None,
             generated_us=times["generated"] if is_seen else None,
             copy_us=times["copy"] if is_seen else None,
+            communication_us=times["communication"] if is_seen else None,
             graph_input_copy_us=graph_input_ns / 1e3 if is_seen and self.is_on_device else None,
             launches=len(self.kernels) if is_seen else None,
             graph_launches=sum(event.name.startswith(GRAPH_LAUNCHES) for event in inside),
@@ -363,6 +371,8 @@ def _host_kernels(node: _Node, role: Callable[[str], str]) -> list[Kernel]:
     found = role(event.name)
     if found in ("kernel", "copy"):
         kind: KernelKind = "copy" if found == "copy" else "library"
+        if is_communication(event.name):
+            kind = "communication"
         return [Kernel(event.name, kind, event.start_ns, event.end_ns, node=node)]
     within = [kernel for child in node.children for kernel in _host_kernels(child, role)]
     if not within and found == "calls":
@@ -375,6 +385,10 @@ def _device_kernel(event: ProfiledEvent, launchers: _Launchers) -> Kernel:
     launcher = launchers.operation(event)
     is_copy = event.name.startswith(_MEMORY_COPY) or (launcher is not None and launcher.event.name in COPIES)
     kind: KernelKind = "copy" if is_copy else "generated" if is_generated(event.name) else "library"
+    around = [] if launcher is None else [node.event.name for node in launcher.outwards()]
+    if any(map(is_communication, (event.name, *around))):
+        # With a single rank, NCCL only copies.
+        kind = "communication"
     is_graph_input = is_copy and launcher is not None and launcher.is_within(GRAPH_INPUT_COPY)
     return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input, launchers.of(event))
 

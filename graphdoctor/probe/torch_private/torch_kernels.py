@@ -24,6 +24,10 @@ COPIES = frozenset({"aten::copy_", GRAPH_INPUT_COPY})
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 """The driver's calls that launch a CUDA graph, as Kineto names them."""
 
+_COMMUNICATION = re.compile(r"(c10d|_c10d_functional(_autograd)?|_dtensor|symm_mem)::|nccl(Dev)?Kernel|nccl:|nvshmem")
+"""Operations of ``torch.distributed`` (``torch/csrc/distributed/c10d``, 2.13), kernels of NCCL and of RCCL, which has
+its names, NVSHMEM's, and the ranges that torch puts around what it asks of NCCL."""
+
 _GENERATED = re.compile(r"(graph_\d+_)?cpp_|triton_")
 """``graph_0_cpp_fused_add_0`` (``record_function`` of ``KernelGroup.codegen_group``,
 ``torch/_inductor/codegen/cpp.py``, 2.13), and ``triton_poi_fused_add_0`` on CUDA."""
@@ -57,6 +61,11 @@ SHOWN_BY = (
 def is_generated(name: str) -> bool:
     """Inductor wrote the kernel."""
     return _GENERATED.match(name) is not None
+
+
+def is_communication(name: str) -> bool:
+    """It passes tensors between processes."""
+    return _COMMUNICATION.match(name) is not None
 
 
 @cache
