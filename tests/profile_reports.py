@@ -108,13 +108,18 @@ def profiled(**more: Any) -> ProfileReport:
             saved=(
                 SavedTensor(
                     name="addmm", operation="aten.addmm", bytes=524_288, is_argument=False, file=FILE, line=12,
-                    compile_id="0/0",
+                    compile_id="0/0", tensor="f32[128, 1024]", module="a", is_cheap=False,
                 ),
             ),
             saved_bytes=524_288,
-            recomputed=("aten.gelu",),
+            recomputed={"aten.gelu": 1},
             recomputed_count=1,
             peak_bytes=8_388_608,
+            peak_of="allocator",
+            before_bytes=1_048_576,
+            unlisted_bytes=0,
+            eager_saved_bytes=1_048_576,
+            has_backward=True,
         ),
         "calibration": Calibration(
             device_name="NVIDIA H200", copy_gb_per_s=4300.0, matmul_tflops_per_s={"float32": 50.0}, launch_us=2.5

@@ -177,14 +177,14 @@ class Fusion(Fact):
 
 
 class SavedTensor(Fact):
-    """A tensor that the forward pass keeps for the backward pass."""
+    """What the forward pass keeps for the backward pass: a tensor, or equal ones that one line keeps, as layers do."""
 
     name: str
-    """The node that makes it."""
+    """The node that makes it; of several, the first."""
     operation: str | None
-    """What computes it; None for an argument."""
+    """What computes it, such as ``aten.gelu``; None for an argument."""
     bytes: int | None
-    """Its size; None if unknown."""
+    """Its size, of several that of all; None if unknown."""
     is_argument: bool
     """A parameter, buffer or argument, which is in memory anyway."""
     file: str | None = None
@@ -192,7 +192,22 @@ class SavedTensor(Fact):
     line: int | None = None
     """1-based."""
     compile_id: str | None = None
-    """The compile that it belongs to."""
+    """The compile that it belongs to; None if there are several, or it is unknown."""
+    tensor: str | None = None
+    """dtype and shape of one, such as ``f32[8, 128]``; None if unknown."""
+    count: int = 1
+    """How many there are."""
+    module: str | None = None
+    """The innermost module that computes it, such as ``layers.0.mlp``; None if there are several, or it is unknown."""
+    is_cheap: bool | None = None
+    """It can be computed again from what else is kept, without a matrix product, a convolution or random numbers; None
+    for an argument, and if that is unknown."""
+
+
+MemoryOutcome = Literal["saves", "costly", "nothing", "differs", "failed"]
+"""What came of keeping less. ``saves``: less is kept, and the call takes no longer, or by a smaller share than is
+saved; ``costly``: it takes longer by a larger share than is saved; ``nothing``: no less is kept; ``differs``: results
+or gradients do; ``failed``: that couldn't be found out."""
 
 
 class MemoryTrial(Fact):
@@ -200,29 +215,54 @@ class MemoryTrial(Fact):
 
     what: str
     """What was changed, such as a setting with its value."""
+    outcome: MemoryOutcome
+    """What came of it."""
     saved_bytes: int | None
-    """What was kept then; None if unknown."""
+    """What was kept then, beyond what was in memory before the call; None if unknown."""
     peak_bytes: int | None
-    """The peak then."""
+    """The peak then; None if unknown."""
     ratio: float | None
-    """The time of a call then, divided by the time before."""
+    """The time of a call then, divided by the time before; None if it wasn't timed."""
     is_same: bool | None
     """Results and gradients are the same but for rounding; None if they weren't compared."""
+    ratio_low: float | None = None
+    """Where the ratio's 95% confidence interval begins."""
+    ratio_high: float | None = None
+    """Where it ends."""
+    reason: str | None = None
+    """Why it differs or failed, as a clause; None if it did neither."""
+
+
+PeakOf = Literal["allocator", "process"]
+"""What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident memory of the process,
+which has Python and torch itself in it."""
 
 
 class MemoryUse(Fact):
     """Memory of the call."""
 
     saved: tuple[SavedTensor, ...]
-    """Kept for the backward pass, the largest first."""
+    """Kept for the backward pass by compiled graphs, whether the call runs it or not, the largest first; empty if
+    nothing is kept, and if ``saved_bytes`` is None perhaps because that is unknown."""
     saved_bytes: int | None
-    """All that is kept beyond arguments; None if unknown."""
-    recomputed: tuple[str, ...]
-    """Operations that the backward pass computes again, each once."""
+    """All that is kept and wasn't in memory before the call; None if unknown."""
+    recomputed: dict[str, int]
+    """Operations that the backward pass computes again, such as ``aten.gelu``, and how many of each."""
     recomputed_count: int
     """How many there are."""
     peak_bytes: int | None
-    """The most memory: of torch's allocator on CUDA, of the process on a CPU."""
+    """The most memory during the call; None if unknown."""
+    peak_of: PeakOf | None = None
+    """What the peak is of; None if nothing was measured."""
+    before_bytes: int | None = None
+    """The same memory before the call; None if unknown."""
+    unlisted_bytes: int | None = None
+    """The part of ``saved_bytes`` that isn't in ``saved``: operations outside of graphs keep it, or graphs that nothing
+    is known of; None if unknown."""
+    eager_saved_bytes: int | None = None
+    """What the same call keeps without torch.compile; None if unknown."""
+    has_backward: bool = False
+    """The call runs the backward pass; otherwise what is kept lives as long as the result."""
     trial: MemoryTrial | None = None
     """Keeping less, tried; None if nothing was."""
 
