@@ -50,7 +50,7 @@ class ProfiledKernel(Fact):
     operation_count: int
     """Nodes that were fused into it, after decompositions; 0 if unknown."""
     lines: tuple[CodeLine, ...]
-    """The lines that these come from, the one with the most operations first; empty if unknown."""
+    """The lines that these come from, the one with the largest part first; empty if unknown."""
     calls: int
     """How often it ran."""
     time_us: float
@@ -82,8 +82,8 @@ class ProfiledKernel(Fact):
 class TimePart(Fact):
     """A part of a kernel's time that one line of one module has.
 
-    A kernel's time is shared equally among the operations that are fused into it; an operation's share belongs to the
-    innermost line of the program that computes it.
+    A kernel's time is shared among the operations that are fused into it, in proportion to the elements that each works
+    on; an operation's share belongs to the innermost line of the program that computes it.
     """
 
     kernel: int

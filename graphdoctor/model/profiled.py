@@ -24,7 +24,9 @@ class InductorOperation(Fact):
     is_view: bool
     """It computes nothing."""
     bytes: int | None
-    """Size of the tensor that it makes; None if it makes none, or its size is unknown."""
+    """Size of the tensors that it makes; None if it makes none, or their size is unknown."""
+    elements: int | None
+    """How many elements the largest tensor has that it takes or makes; None if unknown."""
     is_stored: bool
     """Its value gets to memory: something outside its kernels reads it, or the graph returns it."""
     stack: tuple[StackEntry, ...] = ()
@@ -42,7 +44,8 @@ class InductorKernel(Fact):
     kind: InductorKernelKind
     """What it is."""
     operations: tuple[int, ...]
-    """Indices of the graph's operations that it computes; views only if it has nothing else."""
+    """Indices of the graph's operations that it computes, or that it only brings a tensor into a layout for; views only
+    if it has nothing else."""
     bytes: int | None
     """Memory that it must read and write at least, as Inductor estimates it; None if it can't say."""
     flops: int | None
@@ -84,7 +87,7 @@ class KernelRun(Fact):
     kind: KernelKind
     """Who wrote it."""
     us: float
-    """Microseconds that no earlier kernel has."""
+    """Microseconds that no earlier kernel has; the median over all profiled calls that ran the same kernels."""
     phase: ProfilePhase
     """The part of the call."""
     operation: str | None

@@ -666,7 +666,7 @@ class KernelRunRecord(TypedDict):
     name: str
     kind: KernelKind
     us: float
-    """Time that no earlier kernel has."""
+    """Time that no earlier kernel has; the median over all profiled calls that ran the same kernels."""
     phase: ProfilePhase
     operation: str | None
     """The outermost operation that computes, such as ``aten::addmm``, that it is, or that launched it; None for a
@@ -676,7 +676,7 @@ class KernelRunRecord(TypedDict):
 
 
 class ProfiledCallEvent(TypedDict):
-    """A steady call, kernel by kernel: the same call as that of ``KernelsEvent``."""
+    """A steady call, kernel by kernel."""
 
     event: Literal["profiled_call"]
     device: Literal["cpu", "cuda"]
@@ -1036,7 +1036,9 @@ class InductorOperationRecord(TypedDict):
     is_view: bool
     """It computes nothing."""
     bytes: int | None
-    """Size of the tensor that it makes."""
+    """Size of the tensors that it makes."""
+    elements: int | None
+    """Of the largest tensor that it takes or makes."""
     is_stored: bool
     """Its value is written to memory: something outside its kernels reads it, or the graph returns it."""
     stack: int | None
@@ -1052,7 +1054,8 @@ class InductorKernelRecord(TypedDict):
     """As the profiler has it, or the library's function, such as ``extern_kernels.mm``."""
     kind: InductorKernelKind
     operations: list[int]
-    """Indices of the operations that it computes; views only if it has nothing else."""
+    """Indices of the operations that it computes, or that it only brings a tensor into a layout for; views only if it
+    has nothing else."""
     bytes: int | None
     """Memory that it must read and write at least, as Inductor estimates it (``get_read_write_buffers_sizes``,
     ``torch/_inductor/scheduler.py``, 2.13)."""

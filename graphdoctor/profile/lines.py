@@ -1,20 +1,21 @@
 """Shares the time of kernels among lines and modules of the program.
 
 Comes in: runs of kernels with the operations that each computes. Goes out: kernels, and which line of which module has
-which part of them. A kernel's time is shared equally among its operations that are known to come from a line; a kernel
-without any belongs to no line.
+which part of them. A kernel's time is shared among its operations that are known to come from a line, in proportion to
+the elements that each works on: of the largest tensor that it takes or makes. A kernel without any belongs to no line.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.profile import CodeLine, ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
 from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorOperation, KernelRun, Profiled
+from graphdoctor.model.recording import Recording
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import ProfilePhase
 
@@ -60,15 +61,16 @@ class Shared:
     unattributed_us: float
 
 
-def share_out(profiled: Profiled, call_us: float) -> Shared:
+def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> Shared:
     """Share the time of all kernels among the lines of the program.
 
     Args:
         profiled: What was recorded.
         call_us: The call without the profiler, of which shares are.
+        roots: What the paths of modules begin with, by compile: see ``module_roots``.
     """
     found = sorted(_kernels(profiled), key=lambda kernel: -kernel.us)
-    places = [_places(kernel.operations) for kernel in found]
+    places = [_places(kernel.operations, _root(kernel, roots)) for kernel in found]
     parts = [
         TimePart(kernel=number, us=kernel.us * count / sum(own.values()), stack=stack, module=module)
         for number, (kernel, own) in enumerate(zip(found, places, strict=True))
@@ -114,12 +116,37 @@ def _kind(run: KernelRun, kernel: InductorKernel) -> ProfiledKind:
     return run.kind if run.kind in ("copy", "communication") else kernel.kind
 
 
-def _places(operations: Sequence[InductorOperation]) -> dict[_Place, int]:
-    """How many of a kernel's operations each place has."""
+def module_roots(recording: Recording) -> dict[str, str]:
+    """The class of the module whose ``forward`` a compile is of, where that isn't the target itself.
+
+    After a graph break torch compiles what the target calls on its own, and names modules from there.
+
+    Args:
+        recording: What was recorded.
+    """
+    target = (recording.target.class_name or "").rpartition(".")[2]
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    roots = {}
+    for compile_ in recording.compiles:
+        frame = frames.get(compile_.frame_id)
+        owner = "" if frame is None else (frame.qualname or "").rpartition(".")[0].rpartition(".")[2]
+        if owner not in ("", "<locals>", target):
+            roots[compile_.compile_id] = owner
+    return roots
+
+
+def _root(kernel: _Kernel, roots: Mapping[str, str]) -> str:
+    compile_id = None if kernel.graph is None else kernel.graph.compile_id
+    return "" if compile_id is None else roots.get(compile_id, "")
+
+
+def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, int]:
+    """How many elements each place has of those that a kernel's operations work on."""
+    known = [operation for operation in operations if operation.stack]
+    is_known = all(operation.elements for operation in known)
     counts: dict[_Place, int] = defaultdict(int)
-    for operation in operations:
-        if operation.stack:
-            counts[operation.stack, module_path(operation.module)] += 1
+    for operation in known:
+        counts[operation.stack, module_path(operation.module, root)] += (operation.elements or 1) if is_known else 1
     return counts
 
 
@@ -155,13 +182,15 @@ def operation_name(operation: str) -> str:
     return _OVERLOAD.sub("", operation) if operation.count(".") > 1 else operation
 
 
-def module_path(path: str | None) -> str | None:
+def module_path(path: str | None, root: str = "") -> str | None:
     """A module's path in the target, such as ``layers.0``, empty for the target itself; None if it isn't known.
 
     Args:
         path: As torch has it, such as ``L['self'].layers.0``.
+        root: What it begins with.
     """
-    return None if path is None else _SELF.sub("", expression(path))
+    own = "" if path is None else _SELF.sub("", expression(path))
+    return ".".join(part for part in (root, own) if part) if path is not None or root else None
 
 
 def _lines(parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float) -> Iterable[ProfiledLine]:

@@ -7,7 +7,7 @@ from graphdoctor.model.diagnosis import Diagnosis
 from graphdoctor.model.profile import ProfileReport
 from graphdoctor.model.recording import Recording
 from graphdoctor.profile.fusion import fusion_of
-from graphdoctor.profile.lines import share_out
+from graphdoctor.profile.lines import module_roots, share_out
 
 
 def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
@@ -34,9 +34,10 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     )
     if profiled is None or report.call_us is None:
         return report
-    shared = share_out(profiled, report.call_us.median)
+    shared = share_out(profiled, report.call_us.median, module_roots(recording))
     seen = recording.kernels
-    kernels_us = None if seen is None else seen.kernels_us
+    is_seen = seen is not None and seen.kernels_us is not None
+    kernels_us = sum(kernel.us for kernel in profiled.call.kernels) if is_seen else None
     return report.model_copy(
         update={
             "eager_us": None if profiled.call.eager is None else CallTimes.of(profiled.call.eager.times_us),

@@ -12,12 +12,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from graphdoctor.model.profiled import InductorGraph, KernelRun, MatchedRun, ProfiledCall
+from graphdoctor.model.profiled import InductorGraph, InductorKernel, KernelRun, MatchedRun, ProfiledCall
+from graphdoctor.probe.wire import InductorKernelKind
 
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
 """What the profiler puts before the name of a kernel in C++ (``torch/_inductor/codegen/cpp.py``, 2.13)."""
 
 _OVERLOAD = re.compile(r"\.(default|out|\w+_out)$")
+_GENERATED: tuple[InductorKernelKind, ...] = ("pointwise", "reduction", "template")
 _LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
 
 
@@ -38,7 +40,7 @@ def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterato
         if graph is None:
             yield from (MatchedRun(run=number, us=call.kernels[number].us) for number in numbers)
         else:
-            yield from _InGraph(call.kernels, graph, [each.name for each in graphs[graph].kernels]).matched(numbers)
+            yield from _InGraph(call.kernels, graph, graphs[graph].kernels).matched(numbers)
 
 
 class _InGraph:
@@ -47,13 +49,14 @@ class _InGraph:
     Args:
         kernels: All runs of the call.
         graph: Index of the graph.
-        names: Of the calls in its code, in order.
+        calls: The calls in its code, in order.
     """
 
-    def __init__(self, kernels: Sequence[KernelRun], graph: int, names: Sequence[str]) -> None:
+    def __init__(self, kernels: Sequence[KernelRun], graph: int, calls: Sequence[InductorKernel]) -> None:
         self._kernels = kernels
         self._graph = graph
-        self._names = names
+        self._calls = calls
+        self._names = [call.name for call in calls]
 
     def matched(self, runs: Sequence[int]) -> Iterator[MatchedRun]:
         """The runs; between two generated kernels are those of the calls between the two.
@@ -66,12 +69,14 @@ class _InGraph:
         for run in runs:
             name = _OF_GRAPH.sub("", self._kernels[run].name)
             at = next((at for at in range(done, len(self._names)) if self._names[at] == name), None)
-            if self._kernels[run].kind != "generated" or at is None:
+            if at is not None:
+                yield from self._between(waiting, range(done, at))
+                yield self._match(run, at)
+                waiting, done = [], at + 1
+            elif self._kernels[run].kind == "generated":
+                yield self._match(run, None)
+            else:
                 waiting.append(run)
-                continue
-            yield from self._between(waiting, range(done, at))
-            yield self._match(run, at)
-            waiting, done = [], at + 1
         yield from self._between(waiting, range(done, len(self._names)))
 
     def _match(self, run: int, call: int | None, parts: int = 1) -> MatchedRun:
@@ -97,7 +102,8 @@ class _InGraph:
                 left = left[at + 1 :]
             # One call can run several kernels.
             yield self._match(run, last[1] if last is not None and last[0] == operation else None)
-        yield from self._by_place(unknown, [call for call in calls if call not in taken])
+        left = [call for call in calls if call not in taken and self._calls[call].kind not in _GENERATED]
+        yield from self._by_place(unknown, left)
 
     def _by_place(self, runs: Sequence[int], calls: Sequence[int]) -> Iterator[MatchedRun]:
         """Runs that nothing on the host is known of: one for each call in their order, or else all share each."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -218,12 +219,27 @@ class MeasuredKernels:
     """A steady call, with the profiler and without.
 
     Args:
-        best: Of the profiled calls, the shortest, which the machine disturbed least.
+        calls: The profiled calls.
         times_us: Single calls without the profiler.
     """
 
-    best: SeenCall
+    calls: Sequence[SeenCall]
     times_us: Sequence[float]
+
+    @property
+    def best(self) -> SeenCall:
+        """The shortest of the profiled calls, which the machine disturbed least."""
+        return min(self.calls, key=_us)
+
+    def runs(self) -> tuple[list[InductorRunRecord], list[KernelRunRecord]]:
+        """Runs of graphs and of kernels; each one's time is the median over the calls that ran the same ones."""
+        runs, kernels = self.best.runs()
+        same = [found for found in (call.runs() for call in self.calls) if _names(found) == _names((runs, kernels))]
+        for number, run in enumerate(runs):
+            run["us"] = statistics.median(each[number]["us"] for each, _ in same)
+        for number, kernel in enumerate(kernels):
+            kernel["us"] = statistics.median(each[number]["us"] for _, each in same)
+        return runs, kernels
 
     def share(self) -> KernelsEvent:
         """Where the call's time goes, added up."""
@@ -248,16 +264,21 @@ def measure_kernels(call: Callable[[], object]) -> MeasuredKernels | None:
         return None
     # The first call under a profiler is slower: its buffers are new.
     count = min(_MAX_CALLS, _MAX_EVENTS // len(first), max(_MIN_CALLS, int(_BUDGET_S / least)))
-    best = min(_seen(_profiled(call, count) if count else first), key=_us)
+    calls = [*_seen(_profiled(call, count) if count else first)]
     ends = time.perf_counter() + _BUDGET_S
-    while count and best.us > _SLOWED * least * 1e6 and time.perf_counter() < ends:
-        best = min(best, *_seen(_profiled(call, count)), key=_us)
-    return MeasuredKernels(best, [each * 1e6 for each in times])
+    while count and min(map(_us, calls)) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
+        calls += _seen(_profiled(call, count))
+    return MeasuredKernels(calls, [each * 1e6 for each in times])
 
 
 def is_disturbed(measured: KernelsEvent) -> bool:
     """Other work on the machine made each profiled call longer than a profiler does."""
     return measured["call_us"] > _DISTURBED * measured["unprofiled_us"] + _PROFILER_US
+
+
+def _names(found: tuple[list[InductorRunRecord], list[KernelRunRecord]]) -> list[object]:
+    runs, kernels = found
+    return [*((run["graph"], run["phase"]) for run in runs), *((each["name"], each["run"]) for each in kernels)]
 
 
 def _us(call: SeenCall) -> float:

@@ -12,7 +12,15 @@ from collections.abc import Callable
 import torch
 
 from ..torch_private import torch_api
-from ..torch_private.torch_codegen import GeneratedGraph, is_view, module_of, operation_of, readers, value_bytes
+from ..torch_private.torch_codegen import (
+    GeneratedGraph,
+    elements,
+    is_view,
+    module_of,
+    operation_of,
+    readers,
+    value_bytes,
+)
 from ..wire import InductorGraphArtifact, InductorKernelRecord, InductorOperationRecord
 from .files import user_file_test
 
@@ -88,6 +96,7 @@ class CodegenRecorder:
             target=str(node.target),
             is_view=is_view(node),
             bytes=value_bytes(node),
+            elements=elements(node),
             is_stored=_is_stored(node, kernels_of),
             stack=stacks.setdefault(stack, len(stacks)) if stack else None,
             module=module_of(node),

@@ -507,7 +507,7 @@ class Workload:
             return measured.share(), self._profiled(measured, measure_kernels(lambda: self._make_eagerly(call)))
 
     def _profiled(self, measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCallEvent:
-        runs, kernels = measured.best.runs()
+        runs, kernels = measured.runs()
         return ProfiledCallEvent(
             event="profiled_call",
             device=measured.best.device,

@@ -146,7 +146,16 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
     fused_as = V.graph.scheduler.name_to_fused_node
     whole = list({id(found): found for each in single for found in [fused_as.get(each.get_name(), each)]}.values())
     nodes = list(dict.fromkeys(origin for each in single for origin in each.node.origins))
+    if all(map(is_view, nodes)):
+        nodes = _readers(single) or nodes
     return GeneratedKernel(name, _kind(single), nodes, _bytes(whole), _flops(whole))
+
+
+def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
+    """What reads what a kernel writes: one that only brings a tensor into another layout works for that."""
+    users = [user.node for each in scheduled for buffer in each.get_outputs() for user in buffer.users]
+    nodes = [getattr(user, "node", None) for user in users if user not in scheduled]
+    return list(dict.fromkeys(origin for node in nodes for origin in getattr(node, "origins", ())))
 
 
 def _kind(scheduled: Sequence[Any]) -> InductorKernelKind:
@@ -223,16 +232,35 @@ def readers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
 
 
 def value_bytes(node: torch.fx.Node) -> int | None:
-    """The size of the tensor that a node makes, with the sizes of the call that is compiled; None if there is none."""
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return None
+    """The size of the tensors that a node makes, with the sizes of the call that is compiled; None if it is unknown."""
+    sizes = [_count(value, value.element_size()) for value in _tensors(node.meta.get("val"))]
+    return _sum(sizes)
+
+
+def elements(node: torch.fx.Node) -> int | None:
+    """How many elements a node works on: those of the largest tensor that it takes or makes; None if unknown."""
+    values = [value for each in (node, *node.all_input_nodes) for value in _tensors(each.meta.get("val"))]
+    counts = [_count(value) for value in values]
+    known = [count for count in counts if count is not None]
+    return max(known) if known and len(known) == len(counts) else None
+
+
+def _tensors(value: object) -> list[torch.Tensor]:
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [each for each in values if isinstance(each, torch.Tensor)]
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _count(value: torch.Tensor, each: int = 1) -> int | None:
+    """Its elements times a number; None if a size has no hint, because it comes from the values of a tensor."""
     sizes: list[Any] = list(value.shape)
-    count = 1
     for size in sizes:
-        # A size of a dynamic dim has a hint, unless it comes from the values of a tensor.
         known = size if isinstance(size, int) else getattr(size.node, "hint", None)
         if not isinstance(known, int):
             return None
-        count *= known
-    return count * value.element_size()
+        each *= known
+    return each
