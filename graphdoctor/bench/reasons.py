@@ -12,6 +12,7 @@ from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.kernels import KernelShare
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
+from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
 from graphdoctor.rules.gd503_library_calls import LibraryCalls
 
 MOST: Final = 5
@@ -19,6 +20,9 @@ MOST: Final = 5
 
 _MIN_SHARE = 0.01
 """Of a call; nobody can see less."""
+
+_ABOUT_STARTS: Final = frozenset({RepeatedBlocksInGraph.code, CacheBypassed.code})
+"""Of these, no call takes longer."""
 
 _RUN = "GD9"
 """What codes about the recording itself begin with."""
@@ -36,7 +40,7 @@ def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding,
 
 
 def _is_about_speed(finding: Finding) -> bool:
-    if finding.code.startswith(_RUN) or finding.code == RepeatedBlocksInGraph.code:
+    if finding.code.startswith(_RUN) or finding.code in _ABOUT_STARTS:
         return False
     share = None if finding.cost is None else finding.cost.share
     return share is None or share >= _MIN_SHARE or _runs_eagerly(finding)

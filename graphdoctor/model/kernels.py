@@ -28,6 +28,43 @@ it is on the CPU; ``several_devices``: its tensors are on several GPUs; ``dynami
 off; ``other``: see torch's words."""
 
 
+CacheBypassKind = Literal[
+    "function",
+    "autograd_function",
+    "higher_order_operator",
+    "method",
+    "checkpoint_policy",
+    "custom_pass",
+    "memory_budget",
+    "freezing",
+    "disabled",
+    "unpicklable",
+    "other",
+]
+"""What keeps a graph out of torch's caches. ``function``: it calls one that torch doesn't trace, as with
+``allow_in_graph``; ``autograd_function``: a custom ``torch.autograd.Function``; ``higher_order_operator``: one of
+torch's operators that take functions, such as ``cond``; ``method``: a method call that torch doesn't know;
+``checkpoint_policy``: the ``context_fn`` of a selective checkpoint has no ``cache_hash``; ``custom_pass``: a pass of
+the program has no ``uuid``; ``memory_budget``: a custom estimator or solver has none; ``freezing``: parameters became
+constants; ``disabled``: a setting turns the cache off; ``unpicklable``: something in it can't be written to disk;
+``other``: see torch's words."""
+
+
+class CacheBypass(Fact):
+    """Why torch's caches on disk leave a graph out."""
+
+    compile_id: str | None
+    """The compile that asked for it."""
+    kind: CacheBypassKind
+    """What keeps it out."""
+    subject: str | None = None
+    """The function, operator or type, as torch names it; None if it names none."""
+    reason: str | None
+    """In torch's words; None if they aren't in the log."""
+    is_code_kept: bool
+    """Whether Inductor's cache takes the graph all the same: then only AOTAutograd's tracing is made again."""
+
+
 class KernelTime(Fact):
     """All runs of one kernel in a call."""
 

@@ -51,6 +51,7 @@ from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
 from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
 from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
 from graphdoctor.rules.gd402_tiny_graphs import TinyGraphs
+from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
 from graphdoctor.rules.gd501_backend_exception import BackendException
 from graphdoctor.rules.gd502_compiler_error import CompilerError
 from graphdoctor.rules.gd503_library_calls import LibraryCalls
@@ -109,6 +110,7 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     GuardOnChangingValue(),
     RepeatedBlocksInGraph(),
     TinyGraphs(),
+    CacheBypassed(),
     LibraryCalls(),
     CudaGraphsSkipped(),
     CudaGraphInputs(),

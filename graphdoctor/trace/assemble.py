@@ -31,7 +31,7 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.trials import Replay
 from graphdoctor.probe.wire import GraphArtifact
-from graphdoctor.trace.below import cache_use
+from graphdoctor.trace.below import cache_bypasses, cache_use
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
@@ -320,6 +320,7 @@ class Assembler:
             coverage=run.coverage,
             settling=run.settling and self._settling(run.settling, run.target),
             replay=replay,
+            cache_bypasses=cache_bypasses(self._intake.cache_records),
             caches=cache_use(self._intake.cache_records),
             gaps=tuple(
                 run_gaps(

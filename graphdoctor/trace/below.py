@@ -1,7 +1,7 @@
 """Reads what is known below Dynamo: kernels, CUDA graphs, and caches on disk.
 
 Comes in: the probe's events, and torch's cache records by compile. Goes out: ``KernelShare``, ``CudaGraphs``,
-``CacheUse``.
+``CacheUse``, ``CacheBypass``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from graphdoctor.model.kernels import CacheUse, CudaGraphs, CudaGraphSkip, CudaGraphSkipKind, KernelShare
+from graphdoctor.model.kernels import (
+    CacheBypass,
+    CacheBypassKind,
+    CacheUse,
+    CudaGraphs,
+    CudaGraphSkip,
+    CudaGraphSkipKind,
+    KernelShare,
+)
 from graphdoctor.probe.wire import CudaGraphsEvent, CudaGraphSkipRecord
 from graphdoctor.trace.events import Events
 
@@ -56,6 +64,39 @@ CACHE_RECORDS: Mapping[str, tuple[CacheName, CacheState]] = {
 }
 """torch's records of what a cache did (``torch/_inductor/compile_fx.py`` and
 ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
+
+
+_BYPASSES: tuple[tuple[re.Pattern[str], CacheBypassKind], ...] = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in cast(
+        "tuple[tuple[str, CacheBypassKind], ...]",
+        (
+            (r"Unsupported call_function target .*\b(?:autograd_function_apply|FunctionCtx)\b", "autograd_function"),
+            (r"HigherOrderOperator: autograd_function_apply\b", "autograd_function"),
+            (r"HigherOrderOperator: (?P<name>\w+)", "higher_order_operator"),
+            (
+                r"Unsupported call_function target .*module: torch\.ops\.higher_order,\s+Function name: (?P<name>\w+)",
+                "higher_order_operator",
+            ),
+            (
+                r"Unsupported call_function target .*module: (?P<module>\S+),\s+Function name: (?P<name>\w+)",
+                "function",
+            ),
+            (r"Unsupported call_function target (?:<(?:built-in )?(?:function|method) )?(?P<name>[\w.]+)", "function"),
+            (r"Unsupported call_method", "method"),
+            (r"context_fn does not have a cache_hash", "checkpoint_policy"),
+            (r"Unsupported (?:.* custom pass|_\w+_pass)", "custom_pass"),
+            (r"CustomRuntimeEstimator|CustomKnapsackSolver", "memory_budget"),
+            (r"freezing enabled|frozen constants|constant folding", "freezing"),
+            (r"FX graph cache is not enabled", "disabled"),
+            (r"unpicklable type (?P<name>\S+)", "unpicklable"),
+            (r"pickle non-standard op: (?P<name>[\w.:]+)", "unpicklable"),
+            (r"Failed to pickle|mkldnn tensors|torchbind objects", "unpicklable"),
+        ),
+    )
+)
+"""What torch's reasons contain, and what they mean (``torch/_functorch/_aot_autograd/autograd_cache.py``,
+``torch/_inductor/codecache.py`` and ``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
 
 
 @dataclass(frozen=True)
@@ -149,17 +190,7 @@ def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
     Returns:
         None if no cache was asked.
     """
-    graphs: list[list[CacheRecord]] = []
-    latest: dict[str | None, list[CacheRecord]] = {}
-    for record in records:
-        # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for each.
-        is_asked_again = record.cache == "aotautograd_cache" and any(
-            earlier.cache == record.cache for earlier in latest.get(record.compile_id, ())
-        )
-        if record.compile_id not in latest or is_asked_again:
-            latest[record.compile_id] = []
-            graphs.append(latest[record.compile_id])
-        latest[record.compile_id].append(record)
+    graphs = _by_graph(records)
     states = [_state(graph) for graph in graphs]
     reasons = (
         record.reason
@@ -176,6 +207,59 @@ def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
         bypasses=states.count("bypass"),
         bypass_reasons=tuple(dict.fromkeys(reasons)),
     )
+
+
+def cache_bypasses(records: Iterable[CacheRecord]) -> tuple[CacheBypass, ...]:
+    """Why the caches leave graphs out, one for each reason of each graph.
+
+    Args:
+        records: In the order of the log.
+    """
+    found: list[CacheBypass] = []
+    for graph in _by_graph(records):
+        of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
+        is_code_kept = bool(of_inductor) and "bypass" not in of_inductor
+        reasons: dict[tuple[CacheBypassKind, str | None], CacheRecord] = {}
+        for record in graph:
+            if record.state == "bypass":
+                reasons.setdefault(bypass_kind(record.reason or ""), record)
+        found += [
+            CacheBypass(
+                compile_id=record.compile_id,
+                kind=kind,
+                subject=subject,
+                reason=record.reason,
+                is_code_kept=is_code_kept,
+            )
+            for (kind, subject), record in reasons.items()
+        ]
+    return tuple(found)
+
+
+def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
+    """What a reason of torch's for leaving a graph out of a cache means, and whom it names."""
+    for pattern, kind in _BYPASSES:
+        if (match := pattern.search(reason)) is not None:
+            parts = match.groupdict()
+            named = ".".join(parts[part] for part in ("module", "name") if parts.get(part))
+            return kind, named or None
+    return "other", None
+
+
+def _by_graph(records: Iterable[CacheRecord]) -> list[list[CacheRecord]]:
+    """The records of each graph."""
+    graphs: list[list[CacheRecord]] = []
+    latest: dict[str | None, list[CacheRecord]] = {}
+    for record in records:
+        # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for each.
+        is_asked_again = record.cache == "aotautograd_cache" and any(
+            earlier.cache == record.cache for earlier in latest.get(record.compile_id, ())
+        )
+        if record.compile_id not in latest or is_asked_again:
+            latest[record.compile_id] = []
+            graphs.append(latest[record.compile_id])
+        latest[record.compile_id].append(record)
+    return graphs
 
 
 def _state(graph: Sequence[CacheRecord]) -> CacheState:

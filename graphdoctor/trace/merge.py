@@ -72,6 +72,7 @@ def merge(parts: Sequence[Part]) -> Recording:
             "sources": tuple(
                 {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()
             ),
+            "cache_bypasses": tuple(found for recording in renamed for found in recording.cache_bypasses),
             "caches": joined(recording.caches for recording in renamed),
             "gaps": _merge_gaps(parts),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -12,8 +13,8 @@ from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.kernels import CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.kernels import CacheBypass, CacheBypassKind, CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
+from graphdoctor.model.recording import Graph, GraphNode, Recording
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.replay.program import RunChange
 from graphdoctor.rules.catalog import ALL_RULES, RULES
@@ -158,6 +159,59 @@ def test_kernels_that_are_slower_than_those_they_replaced() -> None:
     assert finding.cost is not None
     assert finding.cost.call_us == pytest.approx(70.0)
     assert codes(recorded(now, eager_kernels=share(call_us=600.0, library_us=550.0, region_runs=0))) == []
+
+
+def bypass(kind: str, **values: object) -> CacheBypass:
+    return CacheBypass(**{"compile_id": "0/0", "kind": kind, "reason": "torch's words", "is_code_kept": True, **values})
+
+
+def test_a_graph_that_the_caches_leave_out_has_torchs_reason_and_its_line() -> None:
+    node = GraphNode(
+        name="f",
+        opcode="call_function",
+        target="model.net.f",
+        args="x",
+        kwargs="",
+        inputs=("x",),
+        file=factories.FILE,
+        line=11,
+    )
+    graph = Graph(compile_id="0/0", index=0, op_count=1, nodes=(node,))
+    (finding,) = found(recorded(cache_bypasses=(bypass("function", subject="net.f"),), graphs=(graph,)))
+    assert (finding.code, finding.severity, finding.torch_reason) == ("GD403", "info", "torch's words")
+    assert finding.message == (
+        "each start traces 1 graph with AOTAutograd again: torch's cache keeps no graph with `net.f`, which torch "
+        "can't see into"
+    )
+    assert (finding.location.line, finding.compile_ids) == (11, ("0/0",))
+
+
+def test_graphs_left_out_for_one_reason_are_one_finding_with_their_time() -> None:
+    left_out = tuple(
+        bypass("higher_order_operator", subject="cond", is_code_kept=False, compile_id=f"0/{n}") for n in (0, 1)
+    )
+    known = tuple(factories.compiled(f"0/{n}").model_copy(update={"backend_s": 1.5}) for n in (0, 1))
+    facts = factories.recording(compiles=known).model_copy(update={"cache_bypasses": (*left_out, bypass("freezing"))})
+    first, second = found(facts)
+    assert first.message == "each start compiles 2 graphs again (3.0 s): torch's cache keeps no graph with `cond`"
+    assert second.message.endswith("torch's cache keeps no graph with frozen parameters")
+    unknown = factories.recording().model_copy(update={"cache_bypasses": left_out})
+    assert found(unknown)[0].message.startswith("each start compiles 2 graphs again: ")
+
+
+@pytest.mark.parametrize("kind", get_args(CacheBypassKind))
+def test_each_reason_for_a_bypass_has_words(kind: str) -> None:
+    (finding,) = found(recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)))
+    assert "{" not in finding.message
+    assert "``" not in finding.message
+    (named,) = found(recorded(cache_bypasses=(bypass(kind, subject="m.f"),)))
+    assert finding.fingerprint != named.fingerprint
+
+
+def test_a_custom_autograd_function_has_a_setting() -> None:
+    (finding,) = found(recorded(cache_bypasses=(bypass("autograd_function"),)))
+    assert finding.fixes[0].snippet is not None
+    assert finding.fixes[0].snippet.endswith(".autograd_cache_allow_custom_autograd_functions = True")
 
 
 _CALLS = """

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.model.kernels import CacheUse
-from graphdoctor.trace.below import CacheRecord, cache_use, cuda_graphs, joined, plain_reason, skip_kind
+from graphdoctor.trace.below import (
+    CacheRecord,
+    bypass_kind,
+    cache_bypasses,
+    cache_use,
+    cuda_graphs,
+    joined,
+    plain_reason,
+    skip_kind,
+)
 from graphdoctor.trace.events import Events
 
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
@@ -102,3 +111,61 @@ def test_what_is_left_out_of_cuda_graphs_has_its_line():
 
 def test_no_cuda_graphs_were_asked_for():
     assert cuda_graphs(Events()) is None
+
+
+def target(what: str, module: str, name: str) -> str:
+    return f"Unsupported call_function target {what}. \n Function module: {module}, \nFunction name: {name}"
+
+
+BYPASSES = {
+    target("autograd_function_apply", "torch.ops.higher_order", "autograd_function_apply"): ("autograd_function", None),
+    target("<class 'FunctionCtx'>", "torch.autograd.function", "FunctionCtx"): ("autograd_function", None),
+    target("<function f at 0x7f>", "model.net", "f"): ("function", "model.net.f"),
+    target("cond", "torch.ops.higher_order", "cond"): ("higher_order_operator", "cond"),
+    "Can't cache HigherOrderOperator: cond": ("higher_order_operator", "cond"),
+    "Unsupported call_function target <function f at 0x7f>": ("function", "f"),
+    "Unsupported call_method target x. \nMethod module: None, \nMethod name: None": ("method", None),
+    "SAC context_fn does not have a cache_hash attribute. To enable caching with …": ("checkpoint_policy", None),
+    "Unsupported post grad custom pass": ("custom_pass", None),
+    "Unsupported _pre_fusion_custom_pass": ("custom_pass", None),
+    "CustomKnapsackSolver.uuid() returned None, bypassing cache": ("memory_budget", None),
+    "activation_memory_budget_solver is a raw callable without uuid() method, bypassing cache. Use "
+    "CustomKnapsackSolver for cache support.": ("memory_budget", None),
+    "Cannot cache a graph with freezing enabled": ("freezing", None),
+    "Skipping graph with frozen constants": ("freezing", None),
+    "FX graph cache is not enabled": ("disabled", None),
+    "Cannot produce stable cache key for unpicklable type Handle.Inner": ("unpicklable", "Handle.Inner"),
+    "Unable to pickle non-standard op: mine::op": ("unpicklable", "mine::op"),
+    "mkldnn tensors unpickleable": ("unpicklable", None),
+    "compiler bisector enabled": ("other", None),
+}
+"""``torch/_functorch/_aot_autograd/autograd_cache.py`` and ``torch/_inductor/codecache.py``, 2.13."""
+
+
+@pytest.mark.parametrize("reason", BYPASSES)
+def test_reasons_for_a_bypass_have_a_kind_and_whom_they_name(reason):
+    assert bypass_kind(reason) == BYPASSES[reason]
+
+
+def test_what_is_left_out_of_the_caches():
+    hook, cond = target("<function f at 0x7f>", "m", "f"), "Can't cache HigherOrderOperator: cond"
+    asked = (
+        ("0/0", AOT, "bypass", hook),
+        ("0/0", FX, "miss"),
+        ("0/0", FX, "hit"),
+        ("1/0", AOT, "bypass", target("cond", "torch.ops.higher_order", "cond")),
+        ("1/0", FX, "bypass", cond),
+        ("1/0", FX, "bypass", cond),
+        ("2/0", AOT, "bypass", "FX graph cache is not enabled"),
+        ("3/0", AOT, "miss"),
+        ("3/0", FX, "miss"),
+        ("4/0", FX, "bypass"),
+    )
+    found = cache_bypasses(CacheRecord(*each) for each in asked)
+    assert [(each.compile_id, each.kind, each.subject, each.is_code_kept) for each in found] == [
+        ("0/0", "function", "m.f", True),
+        ("1/0", "higher_order_operator", "cond", False),
+        ("2/0", "disabled", None, False),
+        ("4/0", "other", None, False),
+    ]
+    assert [each.reason for each in found][-1] is None
