@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from graphdoctor.model.base import Fact
-from graphdoctor.probe.wire import KernelKind
+from graphdoctor.probe.wire import KernelKind, ProfilePhase
 
 CudaGraphSkipKind = Literal[
     "no_device",
@@ -153,6 +153,52 @@ class CudaGraphSkip(Fact):
     """1-based."""
 
 
+class GraphPartitions(Fact):
+    """A graph that Inductor split, so that a part of it can be a CUDA graph."""
+
+    compile_id: str | None
+    """The compile that it belongs to; its backward graph has the same."""
+    count: int
+    """All parts; 1 if it wasn't split."""
+    recordable: int
+    """Parts that can be CUDA graphs."""
+
+
+class CudaGraphInput(Fact):
+    """An input of a function that torch records as CUDA graphs."""
+
+    placeholder: str
+    """Its name in the graph that Inductor compiled, such as ``primals_3``."""
+    source: str | None = None
+    """Dynamo's source for it, such as ``L['x']``; None if it is no argument of the forward graph, or that is
+    unknown."""
+    bytes: int
+    """What copying it moves."""
+
+
+class CudaGraphFunction(Fact):
+    """What torch records as CUDA graphs: a graph that Inductor compiled, or a partition of one."""
+
+    compile_id: str | None
+    """The compile that it belongs to; None if unknown."""
+    phase: ProfilePhase
+    """Forward or backward."""
+    name: str
+    """torch's, such as ``partition_0``."""
+    sizes: int
+    """Different sizes of its inputs that it was called with; torch records it for each of them."""
+    recordings: int
+    """CUDA graphs that were recorded of it; 0 if it was called once, or torch skipped it."""
+    rerecordings: int
+    """Of these, those that took the place of another, because addresses of tensors had changed, or because tensors
+    that an earlier call returned were still in use."""
+    copied: tuple[CudaGraphInput, ...]
+    """Inputs that are copied to where the graph reads them, each time before it is launched."""
+    moved: tuple[CudaGraphInput, ...] = ()
+    """Inputs that torch doesn't copy, such as parameters, and that had other addresses when it recorded the function
+    again."""
+
+
 class CudaGraphs(Fact):
     """CUDA graphs of a run that asks for them."""
 
@@ -162,6 +208,15 @@ class CudaGraphs(Fact):
     """Why torch skipped the others, one entry for each skipped graph."""
     left_out: tuple[CudaGraphSkip, ...] = ()
     """Operations that torch runs between CUDA graphs, because these can't have them."""
+    partitions: tuple[GraphPartitions, ...] = ()
+    """Graphs that Inductor split for that."""
+    functions: tuple[CudaGraphFunction, ...] | None = None
+    """What torch recorded, or will record in its next call; None if unknown."""
+
+    @property
+    def rerecordings(self) -> int:
+        """CUDA graphs that took the place of another."""
+        return sum(each.rerecordings for each in self.functions or ())
 
 
 class CacheUse(Fact):

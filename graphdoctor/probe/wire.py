@@ -708,6 +708,37 @@ class CudaGraphSkipRecord(TypedDict):
     """The compile in which it said so; None outside any."""
 
 
+class GraphPartitionsRecord(TypedDict):
+    """The fields of ``GraphPartitions``."""
+
+    compile_id: str | None
+    count: int
+    recordable: int
+
+
+class CudaGraphInputRecord(TypedDict):
+    """An input of a function that torch records as CUDA graphs."""
+
+    placeholder: str
+    """Its name in the graph that Inductor compiled, such as ``primals_3``."""
+    shape: list[int]
+    bytes: int
+    """What copying it moves."""
+
+
+class CudaGraphFunctionRecord(TypedDict):
+    """The fields of ``CudaGraphFunction``."""
+
+    compile_id: str | None
+    phase: ProfilePhase
+    name: str
+    sizes: int
+    recordings: int
+    rerecordings: int
+    copied: list[CudaGraphInputRecord]
+    moved: list[CudaGraphInputRecord]
+
+
 class CudaGraphsEvent(TypedDict):
     """What became of CUDA graphs in a run that asks for them."""
 
@@ -719,6 +750,10 @@ class CudaGraphsEvent(TypedDict):
     skipped: list[CudaGraphSkipRecord]
     left_out: list[CudaGraphSkipRecord]
     """Operations that it leaves out of CUDA graphs."""
+    partitions: list[GraphPartitionsRecord]
+    """Graphs that it split."""
+    functions: list[CudaGraphFunctionRecord] | None
+    """What it is to record; None if this torch doesn't tell."""
 
 
 class LaneEvent(TypedDict):

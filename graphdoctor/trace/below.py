@@ -20,7 +20,8 @@ from graphdoctor.model.kernels import (
     CudaGraphSkipKind,
     KernelShare,
 )
-from graphdoctor.probe.wire import CudaGraphsEvent, CudaGraphSkipRecord
+from graphdoctor.model.recording import Graph, GraphInput
+from graphdoctor.probe.wire import CudaGraphFunctionRecord, CudaGraphInputRecord, CudaGraphsEvent, CudaGraphSkipRecord
 from graphdoctor.trace.events import Events
 
 _NO_DEVICE = "there is no CUDA device"
@@ -40,7 +41,9 @@ _KINDS: tuple[tuple[str, CudaGraphSkipKind], ...] = (
     ("re-recording limit", "rerecording"),
     ("cpu ops", "cpu_device"),
     ("DeviceCopy ops", "cpu_device"),
+    ("cross-device ops", "cpu_device"),
     ("Conditional ops", "incompatible_op"),
+    ("Switch ops", "incompatible_op"),
     ("unbacked binding ops", "incompatible_op"),
     ("CUDAGraph-unsafe custom ops", "incompatible_op"),
     ("dynamic shape ops", "dynamic_shapes"),
@@ -50,8 +53,9 @@ _KINDS: tuple[tuple[str, CudaGraphSkipKind], ...] = (
     ("uncached", "disabled"),
 )
 """What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``, ``output_code.py``,
-``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``, 2.13)."""
+``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``, 2.11 to 2.15)."""
 
+_PLACEHOLDER = re.compile(r"arg(\d+)_1|primals_(\d+)")
 _STACK = "Found from"
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
 
@@ -134,15 +138,62 @@ def kernel_share(events: Events) -> KernelShare | None:
     return KernelShare.model_validate(events.fields("kernels")) if "kernels" in events else None
 
 
-def cuda_graphs(events: Events) -> CudaGraphs | None:
-    """What became of CUDA graphs; None if none were asked for."""
+def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
+    """What became of CUDA graphs; None if none were asked for.
+
+    Args:
+        events: The probe's.
+        graphs: Those that the backend got, whose inputs have names in the program.
+    """
     if "cuda_graphs" not in events:
         return None
     event = cast("CudaGraphsEvent", events.fields("cuda_graphs"))
     skipped = (_skip(record, has_device=event["has_device"]) for record in event["skipped"])
     left_out = (_skip(record, has_device=True) for record in event.get("left_out", ()))
-    found = {"captured": event["captured"], "skipped": [*map(vars, skipped)], "left_out": [*map(vars, left_out)]}
+    functions = event.get("functions")
+    inputs: dict[str | None, Sequence[GraphInput]] = {graph.compile_id: graph.inputs or () for graph in graphs}
+    found = {
+        "captured": event["captured"],
+        "skipped": [*map(vars, skipped)],
+        "left_out": [*map(vars, left_out)],
+        "partitions": event.get("partitions", []),
+        "functions": None if functions is None else [_function(each, inputs) for each in functions],
+    }
     return CudaGraphs.model_validate(found)
+
+
+def _function(record: CudaGraphFunctionRecord, inputs: Mapping[str | None, Sequence[GraphInput]]) -> dict[str, object]:
+    named = inputs.get(record["compile_id"], ())
+    return {
+        **record,
+        "copied": [_input(each, named) for each in record["copied"]],
+        "moved": [_input(each, named) for each in record["moved"]],
+    }
+
+
+def _input(record: CudaGraphInputRecord, inputs: Sequence[GraphInput]) -> dict[str, object]:
+    found = input_of(record["placeholder"], record["shape"], inputs)
+    source = None if found is None else found.source
+    return {"placeholder": record["placeholder"], "bytes": record["bytes"], "source": source}
+
+
+def input_of(placeholder: str, shape: Sequence[int], inputs: Sequence[GraphInput]) -> GraphInput | None:
+    """The input of Dynamo's graph that a placeholder of AOTAutograd's is; None if it is none, or that is unknown.
+
+    AOTAutograd numbers them in the same order, ``arg0_1`` or ``primals_1`` being the first. It can drop one that is
+    given twice, so the shape must fit, too.
+    """
+    number = _PLACEHOLDER.fullmatch(placeholder)
+    if number is None:
+        return None
+    at = int(number[1]) if number[1] else int(number[2]) - 1
+    if not 0 <= at < len(inputs):
+        return None
+    known = inputs[at].shape
+    if known is None or len(known) != len(shape):
+        return None
+    fits = all(isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True))
+    return inputs[at] if fits else None
 
 
 def _skip(record: CudaGraphSkipRecord, *, has_device: bool) -> CudaGraphSkip:

@@ -119,7 +119,7 @@ def _merged(
             "gaps": tuple(gaps),
             "kernels": kernel_share(events),
             "profiled": profiled_call(events, _inductor_graphs(contents)),
-            "cuda_graphs": cuda_graphs(events),
+            "cuda_graphs": cuda_graphs(events, merged.graphs),
             "variations": read_variations(events.all),
             "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
         }

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sys
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 import torch
 
 from graphdoctor.probe.events import EventFile
 from graphdoctor.probe.record.cuda_graphs import CudaGraphWatch
-from graphdoctor.probe.torch_private.torch_cuda_graphs import asks_for_cuda_graphs
+from graphdoctor.probe.torch_private.torch_cuda_graphs import StaticInput, asks_for_cuda_graphs, recorded_functions
+from graphdoctor.probe.wire import CudaGraphsEvent
+from tests.probe.test_wire import problems
 
 
 class Kept(EventFile):
@@ -26,6 +32,120 @@ def _log_non_cudagraphable_node(logger: logging.Logger) -> None:
     logger.debug("    %s: %s", "buf0", "reason=cpu ops, ir=ComputedBuffer")
     for line in ('File "m.py", line 5, in f', "y = x.cpu()"):
         logger.debug("         %s", line)
+
+
+def _log_graph_partitions(logger: logging.Logger) -> None:
+    """Logs as ``torch/_inductor/scheduler.py``, 2.13, does."""
+    logger.debug("Created %d graph partitions: %d cudagraphable, %d non-cudagraphable", 3, 2, 1)
+    logger.debug("  Partition %d: %d nodes, %s, inputs=%d, outputs=%d", 0, 2, "cudagraphable", 1, 1)
+
+
+class Trees:
+    """Stands for ``torch._inductor.cudagraph_trees`` with one manager."""
+
+    def __init__(self) -> None:
+        self.manager = SimpleNamespace(
+            roots={}, ids_to_funcs={}, id_to_mode={}, id_to_compile_id={}, get_func_name=lambda number: f"f{number}"
+        )
+        self.local = SimpleNamespace(tree_manager_containers={0: SimpleNamespace(tree_manager=self.manager)})
+
+    def add(self, number: int, model: object, *placeholders: str, mode: str = "INFERENCE") -> None:
+        names = [SimpleNamespace(name=name) for name in placeholders]
+        self.manager.ids_to_funcs[number] = SimpleNamespace(model=model, placeholders=names)
+        self.manager.id_to_mode[number] = SimpleNamespace(name=mode)
+        self.manager.id_to_compile_id[number] = "0/0"
+
+    def recording(self, number: int, *pointers: int | None, inputs: list[Any], **more: Any) -> SimpleNamespace:
+        """One CUDA graph; inputs without a pointer are copied."""
+        return SimpleNamespace(
+            wrapped_function=self.manager.ids_to_funcs[number],
+            static_input_data_ptrs=list(pointers),
+            non_static_input_idx=[index for index, pointer in enumerate(pointers) if pointer is None],
+            reconstructed_inputs=inputs,
+            children={},
+            **more,
+        )
+
+
+@pytest.fixture
+def trees(monkeypatch: pytest.MonkeyPatch) -> Trees:
+    made = Trees()
+    monkeypatch.setitem(sys.modules, "torch._inductor.cudagraph_trees", made)
+    return made
+
+
+def test_inputs_that_are_copied_are_known_by_their_placeholders(trees):
+    trees.add(0, object(), "arg0_1", "arg1_1", "arg2_1")
+    inputs = [torch.empty(8, 4), 7, torch.empty(4, 1).expand(4, 100)]
+    trees.manager.roots[0] = [trees.recording(0, None, None, None, inputs=inputs)]
+    found = recorded_functions()
+    assert found is not None
+    assert [(each.compile_id, each.name, each.recordings, each.rerecordings) for each in found] == [("0/0", "f0", 1, 0)]
+    assert found[0].copied == [StaticInput("arg0_1", (8, 4), 128), StaticInput("arg2_1", (4, 100), 16)]
+
+
+def test_torch_2_15_says_itself_what_it_copies(trees):
+    trees.add(0, object(), "arg0_1", "arg1_1")
+    recording = trees.recording(0, 1, None, inputs=[torch.empty(2), torch.empty(2)], input_copy_idxs=[0, 1])
+    trees.manager.roots[0] = [recording]
+    found = recorded_functions()
+    assert found is not None
+    assert [each.placeholder for each in found[0].copied] == ["arg0_1", "arg1_1"]
+
+
+def test_one_function_with_several_sizes_is_one(trees):
+    model = object()
+    trees.add(0, model, "arg0_1")
+    trees.add(1, model, "arg0_1")
+    trees.add(2, object(), "tangents_1", mode="BACKWARD")
+    forward = trees.recording(0, None, inputs=[torch.empty(2)])
+    forward.children[2] = [trees.recording(2, 5, inputs=[torch.empty(2)])]
+    trees.manager.roots[0] = [forward]
+    found = recorded_functions()
+    assert found is not None
+    assert [(each.is_backward, each.sizes, each.recorded_sizes, each.recordings) for each in found] == [
+        (False, 2, 1, 1),
+        (True, 1, 1, 1),
+    ]
+
+
+def test_a_new_address_of_a_parameter_makes_torch_record_again(trees):
+    trees.add(0, object(), "arg0_1", "arg1_1")
+    inputs = [torch.empty(4), torch.empty(2)]
+    recordings = [trees.recording(0, address, None, inputs=inputs) for address in (1, 2, 3)]
+    trees.manager.roots[0] = recordings
+    found = recorded_functions()
+    assert found is not None
+    assert (found[0].recordings, found[0].rerecordings) == (3, 2)
+    assert found[0].moved == [StaticInput("arg0_1", (4,), 16)]
+    # The same function after another one is no recording in place of this.
+    trees.manager.roots[0] = recordings[:1]
+    recordings[0].children[0] = recordings[1:2]
+    found = recorded_functions()
+    assert found is not None
+    assert (found[0].recordings, found[0].rerecordings, found[0].moved) == (2, 0, [])
+
+
+def test_a_torch_that_keeps_them_elsewhere_leaves_them_unknown(trees):
+    trees.add(0, object(), "arg0_1")
+    del trees.manager.id_to_mode
+    assert recorded_functions() is None
+
+
+def test_what_is_recorded_is_written_as_declared(trees):
+    watch, events = CudaGraphWatch(), Kept()
+    trees.add(0, object(), "arg0_1", "arg1_1")
+    trees.manager.roots[0] = [
+        trees.recording(0, each, None, inputs=[torch.empty(4), torch.empty(2)]) for each in (1, 2)
+    ]
+    _log_graph_partitions(logging.getLogger("torch._inductor.scheduler.__cudagraphs"))
+    watch.report(events)
+    watch.close()
+    (event,) = events.kept
+    assert list(problems(event, CudaGraphsEvent, "cuda_graphs")) == []
+    assert event["captured"] == 1
+    assert event["partitions"] == [{"compile_id": None, "count": 3, "recordable": 2}]
+    assert event["functions"][0]["copied"] == [{"placeholder": "arg1_1", "shape": [2], "bytes": 8}]
 
 
 def test_operations_left_out_and_skipped_graphs_are_heard_and_not_printed(caplog):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.model.kernels import CacheUse
+from graphdoctor.model.recording import Graph, GraphInput
 from graphdoctor.trace.below import (
     CacheRecord,
     bypass_kind,
@@ -63,10 +64,12 @@ REASONS = {
     "skipping cudagraph due to function 3 exceeding max re-recording limit (=128) on …": "rerecording",
     "disabling cudagraphs due to override_cudagraphs annotation": "disabled",
     "skipping cudagraphs due to bisector": "other",
+    "reason=cross-device ops, ir=DeviceCopy": "cpu_device",
+    "reason=Switch ops, ir=Switch": "incompatible_op",
     "reason=cpu ops, ir=ComputedBuffer, fx=aten.add.Tensor(arg0_1, 1)": "cpu_device",
     "reason=unbacked binding ops, ir=FallbackKernel, fx=aten.nonzero.default(arg0_1)": "incompatible_op",
 }
-"""``torch/_inductor``, 2.13."""
+"""``torch/_inductor``, 2.11 to 2.15."""
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -77,7 +80,7 @@ def test_torchs_reasons_have_a_kind(reason):
 
 def read(*, has_device: bool, reason: str | None):
     event = {"event": "cuda_graphs", "has_device": has_device, "captured": 0}
-    found = cuda_graphs(Events([{**event, "skipped": [{"reason": reason, "compile_id": "0/0"}]}]))
+    found = cuda_graphs(Events([{**event, "skipped": [{"reason": reason, "compile_id": "0/0"}]}]), ())
     assert found is not None
     return found.skipped[0]
 
@@ -103,14 +106,50 @@ def test_what_is_left_out_of_cuda_graphs_has_its_line():
     reason = "reason=unbacked binding ops, ir=FallbackKernel, fx=aten.nonzero.default(arg0_1)"
     left_out = [{"reason": f'{reason}\nFile "/p/m.py", line 5, in f\n  x.nonzero()', "compile_id": "0/0"}]
     event = {"event": "cuda_graphs", "has_device": True, "captured": 2, "skipped": [], "left_out": left_out}
-    found = cuda_graphs(Events([event]))
+    found = cuda_graphs(Events([event]), ())
     assert found is not None
     (skip,) = found.left_out
     assert (skip.kind, skip.reason, skip.file, skip.line) == ("incompatible_op", reason, "/p/m.py", 5)
 
 
+def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
+    inputs = (
+        GraphInput(name="s7", source=None, kind="symbol"),
+        GraphInput(name="l_x_", source="L['x']", kind="tensor", shape=("s7", 4)),
+        GraphInput(name="l_y_", source="L['y']", kind="tensor", shape=(4,)),
+    )
+    graphs = [Graph(compile_id="0/0", index=0, op_count=1, inputs=inputs)]
+    shapes = {"arg1_1": [9, 4], "arg2_1": [5], "arg3_1": [4], "primals_3": [4], "tangents_1": [9, 4]}
+    copied = [{"placeholder": name, "shape": shape, "bytes": 8} for name, shape in shapes.items()]
+    function = {
+        "compile_id": "0/0",
+        "phase": "forward",
+        "name": "partition_0",
+        "sizes": 1,
+        "recordings": 2,
+        "rerecordings": 1,
+        "copied": copied,
+        "moved": copied[3:4],
+    }
+    event = {"event": "cuda_graphs", "has_device": True, "captured": 1, "skipped": [], "functions": [function]}
+    event["partitions"] = [{"compile_id": "0/0", "count": 2, "recordable": 1}]
+    found = cuda_graphs(Events([event]), graphs)
+    assert found is not None
+    assert found.functions is not None
+    named = {each.placeholder: each.source for each in found.functions[0].copied}
+    assert named == {
+        "arg1_1": "L['x']",
+        "arg2_1": None,
+        "arg3_1": None,
+        "primals_3": "L['y']",
+        "tangents_1": None,
+    }
+    assert [each.source for each in found.functions[0].moved] == ["L['y']"]
+    assert (found.rerecordings, found.partitions[0].count, found.partitions[0].recordable) == (1, 2, 1)
+
+
 def test_no_cuda_graphs_were_asked_for():
-    assert cuda_graphs(Events()) is None
+    assert cuda_graphs(Events(), ()) is None
 
 
 def target(what: str, module: str, name: str) -> str:

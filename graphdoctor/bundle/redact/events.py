@@ -13,7 +13,7 @@ from graphdoctor.bundle.redact.targets import redacted_target
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.model.base import InvalidFactError, field_types
 from graphdoctor.model.recording import TargetInfo
-from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, KernelKind, Phase, SwitchKind
+from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, KernelKind, Phase, ProfilePhase, SwitchKind
 from graphdoctor.trace.below import plain_reason
 
 _REASONS = ("finished", "error", "exited", "timeout", "killed", "interrupted")
@@ -76,6 +76,7 @@ def _target(fields: Mapping[str, Any], shown: Public) -> dict[str, Any]:
 def _tables(shown: Public) -> Mapping[str, Table]:
     error = error_table(shown)
     skip: Table = {"reason": text(_skip_reason), "compile_id": text(public.compile_id)}
+    graph_input: Table = {"placeholder": text(public.placeholder), "shape": [number], "bytes": number}
     entry: Table = {
         "compile_id": text(public.compile_id),
         "search_us": number,
@@ -158,6 +159,19 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "captured": number,
             "skipped": [skip],
             "left_out": [skip],
+            "partitions": [{"compile_id": text(public.compile_id), "count": number, "recordable": number}],
+            "functions": [
+                {
+                    "compile_id": text(public.compile_id),
+                    "phase": one_of(*get_args(ProfilePhase)),
+                    "name": text(public.partition),
+                    "sizes": number,
+                    "recordings": number,
+                    "rerecordings": number,
+                    "copied": [graph_input],
+                    "moved": [graph_input],
+                }
+            ],
         },
         "call_failed": {"index": number, **error},
         "error": {**error, "code": one_of(*get_args(HintCode)), "values": public.hint_values},

@@ -319,6 +319,8 @@ dtype = _matching(_DTYPE, LEFT_OUT)
 device = _matching(_DEVICE, LEFT_OUT)
 rule_code = _matching(re.compile(r"^GD\d{3}$"), LEFT_OUT)
 torch_id = _matching(re.compile(r"^GB\d{4}$"), None)
+placeholder = _matching(re.compile(r"^(arg\d+_1|(primals|tangents)_\d+)$"), LEFT_OUT)
+partition = _matching(re.compile(r"^partition_\d+$"), LEFT_OUT)
 
 
 def guard_kind(text: str) -> str:
