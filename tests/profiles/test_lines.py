@@ -6,7 +6,7 @@ import pytest
 
 from graphdoctor.profile.fusion import fusion_of
 from graphdoctor.profile.lines import Shared, module_path, operation_name, share_out
-from tests.profile.facts import code, graph, operation, profiled, ran
+from tests.profiles.facts import code, graph, operation, profiled, ran
 
 
 def shared(kernels, *graphs) -> Shared:

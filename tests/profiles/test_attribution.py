@@ -6,7 +6,7 @@ import pytest
 
 from graphdoctor.model.profiled import InductorRun
 from graphdoctor.trace.attribution import base_name
-from tests.profile.facts import code, graph, names_of, profiled, ran
+from tests.profiles.facts import code, graph, names_of, profiled, ran
 
 
 def test_generated_kernels_are_found_by_name_and_libraries_by_what_launched_them():
