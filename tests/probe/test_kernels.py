@@ -14,7 +14,8 @@ from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import RunSpec
-from graphdoctor.probe.measure.kernels import CALL_RANGE, calls_in, is_disturbed, short_name
+from graphdoctor.probe.measure.kernels import CALL_RANGE, MeasuredKernels, calls_in, is_disturbed, short_name
+from graphdoctor.probe.torch_private.torch_codegen import RUN_RANGE
 from graphdoctor.probe.torch_private.torch_kernels import operator_role
 from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
 from graphdoctor.probe.wire import TRACE_FOLDER, KernelsEvent
@@ -32,9 +33,18 @@ def host(name: str, start: int, end: int, **values: int) -> ProfiledEvent:
     return ProfiledEvent(name, values.pop("thread", 1), start * 1000, (end - start) * 1000, **values)
 
 
-def device(name: str, start: int, end: int, launched_by: int = 0, *, is_range: bool = False) -> ProfiledEvent:
+def device(
+    name: str, start: int, end: int, launched_by: int = 0, *, is_range: bool = False, number: int = 0
+) -> ProfiledEvent:
     return ProfiledEvent(
-        name, 7, start * 1000, (end - start) * 1000, is_on_device=True, is_range=is_range, launched_by=launched_by
+        name,
+        7,
+        start * 1000,
+        (end - start) * 1000,
+        is_on_device=True,
+        is_range=is_range,
+        number=number,
+        launched_by=launched_by,
     )
 
 
@@ -136,6 +146,60 @@ def test_on_a_gpu_communication_is_known_by_name_and_by_what_launched_it():
         has_device=True,
     )
     assert (found["communication_us"], found["copy_us"], found["library_us"]) == (34.0, 1.0, 0.0)
+
+
+def launched_at_once() -> list[ProfiledEvent]:
+    """A call whose two operations a CUDA graph has, and the copy of its input."""
+    return [
+        host(CALL_RANGE, 0, 90),
+        host(f"{RUN_RANGE}0 forward", 1, 20, number=1),
+        host("aten::_foreach_copy_", 2, 4, number=2),
+        host("cudaLaunchKernel", 3, 4, number=31, launched_by=2),
+        host("cudaGraphLaunch", 5, 8, number=32, launched_by=1),
+        device("void at::native::multi_tensor_apply<2>()", 5, 6, 2, number=31),
+        device("triton_poi_fused_add_0", 10, 20, 1, number=32),
+        device("fmha_cutlass()", 20, 30, 1, number=32),
+        device("Memset (Unknown)", 30, 31, 1, number=32),
+        device("gemm", 31, 50, 1, number=32),
+    ]
+
+
+def launched_one_by_one(name: str = "gemm") -> list[ProfiledEvent]:
+    """The same call without CUDA graphs."""
+    return [
+        host(CALL_RANGE, 0, 90),
+        host(f"{RUN_RANGE}0 forward", 1, 20, number=1),
+        host("triton_poi_fused_add_0", 2, 4, number=2),
+        host("aten::_efficient_attention", 5, 7, number=3),
+        host("aten::mm", 8, 12, number=4),
+        device("triton_poi_fused_add_0", 4, 10, 2),
+        device("fmha_cutlass()", 20, 30, 3),
+        device("Memset (Device)", 30, 31, 4),
+        device(name, 31, 50, 4),
+    ]
+
+
+def told(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, float]]:
+    (call,), (plain,) = (calls_in(events, has_device=True) for events in (launched_at_once(), one_by_one))
+    _, kernels = MeasuredKernels([call], [90.0], one_by_one=plain).runs()
+    return [(kernel["operation"], kernel["us"]) for kernel in kernels]
+
+
+def test_what_a_cuda_graph_launches_is_known_from_the_call_without_it():
+    assert told(launched_one_by_one()) == [
+        ("aten::_foreach_copy_", 1.0),
+        (None, 10.0),
+        ("aten::_efficient_attention", 10.0),
+        ("aten::mm", 1.0),
+        ("aten::mm", 19.0),
+    ]
+
+
+def test_what_a_cuda_graph_launches_is_unknown_if_the_call_without_it_runs_other_kernels():
+    assert [operation for operation, _ in told(launched_one_by_one("another_gemm"))] == [
+        "aten::_foreach_copy_",
+        *[None] * 4,
+    ]
 
 
 @pytest.mark.parametrize(("call_us", "expected"), [(190.0, False), (650.0, False), (750.0, True)])

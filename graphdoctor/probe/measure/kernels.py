@@ -152,7 +152,7 @@ class SeenCall:
             communication_us=times["communication"] if is_seen else None,
             graph_input_copy_us=graph_input_ns / 1e3 if is_seen and self.is_on_device else None,
             launches=len(self.kernels) if is_seen else None,
-            graph_launches=sum(event.name.startswith(GRAPH_LAUNCHES) for event in inside),
+            graph_launches=self.graph_launches,
             region_runs=sum(
                 event.name.startswith(torch_api.REGION_PREFIX) or event.name == torch_api.COMPILED_BACKWARD
                 for event in inside
@@ -163,6 +163,11 @@ class SeenCall:
                 KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
             ],
         )
+
+    @property
+    def graph_launches(self) -> int:
+        """How often it launched a CUDA graph."""
+        return sum(node.event.name.startswith(GRAPH_LAUNCHES) for node in self.nodes)
 
     @property
     def device(self) -> Literal["cpu", "cuda"]:
@@ -221,10 +226,12 @@ class MeasuredKernels:
     Args:
         calls: The profiled calls.
         times_us: Single calls without the profiler.
+        one_by_one: The call with what CUDA graphs launch at once launched kernel by kernel; None if it wasn't made.
     """
 
     calls: Sequence[SeenCall]
     times_us: Sequence[float]
+    one_by_one: SeenCall | None = None
 
     @property
     def best(self) -> SeenCall:
@@ -239,6 +246,8 @@ class MeasuredKernels:
             run["us"] = statistics.median(each[number]["us"] for each, _ in same)
         for number, kernel in enumerate(kernels):
             kernel["us"] = statistics.median(each[number]["us"] for _, each in same)
+        if self.one_by_one is not None:
+            _tell_operations(kernels, self.one_by_one.runs()[1])
         return runs, kernels
 
     def share(self) -> KernelsEvent:
@@ -269,6 +278,29 @@ def measure_kernels(call: Callable[[], object]) -> MeasuredKernels | None:
     while count and min(map(_us, calls)) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
         calls += _seen(_profiled(call, count))
     return MeasuredKernels(calls, [each * 1e6 for each in times])
+
+
+def seen_call(call: Callable[[], object]) -> SeenCall | None:
+    """A call under the profiler, once it is warm.
+
+    Args:
+        call: Makes it.
+
+    Returns:
+        None if this torch doesn't tell the profiler's events.
+    """
+    return next(reversed(list(_seen(_profiled(call, _MIN_CALLS)))), None)
+
+
+def _tell_operations(kernels: Sequence[KernelRunRecord], one_by_one: Sequence[KernelRunRecord]) -> None:
+    """Tell of kernels that CUDA graphs launched which operation each is of, where a run of a graph has the same."""
+    for run in {kernel["run"] for kernel in kernels} - {None}:
+        own = [kernel for kernel in kernels if kernel["run"] == run and kernel["operation"] != GRAPH_INPUT_COPY]
+        known = [kernel for kernel in one_by_one if kernel["run"] == run]
+        if [kernel["name"] for kernel in own] != [kernel["name"] for kernel in known]:
+            continue
+        for kernel, same in zip(own, known, strict=True):
+            kernel["operation"], kernel["kind"] = same["operation"], same["kind"]
 
 
 def is_disturbed(measured: KernelsEvent) -> bool:

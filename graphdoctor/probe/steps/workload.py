@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from ..events import EventFile
 from ..measure import coverage
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from ..measure.kernels import MeasuredKernels, measure_kernels
+from ..measure.kernels import MeasuredKernels, SeenCall, measure_kernels, seen_call
 from ..measure.search_cost import Searches, time_searches
 from ..measure.settling import Activity, Settling, settle
 from ..measure.timing import serve, steady_us
@@ -35,7 +36,7 @@ from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_inductor, torch_minifier, torch_parts, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch, graph_runs_marked
-from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
+from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs, launch_one_by_one
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
     BlocksRecord,
@@ -495,6 +496,8 @@ class Workload:
             unmark = graph_runs_marked() if self._codegen is not None else None
             try:
                 measured = measure_kernels(lambda: self._make_again(call))
+                if measured is not None and self._codegen is not None and measured.best.graph_launches:
+                    measured = replace(measured, one_by_one=self._seen_one_by_one(call))
             finally:
                 if unmark is not None:
                     unmark()
@@ -505,6 +508,17 @@ class Workload:
             if self._codegen is None:
                 return measured.share(), None
             return measured.share(), self._profiled(measured, measure_kernels(lambda: self._make_eagerly(call)))
+
+    def _seen_one_by_one(self, call: Call) -> SeenCall | None:
+        try:
+            undo = launch_one_by_one()
+        except AttributeError as error:
+            self._events.write(hook_gap("which operations are in CUDA graphs", error))
+            return None
+        try:
+            return seen_call(lambda: self._make_again(call))
+        finally:
+            undo()
 
     def _profiled(self, measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCallEvent:
         runs, kernels = measured.runs()

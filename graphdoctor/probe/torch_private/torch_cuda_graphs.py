@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from .replacing import Undo
 from .torch_api import counters
 
 _SKIP_LOGGERS = ("torch._inductor.cudagraph_utils.__cudagraphs", "torch._inductor.cudagraph_utils.__perf_hints")
@@ -180,6 +181,30 @@ def recorded_functions() -> list[RecordedFunction] | None:
         return [function for manager in managers for function in _functions(manager)]
     except (AttributeError, KeyError, IndexError):
         return None
+
+
+def launch_one_by_one() -> Undo:
+    """Have what is recorded as CUDA graphs launch each kernel by itself, so that the profiler sees its operation.
+
+    ``is_cudagraph_capture_sizes`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15): torch uses CUDA graphs for
+    the sizes that this setting names, or for all; an empty tuple names none.
+
+    Returns:
+        Ends it.
+
+    Raises:
+        AttributeError: This torch has no such setting.
+    """
+    from torch._inductor import config
+
+    settings: Any = config.triton
+    before = settings.cudagraph_capture_sizes
+    settings.cudagraph_capture_sizes = ()
+
+    def undo() -> None:
+        settings.cudagraph_capture_sizes = before
+
+    return undo
 
 
 def _functions(manager: Any) -> Iterable[RecordedFunction]:  # noqa: ANN401
