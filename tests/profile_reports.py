@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.model.bench import CallTimes
+from graphdoctor.model.kernels import CacheUse, CudaGraphs, CudaGraphSkip
 from graphdoctor.model.profile import (
     Calibration,
     CodeLine,
     Fusion,
+    MemoryTrial,
     MemoryUse,
     ProfiledKernel,
     ProfiledLine,
@@ -18,7 +20,9 @@ from graphdoctor.model.profile import (
     SavedTensor,
     TimePart,
 )
+from graphdoctor.model.recording import CaptureGap
 from graphdoctor.model.stack import StackEntry
+from tests.bench_reports import finding
 from tests.bench_reports import report as bench_report
 
 FILE = "/project/model.py"
@@ -126,3 +130,92 @@ def profiled(**more: Any) -> ProfileReport:
         ),
     }  # fmt: skip
     return ProfileReport(**given | more)
+
+
+PACKAGE_FILE = "/home/me/env/lib/python3.12/site-packages/transformers/models/gpt2/modeling_gpt2.py"
+
+
+def trained() -> ProfileReport:
+    """A training step with fourteen kernels, most of them at lines of a package, and something in every field."""
+    entries = [
+        StackEntry(
+            file=PACKAGE_FILE, line=240 + number, function="forward", text=f"hidden_states = self.part{number}(x)",
+            origin="third_party", package="transformers",
+        )
+        for number in range(13)
+    ]  # fmt: skip
+    fused = "triton_red_fused__to_copy_add_native_dropout_native_layer_norm_native_layer_norm_backward_view"
+    names = ("aten.add", "aten.native_dropout", "aten.native_layer_norm", "aten._to_copy", "aten.view", "aten.mul")
+    kernels = tuple(
+        kernel(
+            f"{fused}_{number}", 60.0 - 4 * number, kind="reduction", operations=names, operation_count=9,
+            phase="backward" if number % 2 else "forward", gb_per_s=3100.0, bandwidth_share=0.72, flops=None,
+        ).model_copy(update={"lines": (CodeLine(file=PACKAGE_FILE, line=entries[number].line),)})
+        for number in range(13)
+    )  # fmt: skip
+    kernels = (*kernels, kernel("Memcpy DtoD (Device -> Device)", 8.0, kind="copy", operations=(), compile_id=None))
+    times = [(each.time_us, 0.0) if each.phase == "forward" else (0.0, each.time_us) for each in kernels]
+    lines = tuple(
+        ProfiledLine(
+            file=entry.file, line=entry.line, text=entry.text, forward_us=forward, backward_us=backward,
+            share=(forward + backward) / 1000, kernels=(number,), bound_by="memory",
+        )
+        for number, (entry, (forward, backward)) in enumerate(zip(entries, times[:-1], strict=True))
+    )  # fmt: skip
+    modules = (("", 14), ("transformer", 14), ("transformer.h", 12), ("transformer.h.0", 7), ("transformer.h.1", 5))
+    small = SavedTensor(name="view", operation=None, bytes=1024, is_argument=False)
+    return profiled(
+        target=bench_report().target.model_copy(update={"text": "train.py", "class_name": "GPT2LMHeadModel"}),
+        regime=Regime(
+            bound_by="host",
+            text="Bound by the host: the device is idle for 55% of the call, which launches 14 kernels.",
+            evidence={"idle_share": 0.55},
+            advice=("Compile with `mode=\"reduce-overhead\"`.", "Use a larger batch."),
+        ),
+        kernels=kernels,
+        lines=lines,
+        modules=tuple(
+            ProfiledModule(path=path, forward_us=20.0 * count, backward_us=10.0 * count) for path, count in modules
+        ),
+        parts=tuple(
+            TimePart(
+                kernel=number,
+                us=each.time_us,
+                stack=(entries[number],),
+                module=f"transformer.h.{number % 2}.part{number}",
+            )
+            for number, each in enumerate(kernels[:-1])
+        ),
+        kernels_us=476.0,
+        unattributed_us=8.0,
+        rest_us=524.0,
+        memory=MemoryUse(
+            saved=(
+                SavedTensor(
+                    name="addmm", operation="aten.addmm", bytes=8_388_608, is_argument=False, file=PACKAGE_FILE,
+                    line=242, compile_id="0/0",
+                ),
+                SavedTensor(name="primals_1", operation=None, bytes=4096, is_argument=True),
+                *(small for _ in range(4)),
+            ),
+            saved_bytes=8_392_704,
+            recomputed=("aten.gelu", "aten.mul"),
+            recomputed_count=3,
+            peak_bytes=33_554_432,
+            trial=MemoryTrial(
+                what="activation_memory_budget = 0.5", saved_bytes=4_194_304, peak_bytes=25_165_824, ratio=1.12,
+                is_same=True,
+            ),
+        ),
+        cuda_graphs=CudaGraphs(
+            captured=1,
+            skipped=(
+                CudaGraphSkip(kind="mutation", reason="mutated inputs (1 instances)", file="/project/train.py", line=8),
+            ),
+        ),
+        graph_input_copy_us=85.0,
+        caches=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("a custom operator",)),
+        restart_caches=CacheUse(hits=1, misses=0, bypasses=1, bypass_reasons=("a custom operator",)),
+        findings=(finding("GD402", "running 1 compiled function with 14 kernels takes 55% of a steady call"),),
+        gaps=(CaptureGap(code="GD900", message="The backward pass was profiled only once."),),
+    )  # fmt: skip

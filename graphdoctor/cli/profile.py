@@ -55,11 +55,11 @@ def profile(
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
-        output.write(kept_profile(place))
+        output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
         profile = profile_target(request, setup, selection)
     if profile.recorded.exit.reason == "finished":
-        output.write(profile.report)
+        output.write(profile.result)
     finish(profile.recorded, profile.diagnosis)

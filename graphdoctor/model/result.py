@@ -1,4 +1,4 @@
-"""What one recording gave: the diagnosis, and the picture that some formats need besides it."""
+"""What one recording gave: the diagnosis or the profile, and the picture that some formats need besides it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.picture import Picture
+    from graphdoctor.model.profile import ProfileReport
 
 
 @dataclass(frozen=True)
@@ -20,4 +21,17 @@ class Result:
     """
 
     diagnosis: Diagnosis
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True)
+class ProfileResult:
+    """A profile, ready to be written in any format.
+
+    Args:
+        report: Where the time goes.
+        picture: Source files and generated code; None if it wasn't read, or there is nothing left to read it from.
+    """
+
+    report: ProfileReport
     picture: Picture | None = None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from graphdoctor.model.bench import CallTimes
 from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.profile import ProfileReport
+from graphdoctor.model.picture import SourceText
+from graphdoctor.model.profile import ProfiledLine, ProfileReport
 from graphdoctor.model.recording import Recording
 from graphdoctor.profile.fusion import fusion_of
 from graphdoctor.profile.lines import module_roots, share_out
@@ -14,7 +17,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     """What a profile found.
 
     Args:
-        recording: What was recorded.
+        recording: What was recorded; with its picture, lines have their text.
         diagnosis: What it means.
         version: The version that writes it.
     """
@@ -43,7 +46,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
             "eager_us": None if profiled.call.eager is None else CallTimes.of(profiled.call.eager.times_us),
             "kernels_us": kernels_us,
             "kernels": shared.kernels,
-            "lines": shared.lines,
+            "lines": tuple(_with_texts(shared.lines, recording.picture.files if recording.picture else ())),
             "modules": shared.modules,
             "parts": shared.parts,
             "unattributed_us": shared.unattributed_us,
@@ -52,3 +55,14 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
             "graph_input_copy_us": None if seen is None else seen.graph_input_copy_us,
         }
     )
+
+
+def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> Iterator[ProfiledLine]:
+    """Lines with their text as it was while the program ran, where no stack has it."""
+    texts = {file.file: file.text.split("\n") for file in files if file.text is not None}
+    for line in lines:
+        known = texts.get(line.file, [])
+        if line.text is None and 0 < line.line <= len(known):
+            yield line.model_copy(update={"text": known[line.line - 1].strip()})
+        else:
+            yield line

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from graphdoctor.model.diagnosis import Finding
     from graphdoctor.model.kernels import CacheUse, CudaGraphSkip, KernelShare
+    from graphdoctor.model.profile import ProfileReport
     from graphdoctor.model.trials import ResultError
     from graphdoctor.render.words import Tone
 
@@ -87,7 +88,7 @@ class Table:
 # The head.
 
 
-def title_parts(report: BenchReport) -> list[str]:
+def title_parts(report: BenchReport | ProfileReport) -> list[str]:
     """What ran: target, class, torch, device."""
     target, environment = report.target, report.environment
     parts = [target.text or "a program"]

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.cure import CureReport
     from graphdoctor.model.lint import LintReport
     from graphdoctor.model.picture import Picture
-    from graphdoctor.model.profile import ProfileReport
-    from graphdoctor.model.result import Result
+    from graphdoctor.model.result import ProfileResult, Result
 
 C = TypeVar("C")
 """What is rendered."""
@@ -264,10 +263,7 @@ def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> s
     return render_comparison_markdown(comparison)
 
 
-def _json(
-    document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ProfileReport,
-    _: RenderOptions,
-) -> str:
+def _json(document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport, _: RenderOptions) -> str:
     from graphdoctor.render.json import render_json
 
     return render_json(document)
@@ -395,15 +391,31 @@ CURE: Document[CureReport] = Document(
 # Where the time of a call goes.
 
 
-def _profile(report: ProfileReport, console: Console, options: RenderOptions) -> None:
+def _profile(result: ProfileResult, console: Console, options: RenderOptions) -> None:
     from graphdoctor.render.profile import render_profile
 
-    render_profile(report, console, is_verbose=options.is_verbose)
+    render_profile(result.report, console, root=options.root, is_verbose=options.is_verbose)
 
 
-PROFILE: Document[ProfileReport] = Document(
+def _profile_json(result: ProfileResult, _: RenderOptions) -> str:
+    from graphdoctor.render.json import render_json
+
+    return render_json(result.report)
+
+
+def _profile_markdown(result: ProfileResult, options: RenderOptions) -> str:
+    from graphdoctor.render.profile_markdown import render_profile_markdown
+
+    return render_profile_markdown(result.report, root=options.root)
+
+
+PROFILE: Document[ProfileResult] = Document(
     "a profile",
-    (ConsoleFormat("text", _profile, (".txt", ".text")), Format("json", _json, (".json",))),
+    (
+        ConsoleFormat("text", _profile, (".txt", ".text")),
+        Format("json", _profile_json, (".json",)),
+        Format("markdown", _profile_markdown, (".md",)),
+    ),
 )
 """``profile``."""
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.profile import ProfileReport
+    from graphdoctor.model.result import ProfileResult
+    from graphdoctor.runs.diagnose import Needs
     from graphdoctor.runs.named import Place
     from graphdoctor.runs.record import Recorded, Setup
 
@@ -27,12 +29,12 @@ class Profile:
     Args:
         recorded: Its recording.
         diagnosis: What that means.
-        report: Where the time goes.
+        result: Where the time goes, with the picture.
     """
 
     recorded: Recorded
     diagnosis: Diagnosis
-    report: ProfileReport
+    result: ProfileResult
 
 
 def profile_target(request: Request, setup: Setup, selection: Selection) -> Profile:
@@ -44,6 +46,7 @@ def profile_target(request: Request, setup: Setup, selection: Selection) -> Prof
         selection: Findings to show.
     """
     from graphdoctor.diagnosis.diagnose import diagnose
+    from graphdoctor.model.result import ProfileResult
     from graphdoctor.profile.report import profile_report
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.runs.record import record_target
@@ -52,22 +55,33 @@ def profile_target(request: Request, setup: Setup, selection: Selection) -> Prof
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
         measured = replace(request.measured, kernels=True, profile=caches)
         recorded = record_target(replace(request, measured=measured), setup)
-    found = read_recording(recorded.folder)
+    # The lines' text is in the picture.
+    found = read_recording(recorded.folder, picture=True)
     diagnosis = diagnose(found, RULES, root=Path.cwd(), version=__version__, selection=selection)
     report = profile_report(found, diagnosis, version=__version__)
     (recorded.folder / PROFILE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
-    return Profile(recorded, diagnosis, report)
+    return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
 
 
-def kept_profile(place: Place) -> ProfileReport:
+def kept_profile(place: Place, needs: Needs) -> ProfileResult:
     """What an earlier ``profile`` found.
 
     Args:
-        place: Its recording, or the JSON document that it wrote.
+        place: Its recording, or the JSON document that it wrote, which has no picture.
+        needs: What the result must hold, if the recording is there.
 
     Raises:
         GraphDoctorError: There is none there, or it can't be read.
     """
+    from graphdoctor.model.result import ProfileResult
+    from graphdoctor.trace.reader import read_recording
+
+    report = _kept_report(place)
+    has_picture = needs.picture and place.kind == "folder"
+    return ProfileResult(report, read_recording(place.path, picture=True).picture if has_picture else None)
+
+
+def _kept_report(place: Place) -> ProfileReport:
     from graphdoctor.gate.parsing import check_schema, parsed_json
     from graphdoctor.model.base import InvalidFactError
     from graphdoctor.model.diagnosis import SCHEMA_VERSION

@@ -18,7 +18,7 @@ from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.lint import lint_files
 from graphdoctor.model.check import Budget
-from graphdoctor.model.result import Result
+from graphdoctor.model.result import ProfileResult, Result
 from graphdoctor.render import formats
 from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOptions
 from graphdoctor.rules.catalog import ALL_RULES, RULES
@@ -53,7 +53,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "CHECK": failed_report(),
         "BENCH": attention(),
         "CURE": cured(),
-        "PROFILE": profiled(),
+        "PROFILE": ProfileResult(profiled(), recording.picture),
         "LINT": lint_files([program], root=folder, version="0"),
         "RULES": list(ALL_RULES.values())[:2],
     }

@@ -19,7 +19,9 @@ from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
 from graphdoctor.model.lint import LintReport
+from graphdoctor.model.picture import Picture
 from graphdoctor.model.profile import ProfileReport
+from graphdoctor.model.result import ProfileResult
 from graphdoctor.render.printable import printable
 from tests.render.hostile import CODE_POINTS, EVIL, spoiled, spoiled_result
 from tests.render.html.test_page_safety import decoded
@@ -34,11 +36,12 @@ MODELS = {
     "LINT": LintReport,
     "BENCH": BenchReport,
     "CURE": CureReport,
-    "PROFILE": ProfileReport,
 }
 
 
 def hostile_content(name: str, variant: int) -> Any:
+    if name == "PROFILE":
+        return ProfileResult(spoiled(ProfileReport, variant), spoiled(Picture, variant))
     return spoiled(MODELS[name], variant) if name in MODELS else spoiled_result(variant)
 
 

@@ -1,0 +1,113 @@
+"""What people read of a profile at 80 and at 140 columns, and in an issue: the answer first, the rows add up."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.model.profile import ProfileReport
+from graphdoctor.render.markdown import MAX_CHARACTERS
+from graphdoctor.render.profile import render_profile
+from graphdoctor.render.profile_markdown import render_profile_markdown
+from graphdoctor.render.profile_words import Files, answer_text, short_name, small_percent
+from tests.profile_reports import PACKAGE_FILE, profiled, trained
+
+ROOT = Path("/project")
+REPORTS = {"inference": profiled, "training": trained}
+
+
+def rendered(shown: ProfileReport, *, width: int = 80, is_verbose: bool = False) -> str:
+    buffer = StringIO()
+    render_profile(shown, Console(file=buffer, width=width, color_system=None), root=ROOT, is_verbose=is_verbose)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_profile(snapshot: SnapshotAssertion, name: str, width: int) -> None:
+    text = rendered(REPORTS[name](), width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert text == snapshot
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_profile_for_an_issue(snapshot: SnapshotAssertion, name: str) -> None:
+    text = render_profile_markdown(REPORTS[name](), root=ROOT)
+    assert len(text) <= MAX_CHARACTERS
+    assert text == snapshot
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_every_width_shows_each_kernel_by_its_head_and_number(width: int) -> None:
+    text = rendered(trained(), width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    for number in range(10):
+        assert re.search(rf"triton_red.*_{number}\b", text)
+    assert "modeling_gpt2.py:240" in "".join(text.split())
+
+
+def test_a_few_rows_are_shown_and_all_with_verbose() -> None:
+    short, whole = rendered(trained(), width=140), rendered(trained(), width=140, is_verbose=True)
+    assert "modeling_gpt2.py:249" in short
+    assert "modeling_gpt2.py:250" not in short
+    assert "3 more lines" in short
+    assert "4 more kernels" in short
+    assert "modeling_gpt2.py:252" in whole
+    assert "more line" not in whole
+
+
+def test_the_rows_of_a_table_add_up_to_the_call() -> None:
+    text = rendered(trained(), width=140)
+    for heading in ("By line", "By kernel"):
+        table = text.partition(heading)[2].partition("\n\n")[0]
+        shares = [float(found) for found in re.findall(r"(?m)^[ \d]* ([\d.]+)%", table)]
+        *rows, whole = shares
+        assert whole == 100
+        assert sum(rows) == pytest.approx(100, abs=1.5)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"call_us": None, "regime": None}, "There is no steady call, so it is unknown where its time goes."),
+        ({"kernels_us": None, "regime": None, "kernels": (), "lines": ()}, "Its kernels weren't measured."),
+        ({"kernels_us": 0.0, "rest_us": 1000.0, "regime": None, "kernels": (), "lines": ()}, "and runs no kernel."),
+        ({"regime": None}, "A call takes 1.00 ms: 800 µs in 3 kernel runs, 200 µs outside of kernels."),
+    ],
+)
+def test_what_isnt_known_is_said_plainly(more: dict[str, object], said: str) -> None:
+    found = profiled(**more)
+    assert said in answer_text(found)
+    assert " ".join(said.split()) in " ".join(rendered(found).split())
+    assert render_profile_markdown(found, root=ROOT).startswith("## graphdoctor")
+
+
+def test_kernels_that_take_longer_than_the_call_are_explained() -> None:
+    found = profiled(kernels_us=1200.0, rest_us=0.0)
+    assert "more than the call without it (1.00 ms)" in " ".join(rendered(found).split())
+    assert "under the profiler" not in rendered(profiled())
+
+
+def test_a_name_that_is_too_long_keeps_its_head_and_its_number() -> None:
+    assert short_name("triton_poi_fused_add_mul_12", 20) == "triton_poi_fused…_12"
+    assert short_name("void at::native::vectorized_elementwise_kernel", 20) == "void at::native::ve…"
+    assert short_name("extern_kernels.mm", 20) == "extern_kernels.mm"
+
+
+def test_small_shares_can_be_told_apart() -> None:
+    assert [small_percent(share) for share in (0.5, 0.1, 0.034, 0.0049, 0.0002, 0.0)] == [
+        "50%", "10%", "3.4%", "0.5%", "<0.1%", "0%",
+    ]  # fmt: skip
+
+
+def test_files_are_shown_from_their_package_or_the_folder_on() -> None:
+    files = Files(trained(), ROOT)
+    assert files.place(PACKAGE_FILE, 5) == "transformers/models/gpt2/modeling_gpt2.py:5"
+    assert files.place("/project/net/model.py", 5) == "net/model.py:5"
+    assert files.shown("/elsewhere/site-packages/timm/layers.py") == "timm/layers.py"
+    assert files.place("/elsewhere/model.py", None) == "/elsewhere/model.py"
