@@ -23,7 +23,7 @@ import pytest
 from hypothesis import settings
 
 from graphdoctor.cli import main
-from tests.forking.server import Forking
+from tests.forking.server import BRIEF, Forking
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLEAN_TARGET = """\
@@ -159,6 +159,7 @@ def run_command(
     timeout: float = 300,
     is_forked: bool = True,
     imported: Imported = "torch",
+    is_brief: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``graphdoctor`` with arguments.
 
@@ -169,16 +170,20 @@ def run_command(
         timeout: Seconds after which it is killed.
         is_forked: False where the start of a process is what a test is about.
         imported: What needn't be imported anew in each probe: ``packages`` where many probes import a large one.
+        is_brief: A bench takes fewer and shorter turns, where it isn't the point of a test how close its times are.
     """
     command = command_line(*args)
+    env = clean_environment() if env is None else env
     if is_forked and is_forking():
         command[0] = str(_commands(imported).python)
         if args[:1] and args[0] in PROBING:
             _get_ready_for_probes(imported)
+        if is_brief:
+            env = {**env, BRIEF: "1"}
     return subprocess.run(
         command,
         cwd=cwd,
-        env=clean_environment() if env is None else env,
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",

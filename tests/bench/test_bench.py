@@ -168,6 +168,7 @@ def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
     process = run_command(
         *("bench", "napping.py:Faster", "--backend", "aot_eager", "--sweep", "x.shape[0]=4,128", "--format", "json"),
         cwd=tmp_path,
+        is_brief=True,
     )
     assert process.returncode == 0, process.stderr
     small, large = json.loads(process.stdout)["sweep"]["points"]
@@ -190,7 +191,8 @@ def test_a_size_of_no_argument_is_refused_by_name(tmp_path):
 
 def test_explain_can_add_a_bench(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
-    process = run_command("explain", "napping.py:Faster", "--backend", "aot_eager", "--bench", cwd=tmp_path)
+    arguments = ("explain", "napping.py:Faster", "--backend", "aot_eager", "--bench")
+    process = run_command(*arguments, cwd=tmp_path, is_brief=True)
     assert process.returncode == 0, process.stderr
     explained, _, benched = process.stdout.partition("backend=aot_eager is fastest: ")
     assert "No graph breaks." in explained

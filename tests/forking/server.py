@@ -23,6 +23,8 @@ from typing import Literal
 
 _HERE = Path(__file__).resolve().parent
 _START_S = 300
+BRIEF = "_TESTS_FORKING_BRIEF"
+"""A variable of a forked ``graphdoctor`` that takes fewer and shorter turns (``sitecustomize.py``)."""
 
 
 class Forking:
