@@ -27,6 +27,10 @@ class InductorOperation(Fact):
     """Size of the tensors that it makes; None if it makes none, or their size is unknown."""
     elements: int | None
     """How many elements the largest tensor has that it takes or makes; None if unknown."""
+    dtype: str | None = None
+    """dtype of that tensor, such as ``float32``; None if it makes none."""
+    input_dtypes: tuple[str, ...] = ()
+    """dtypes of the tensors that it reads, each once, in order."""
     is_stored: bool
     """Its value gets to memory: something outside its kernels reads it, or the graph returns it."""
     stack: tuple[StackEntry, ...] = ()
@@ -51,6 +55,8 @@ class InductorKernel(Fact):
     flops: int | None
     """Floating-point operations of its matrix products and convolutions, a multiplication and an addition being two;
     None if it has none, or torch can't count them."""
+    dtype: str | None = None
+    """dtype of the factors of these; None if it has none."""
 
 
 class InductorGraph(Fact):

@@ -1074,6 +1074,10 @@ class InductorOperationRecord(TypedDict):
     """Size of the tensors that it makes."""
     elements: int | None
     """Of the largest tensor that it takes or makes."""
+    dtype: str | None
+    """dtype of that tensor, such as ``float32``; None if it makes none."""
+    input_dtypes: list[str]
+    """dtypes of the tensors that it reads, each once, in order."""
     is_stored: bool
     """Its value is written to memory: something outside its kernels reads it, or the graph returns it."""
     stack: int | None
@@ -1096,6 +1100,8 @@ class InductorKernelRecord(TypedDict):
     ``torch/_inductor/scheduler.py``, 2.13)."""
     flops: int | None
     """Floating-point operations of its matrix products and convolutions, as torch counts them; None if it has none."""
+    dtype: str | None
+    """dtype of the factors of these; None if it has none."""
 
 
 class InductorGraphArtifact(TypedDict):

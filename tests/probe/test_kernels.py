@@ -76,6 +76,19 @@ def test_an_operation_that_computes_without_calling_another_is_a_kernel():
     assert times(found) == (28.0, 0.0, 0.0, 1)
 
 
+def test_an_operation_that_calls_others_only_to_prepare_is_a_kernel():
+    convolution = [
+        host("aten::convolution_backward", 10, 90),
+        host("aten::empty", 11, 12),
+        host("aten::to", 70, 76),
+        host("aten::_to_copy", 71, 75),
+        host("aten::copy_", 72, 74),
+    ]
+    assert times(share(*convolution)) == (80.0, 0.0, 0.0, 1)
+    # It may be one that takes long to call.
+    assert times(share(host("aten::clone", 10, 25), host("aten::copy_", 20, 24))) == (0.0, 0.0, 4.0, 1)
+
+
 def test_ranges_and_views_are_no_kernels():
     found = share(
         host("my::range", 10, 50), host("aten::view", 11, 12), host("step", 20, 40), host("aten::relu", 21, 30)

@@ -48,6 +48,9 @@ _SLOWED = 2.0
 """A profiler makes calls of many short operations about that much longer."""
 
 _DISTURBED, _PROFILER_US = 5.0, 200.0
+_CALLING_NS = 20_000
+"""An operation that only calls others takes a few microseconds for each, under the profiler."""
+
 _MAX_NAMES = 10
 _MEMORY_COPY = "Memcpy"
 _ANONYMOUS = "(anonymous namespace)"
@@ -428,10 +431,16 @@ def _host_kernels(node: _Node, role: Callable[[str], str]) -> list[Kernel]:
             kind = "communication"
         return [Kernel(event.name, kind, event.start_ns, event.end_ns, node=node)]
     within = [kernel for child in node.children for kernel in _host_kernels(child, role)]
-    if not within and found == "calls":
+    if found == "calls" and (not within or _computes_itself(node)):
         # It computes by means that are no operations, such as oneDNN's convolutions.
         return [Kernel(event.name, "library", event.start_ns, event.end_ns, node=node)]
     return within
+
+
+def _computes_itself(node: _Node) -> bool:
+    """Most of an operation's time is in nothing that it calls, and more than it takes to call."""
+    own_ns = node.event.duration_ns - sum(child.event.duration_ns for child in node.children)
+    return own_ns > max(_CALLING_NS, node.event.duration_ns / 2)
 
 
 def _device_kernel(event: ProfiledEvent, launchers: _Launchers) -> Kernel:

@@ -21,6 +21,7 @@ from ..torch_private.torch_codegen import (
     readers,
     value_bytes,
 )
+from ..torch_private.torch_flops import dtype_name, input_dtypes
 from ..wire import InductorGraphArtifact, InductorKernelRecord, InductorOperationRecord
 from .files import user_file_test
 
@@ -73,6 +74,7 @@ class CodegenRecorder:
                     operations=computed or known,
                     bytes=kernel.bytes,
                     flops=kernel.flops,
+                    dtype=kernel.dtype,
                 )
             )
         return InductorGraphArtifact(
@@ -97,6 +99,8 @@ class CodegenRecorder:
             is_view=is_view(node),
             bytes=value_bytes(node),
             elements=elements(node),
+            dtype=dtype_name(node),
+            input_dtypes=input_dtypes(node),
             is_stored=_is_stored(node, kernels_of),
             stack=stacks.setdefault(stack, len(stacks)) if stack else None,
             module=module_of(node),

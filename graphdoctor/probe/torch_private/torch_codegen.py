@@ -17,6 +17,7 @@ import torch
 
 from ..wire import InductorKernelKind, ProfilePhase
 from .replacing import Undo, put_in_place
+from .torch_flops import factor_dtype, flops_of
 from .torch_profiler import quick_range
 
 _HOOK = "set_kernel_post_grad_provenance_tracing"
@@ -38,7 +39,8 @@ class GeneratedKernel:
         kind: What it is.
         nodes: Nodes of the graph that it computes.
         bytes: Memory that it must read and write; None if Inductor can't say.
-        flops: Of its matrix products and convolutions; None if it has none.
+        flops: Of its matrix products and convolutions; None if it has none, or torch can't count them.
+        dtype: Of the factors of these; None if it has none.
     """
 
     name: str
@@ -46,6 +48,7 @@ class GeneratedKernel:
     nodes: list[torch.fx.Node]
     bytes: int | None
     flops: int | None
+    dtype: str | None
 
 
 @dataclass
@@ -133,9 +136,11 @@ def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
         kind = "communication"
     elif isinstance(node, ir.UserDefinedTritonKernel):
         kind = "user"
-    nodes = list(node.origins) if origin is None else [origin]
+    # Among its origins are those of what it reads, if that wasn't in memory when it was made.
+    own = max(node.origins, default=None) if origin is None else origin
     found = [] if scheduled is None else [scheduled]
-    return GeneratedKernel(name, kind, nodes, _bytes(found), _flops(found))
+    nodes = [] if own is None else [own]
+    return GeneratedKernel(name, kind, nodes, _bytes(found), flops_of(nodes), factor_dtype(nodes))
 
 
 def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
@@ -148,7 +153,10 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
     nodes = list(dict.fromkeys(origin for each in single for origin in each.node.origins))
     if all(map(is_view, nodes)):
         nodes = _readers(single) or nodes
-    return GeneratedKernel(name, _kind(single), nodes, _bytes(whole), _flops(whole))
+    products = [each.node.get_origin_node() for each in single if each.is_template() or each.is_extern()]
+    counted = [node for node in products if node is not None]
+    kind, size = _kind(single), _bytes(whole)
+    return GeneratedKernel(name, kind, nodes, size, flops_of(counted), factor_dtype(counted))
 
 
 def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
@@ -168,12 +176,6 @@ def _bytes(scheduled: Sequence[Any]) -> int | None:
     if not scheduled:
         return None
     return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled)
-
-
-def _flops(scheduled: Sequence[Any]) -> int | None:
-    counts = [each.estimate_flops() for each in scheduled]
-    known = [int(count) for count in counts if count]
-    return sum(known) if known else None
 
 
 def graph_runs_marked() -> Undo:

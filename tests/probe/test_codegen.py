@@ -1,0 +1,92 @@
+"""What the probe writes down of the kernels that Inductor generates, against Inductor's and torch's own counts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from graphdoctor.probe.record.codegen import CodegenRecorder  # noqa: E402
+from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch  # noqa: E402
+from graphdoctor.probe.wire import InductorGraphArtifact  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+class Network(torch.nn.Module):
+    """Convolutions in both directions, products with and without a bias, attention, a cast, a reduction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 8, 3)
+        self.up = torch.nn.ConvTranspose2d(8, 4, 3)
+        self.qkv = torch.nn.Linear(64, 192)
+        self.heads = torch.nn.Linear(64, 192)
+
+    def products(self, x: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+        """All but attention."""
+        q, k, v = self.qkv(x).chunk(3, -1)
+        mixed = torch.baddbmm(v, torch.bmm(q, k.transpose(1, 2)).softmax(-1), v)
+        return self.up(self.stem(image).relu()).double().sum() + mixed.sum()
+
+    def forward(self, x: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+        heads = self.heads(x).view(2, 32, 12, 16).transpose(1, 2)
+        attended = torch.nn.functional.scaled_dot_product_attention(*heads.chunk(3, 1))
+        return self.products(x, image) + attended.sum()
+
+
+def inputs() -> tuple[torch.Tensor, ...]:
+    return torch.randn(2, 32, 64), torch.randn(2, 3, 20, 20)
+
+
+@contextmanager
+def described() -> Iterator[list[InductorGraphArtifact]]:
+    """The graphs for which code is generated meanwhile."""
+    from torch._inductor import config
+
+    recorder, found = CodegenRecorder(lambda _: None), []
+    with config.patch(force_disable_caches=True):
+        before = config.trace.provenance_tracking_level
+        watch = CodegenWatch(lambda graph: found.append(recorder.described(graph)))
+        try:
+            yield found
+        finally:
+            watch.close()
+            config.trace.provenance_tracking_level = before
+            torch._dynamo.reset()
+
+
+def test_bytes_and_operations_are_those_that_torch_counts() -> None:
+    from torch._inductor import compile_fx, metrics
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network, given = Network(), inputs()
+    with FlopCounterMode(display=False) as counter:
+        network.products(*given).backward()
+    log = compile_fx.inductor_metrics_log
+    level = log.level
+    log.setLevel(logging.INFO)
+    metrics.reset()
+    try:
+        with described() as graphs:
+            torch.compile(network)(*given).backward()
+        counted_bytes = metrics.num_bytes_accessed
+    finally:
+        log.setLevel(level)
+    kernels = [kernel for graph in graphs for kernel in graph["kernels"]]
+    assert [graph["phase"] for graph in graphs] == ["forward", "backward"]
+    assert sum(kernel["bytes"] or 0 for kernel in kernels) == counted_bytes
+    # Attention makes two products of queries, keys and values, and its backward five, which torch's counter misses on a
+    # CPU; before it is a linear layer, which has a product in the forward pass and one for the gradient of its weight.
+    of_attention = 7 * 2 * (2 * 4) * 32 * 32 * 16
+    of_linear = 2 * 2 * (2 * 32) * 64 * 192
+    assert sum(kernel["flops"] or 0 for kernel in kernels) == counter.get_total_flops() + of_attention + of_linear
+    assert {kernel["dtype"] for kernel in kernels if kernel["flops"]} == {"float32"}
+    casts = [each for graph in graphs for each in graph["operations"] if "convert_element_type" in each["target"]]
+    assert next((each["input_dtypes"], each["dtype"]) for each in casts) == (["float32"], "float64")
+    # What a library computes is one operation, whatever was computed on the way to it.
+    assert {len(kernel["operations"]) for kernel in kernels if kernel["kind"] == "library"} == {1}
