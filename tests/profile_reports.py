@@ -192,19 +192,22 @@ def trained() -> ProfileReport:
         memory=MemoryUse(
             saved=(
                 SavedTensor(
-                    name="addmm", operation="aten.addmm", bytes=8_388_608, is_argument=False, file=PACKAGE_FILE,
-                    line=242, compile_id="0/0",
+                    name="gelu", operation="aten.gelu", bytes=8_388_608, is_argument=False, file=PACKAGE_FILE,
+                    line=242, tensor="f32[8, 64, 512]", count=8, is_cheap=True,
                 ),
                 SavedTensor(name="primals_1", operation=None, bytes=4096, is_argument=True),
                 *(small for _ in range(4)),
             ),
             saved_bytes=8_392_704,
-            recomputed=("aten.gelu", "aten.mul"),
+            recomputed={"aten.gelu": 2, "aten.mul": 1},
             recomputed_count=3,
             peak_bytes=33_554_432,
+            peak_of="process",
+            unlisted_bytes=2048,
+            has_backward=True,
             trial=MemoryTrial(
-                what="activation_memory_budget = 0.5", saved_bytes=4_194_304, peak_bytes=25_165_824, ratio=1.12,
-                is_same=True,
+                what="activation_memory_budget = 0.5", outcome="saves", saved_bytes=4_194_304, peak_bytes=25_165_824,
+                ratio=1.12, is_same=True, ratio_low=1.08, ratio_high=1.16,
             ),
         ),
         cuda_graphs=CudaGraphs(

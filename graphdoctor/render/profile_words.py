@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.diagnosis import Location
+from graphdoctor.model.expressions import expression
 from graphdoctor.model.stack import relative
 from graphdoctor.model.wording import counted, factor_text, percent
 from graphdoctor.render.bench_words import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.profile import (
         Calibration,
         Fusion,
+        MemoryOutcome,
         MemoryTrial,
         MemoryUse,
         ProfiledKernel,
@@ -314,26 +316,41 @@ def memory_texts(memory: MemoryUse, files: Files, *, is_short: bool) -> Iterator
     """
     own = [saved for saved in memory.saved if not saved.is_argument]
     if own or memory.saved_bytes:
-        size = bytes_text(memory.saved_bytes)
-        yield f"{size or 'an unknown size'} saved for the backward pass, in {counted(len(own), 'tensor')}"
+        yield _saved_total(memory, sum(saved.count for saved in own))
     shown = own[:_FEW_SAVED] if is_short else own
     yield from (saved_text(saved, files) for saved in shown)
     if len(own) > len(shown):
-        yield f"and {counted(len(own) - len(shown), 'smaller tensor')}"
+        more = sum(saved.count for saved in own[len(shown) :])
+        yield f"and {counted(more, 'smaller tensor')}"
+    if memory.unlisted_bytes:
+        yield f"{bytes_text(memory.unlisted_bytes)}  kept outside of graphs, or by unknown ones"
     if memory.recomputed_count:
-        names = ", ".join(name.removeprefix("aten.") for name in memory.recomputed)
-        yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {names}"
+        names = [f"{name.removeprefix('aten.')}{f' ×{n}' if n > 1 else ''}" for name, n in memory.recomputed.items()]
+        yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {', '.join(names)}"
     if memory.peak_bytes is not None:
-        yield f"peak {bytes_text(memory.peak_bytes)}"
+        of = {"allocator": " of torch's allocator", "process": " of the whole process", None: ""}[memory.peak_of]
+        before = "" if memory.before_bytes is None else f", {bytes_text(memory.before_bytes)} before the call"
+        yield f"peak {bytes_text(memory.peak_bytes)}{of}{before}"
     if memory.trial is not None:
         yield trial_text(memory.trial, memory)
 
 
+def _saved_total(memory: MemoryUse, count: int) -> str:
+    size = bytes_text(memory.saved_bytes) or "an unknown size"
+    eager = "" if memory.eager_saved_bytes is None else f" ({bytes_text(memory.eager_saved_bytes)} in eager mode)"
+    listed = f", in {counted(count, 'tensor')}" if count else ""
+    kept = "" if memory.has_backward else "; the call runs none, so it lives as long as the result"
+    return f"{size} saved for the backward pass{eager}{listed}{kept}"
+
+
 def saved_text(saved: SavedTensor, files: Files) -> str:
-    """A tensor that is kept for the backward pass."""
-    place = "" if saved.file is None else f" at {files.place(saved.file, saved.line)}"
+    """A tensor that is kept for the backward pass, or equal ones of one line."""
     what = (saved.operation or saved.name).removeprefix("aten.")
-    return f"{bytes_text(saved.bytes) or 'unknown size'}  {what}{place}"
+    which = f"{f'{saved.count} × ' if saved.count > 1 else ''}{f'{saved.tensor} ' if saved.tensor else ''}{what}"
+    place = "" if saved.file is None else f" at {files.place(saved.file, saved.line)}"
+    module = f" in {saved.module}" if saved.module else ""
+    cheap = ", cheap to compute again" if saved.is_cheap else ""
+    return f"{bytes_text(saved.bytes) or 'unknown size'}  {which}{place}{module}{cheap}"
 
 
 def trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
@@ -347,10 +364,23 @@ def trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
         if before is not None and after is not None
     ]
     if trial.ratio is not None:
-        changes.append(f"a call takes {factor_text(trial.ratio)} the time")
+        ends = (trial.ratio_low, trial.ratio_high)
+        between = "" if None in ends else f" ({trial.ratio_low:.2f} to {trial.ratio_high:.2f})"
+        changes.append(f"a call takes {factor_text(trial.ratio)}{between} the time")
     if trial.is_same is not None:
         changes.append("the results are the same" if trial.is_same else "the results differ")
-    return f"tried {trial.what}: {', '.join(changes) or 'nothing could be measured'}"
+    reason = f" ({trial.reason})" if trial.reason else ""
+    found = f": {', '.join(changes)}" if changes else ""
+    return f"tried {trial.what}, which {_OUTCOMES[trial.outcome]}{reason}{found}"
+
+
+_OUTCOMES: dict[MemoryOutcome, str] = {
+    "saves": "pays",
+    "costly": "costs more time than it saves memory",
+    "nothing": "keeps no less",
+    "differs": "changes the results",
+    "failed": "couldn't be measured",
+}
 
 
 def cuda_graphs_texts(report: ProfileReport) -> Iterator[str]:
@@ -360,6 +390,7 @@ def cuda_graphs_texts(report: ProfileReport) -> Iterator[str]:
         yield _captured_text(found)
         yield from (f"skipped: {skip_text(skip)}" for skip in found.skipped)
         yield from (f"left out: {skip_text(skip)}" for skip in found.left_out)
+        yield from _function_texts(found)
     if report.graph_input_copy_us and report.call_us is not None:
         share = percent(report.graph_input_copy_us / report.call_us.median)
         yield f"copies into their static inputs take {time_text(report.graph_input_copy_us)} ({share} of the call)"
@@ -367,7 +398,21 @@ def cuda_graphs_texts(report: ProfileReport) -> Iterator[str]:
 
 def _captured_text(found: CudaGraphs) -> str:
     captured = "an unknown number" if found.captured is None else str(found.captured)
-    return f"{captured} captured, {len(found.skipped)} skipped"
+    text = f"{captured} captured, {len(found.skipped)} skipped"
+    return f"{text}, {found.rerecordings} recorded again" if found.rerecordings else text
+
+
+def _function_texts(found: CudaGraphs) -> Iterator[str]:
+    """Graphs that Inductor split, and inputs that are copied for each launch."""
+    for each in found.partitions:
+        if each.count > 1:
+            yield f"split: {each.recordable} of {each.count} parts of graph {each.compile_id} can be CUDA graphs"
+    copied = [item for each in found.functions or () for item in each.copied]
+    if copied:
+        largest = max(copied, key=lambda item: item.bytes)
+        size = bytes_text(sum(item.bytes for item in copied))
+        name = largest.placeholder if largest.source is None else expression(largest.source)
+        yield f"each launch copies {counted(len(copied), 'input')} ({size}), the largest of them {name}"
 
 
 def caches_text(report: ProfileReport) -> str | None:
