@@ -15,6 +15,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -260,39 +261,45 @@ class MeasuredKernels:
         return found
 
 
-def measure_kernels(call: Callable[[], object]) -> MeasuredKernels | None:
+Around = Callable[[], AbstractContextManager[object]]
+"""Entered for calls under the profiler, and for no others."""
+
+
+def measure_kernels(call: Callable[[], object], around: Around = nullcontext) -> MeasuredKernels | None:
     """Time a call's kernels.
 
     Args:
         call: Makes it; nothing may be compiled in it.
+        around: Entered for calls under the profiler.
 
     Returns:
         None if this torch doesn't tell the profiler's events.
     """
     times = time_calls(call, seconds=_BUDGET_S, most=_MAX_UNPROFILED)
     least = min(times)
-    first = _profiled(call, 1)
+    first = _profiled(call, 1, around)
     if first is None:
         return None
     # The first call under a profiler is slower: its buffers are new.
     count = min(_MAX_CALLS, _MAX_EVENTS // len(first), max(_MIN_CALLS, int(_BUDGET_S / least)))
-    calls = [*_seen(_profiled(call, count) if count else first)]
+    calls = [*_seen(_profiled(call, count, around) if count else first)]
     ends = time.perf_counter() + _BUDGET_S
     while count and min(map(_us, calls)) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
-        calls += _seen(_profiled(call, count))
+        calls += _seen(_profiled(call, count, around))
     return MeasuredKernels(calls, [each * 1e6 for each in times])
 
 
-def seen_call(call: Callable[[], object]) -> SeenCall | None:
+def seen_call(call: Callable[[], object], around: Around) -> SeenCall | None:
     """A call under the profiler, once it is warm.
 
     Args:
         call: Makes it.
+        around: Entered for it.
 
     Returns:
         None if this torch doesn't tell the profiler's events.
     """
-    return next(reversed(list(_seen(_profiled(call, _MIN_CALLS)))), None)
+    return next(reversed(list(_seen(_profiled(call, _MIN_CALLS, around)))), None)
 
 
 def _tell_operations(kernels: Sequence[KernelRunRecord], one_by_one: Sequence[KernelRunRecord]) -> None:
@@ -324,8 +331,8 @@ def _seen(events: Sequence[ProfiledEvent] | None) -> Iterator[SeenCall]:
     return calls_in(events or (), has_device=torch_api.uses_cuda())
 
 
-def _profiled(call: Callable[[], object], count: int) -> list[ProfiledEvent] | None:
-    with torch.profiler.profile(activities=profile_activities()) as profiler:
+def _profiled(call: Callable[[], object], count: int, around: Around) -> list[ProfiledEvent] | None:
+    with around(), torch.profiler.profile(activities=profile_activities()) as profiler:
         for _ in range(count):
             torch_api.synchronize()
             with torch.profiler.record_function(EMPTY_RANGE):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -493,19 +494,16 @@ class Workload:
             if not settle(lambda: self._make_again(call), lambda: self._activity).is_settled:
                 return UNSETTLED
             before = self._activity
-            unmark = graph_runs_marked() if self._codegen is not None else None
-            try:
-                measured = measure_kernels(lambda: self._make_again(call))
-                if measured is not None and self._codegen is not None and measured.best.graph_launches:
-                    measured = replace(measured, one_by_one=self._seen_one_by_one(call))
-            finally:
-                if unmark is not None:
-                    unmark()
+            is_profile = self._request["profile"] is not None
+            around = graph_runs_marked if is_profile and self._codegen is not None else nullcontext
+            measured = measure_kernels(lambda: self._make_again(call), around)
+            if measured is not None and is_profile and measured.best.graph_launches:
+                measured = replace(measured, one_by_one=self._seen_one_by_one(call))
             if self._activity != before:
                 return "the last call compiled something again while it was measured."
             if measured is None:
                 return "this torch doesn't tell the profiler's events."
-            if self._codegen is None:
+            if not is_profile:
                 return measured.share(), None
             return measured.share(), self._profiled(measured, measure_kernels(lambda: self._make_eagerly(call)))
 
@@ -516,7 +514,7 @@ class Workload:
             self._events.write(hook_gap("which operations are in CUDA graphs", error))
             return None
         try:
-            return seen_call(lambda: self._make_again(call))
+            return seen_call(lambda: self._make_again(call), graph_runs_marked)
         finally:
             undo()
 

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
@@ -178,11 +178,9 @@ def _bytes(scheduled: Sequence[Any]) -> int | None:
     return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled)
 
 
-def graph_runs_marked() -> Undo:
-    """Have each run of a graph of Inductor's show itself to the profiler as a range.
-
-    Returns:
-        Ends it; while it lasts, each run takes a little longer.
+@contextmanager
+def graph_runs_marked() -> Iterator[None]:
+    """Meanwhile, each run of a graph of Inductor's shows itself to the profiler as a range, and takes a little longer.
 
     Raises:
         ImportError, AttributeError, KeyError: This torch runs them otherwise.
@@ -197,12 +195,11 @@ def graph_runs_marked() -> Undo:
         with quick_range(f"{RUN_RANGE}{asked.get('graph_id')} {phase}"):
             return original(graph, inputs)
 
-    return put_in_place(CompiledFxGraph, "__call__", call)
-
-
-def is_loaded() -> bool:
-    """Inductor was imported, so that there can be graphs of its."""
-    return "torch._inductor.output_code" in sys.modules
+    undo = put_in_place(CompiledFxGraph, "__call__", call)
+    try:
+        yield
+    finally:
+        undo()
 
 
 def is_view(node: torch.fx.Node) -> bool:
