@@ -39,6 +39,12 @@ def main_frame(recording: Recording) -> Frame | None:
     return next((frame for frame in recording.frames if frame.frame_id in ids), None)
 
 
+def frame_of(recording: Recording, compile_id: str | None) -> Frame | None:
+    """The function of a compile, or else that of the largest graph."""
+    ids = {compile_.frame_id for compile_ in recording.compiles if compile_.compile_id == compile_id}
+    return next((frame for frame in recording.frames if frame.frame_id in ids), None) or main_frame(recording)
+
+
 def line_entry(recording: Recording, file: str | None, line: int | None) -> StackEntry | None:
     """A line that torch points to, as a location; None if nothing is known of it."""
     stacks = (compile_.stack for compile_ in recording.compiles)

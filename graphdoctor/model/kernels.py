@@ -219,6 +219,21 @@ class CudaGraphs(Fact):
         return sum(each.rerecordings for each in self.functions or ())
 
 
+class Float32Precision(Fact):
+    """What float32 operations compute with on CUDA, as a program leaves it after its calls.
+
+    TensorFloat32 (TF32) has the range of float32 and the precision of float16. Matrix products in it run on tensor
+    cores, several times as fast.
+    """
+
+    matmul_tf32: bool
+    """Whether matrix products use TF32: ``torch.set_float32_matmul_precision``, off by default."""
+    convolution_tf32: bool
+    """Whether cuDNN's convolutions do, on by default."""
+    capabilities: tuple[tuple[int, int], ...]
+    """The compute capability of each CUDA device; from (8, 0) on, it has TF32."""
+
+
 class CacheUse(Fact):
     """What Inductor's and AOTAutograd's caches on disk did while the calls compiled.
 

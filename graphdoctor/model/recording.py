@@ -13,7 +13,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
-from graphdoctor.model.kernels import CacheBypass, CacheUse, CudaGraphs, KernelShare
+from graphdoctor.model.kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.profiled import Profiled
 from graphdoctor.model.recompiles import RecompileCause
@@ -540,6 +540,8 @@ class Recording(Fact):
     """A steady call kernel by kernel; None for a run that was no profile."""
     cuda_graphs: CudaGraphs | None = None
     """What became of CUDA graphs; None if none were asked for, and if unknown."""
+    float32_precision: Float32Precision | None = None
+    """What float32 computes with on CUDA; None without a CUDA device, or if unknown."""
     cache_bypasses: tuple[CacheBypass, ...] = ()
     """Why torch's caches on disk leave graphs out, one for each reason of each graph."""
     caches: CacheUse | None = None

@@ -756,6 +756,15 @@ class CudaGraphsEvent(TypedDict):
     """What it is to record; None if this torch doesn't tell."""
 
 
+class Float32PrecisionEvent(TypedDict):
+    """What float32 computes with on CUDA after the calls: the fields of ``Float32Precision``."""
+
+    event: Literal["float32_precision"]
+    matmul_tf32: bool
+    convolution_tf32: bool
+    capabilities: list[list[int]]
+
+
 class LaneEvent(TypedDict):
     """Where the time of a call goes; written again for a call that was repeated under the profiler."""
 
@@ -797,6 +806,7 @@ Event = (
     | KernelsEvent
     | ProfiledCallEvent
     | CudaGraphsEvent
+    | Float32PrecisionEvent
 )
 
 

@@ -58,6 +58,7 @@ from graphdoctor.rules.gd503_library_calls import LibraryCalls
 from graphdoctor.rules.gd504_cuda_graphs_skipped import CudaGraphsSkipped
 from graphdoctor.rules.gd505_cuda_graph_inputs import CudaGraphInputs
 from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
+from graphdoctor.rules.gd510_tf32_off import Tf32Off
 from graphdoctor.rules.gd900_not_measured import NotMeasured
 from graphdoctor.rules.gd901_user_error import UserError
 from graphdoctor.rules.gd902_incomplete_log import IncompleteLog
@@ -115,6 +116,7 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     CudaGraphsSkipped(),
     CudaGraphInputs(),
     SlowerKernels(),
+    Tf32Off(),
     _BACKEND,
     CompilerError(),
     UserError(),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, line_entry, main_frame
+from graphdoctor.diagnosis.frames import frame_entry, frame_of, line_entry
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import from_setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.kernels import CacheBypass, CacheBypassKind
-from graphdoctor.model.recording import Compile, Frame, GraphNode, Recording
+from graphdoctor.model.recording import Compile, GraphNode, Recording
 from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.wording import counted
@@ -150,7 +150,7 @@ def _entry(bypass: CacheBypass, recording: Recording) -> StackEntry | None:
     entry = None if node is None else line_entry(recording, node.file, node.line)
     if entry is not None:
         return entry
-    frame = _frame(bypass, recording) or main_frame(recording)
+    frame = frame_of(recording, bypass.compile_id)
     return None if frame is None else frame_entry(frame)
 
 
@@ -158,14 +158,6 @@ def _calls(node: GraphNode, wanted: str) -> bool:
     """Torch names a function by its module; a graph may only have the last part of that."""
     name = node.target.rpartition(".")[2]
     return node.opcode.startswith("call_") and (node.target == wanted or name == wanted.rpartition(".")[2])
-
-
-def _frame(bypass: CacheBypass, recording: Recording) -> Frame | None:
-    ids: Iterable[int] = (
-        compile_.frame_id for compile_ in recording.compiles if compile_.compile_id == bypass.compile_id
-    )
-    frame_id = next(iter(ids), None)
-    return next((frame for frame in recording.frames if frame.frame_id == frame_id), None)
 
 
 def _fixes(bypass: CacheBypass) -> tuple[Fix, ...]:

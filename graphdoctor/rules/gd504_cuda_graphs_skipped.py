@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, line_entry, main_frame
+from graphdoctor.diagnosis.frames import frame_entry, frame_of, line_entry
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import compile_argument
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.kernels import CudaGraphSkip, CudaGraphSkipKind
-from graphdoctor.model.recording import Frame, Recording
+from graphdoctor.model.recording import Recording
 
 _GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 _WHY: dict[CudaGraphSkipKind, str] = {
@@ -123,7 +123,7 @@ def _alike(skips: Iterable[CudaGraphSkip]) -> Iterable[list[CudaGraphSkip]]:
 
 def _match(skips: list[CudaGraphSkip], what: str, recording: Recording) -> RuleMatch | None:
     first = skips[0]
-    frame = _frame(first, recording)
+    frame = frame_of(recording, first.compile_id)
     if frame is None:
         return None
     why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")
@@ -138,12 +138,6 @@ def _match(skips: list[CudaGraphSkip], what: str, recording: Recording) -> RuleM
         subject=f"{what} {first.kind}",
         fixes=_fixes(first.kind),
     )
-
-
-def _frame(skip: CudaGraphSkip, recording: Recording) -> Frame | None:
-    """The function whose graph was skipped, or else that of the largest graph."""
-    ids = {compile_.frame_id for compile_ in recording.compiles if compile_.compile_id == skip.compile_id}
-    return next((frame for frame in recording.frames if frame.frame_id in ids), None) or main_frame(recording)
 
 
 def _fixes(kind: CudaGraphSkipKind) -> tuple[Fix, ...]:

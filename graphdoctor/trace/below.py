@@ -1,7 +1,7 @@
 """Reads what is known below Dynamo: kernels, CUDA graphs, and caches on disk.
 
 Comes in: the probe's events, and torch's cache records by compile. Goes out: ``KernelShare``, ``CudaGraphs``,
-``CacheUse``, ``CacheBypass``.
+``Float32Precision``, ``CacheUse``, ``CacheBypass``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from graphdoctor.model.kernels import (
     CudaGraphs,
     CudaGraphSkip,
     CudaGraphSkipKind,
+    Float32Precision,
     KernelShare,
 )
 from graphdoctor.model.recording import Graph, GraphInput
@@ -136,6 +137,12 @@ def joined(uses: Iterable[CacheUse | None]) -> CacheUse | None:
 def kernel_share(events: Events) -> KernelShare | None:
     """The kernels of a steady call; None if they weren't measured."""
     return KernelShare.model_validate(events.fields("kernels")) if "kernels" in events else None
+
+
+def float32_precision(events: Events) -> Float32Precision | None:
+    """What float32 computes with on CUDA; None without a CUDA device, or if unknown."""
+    found = events.fields("float32_precision")
+    return Float32Precision.model_validate(found) if found else None
 
 
 def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:

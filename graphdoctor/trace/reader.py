@@ -19,7 +19,7 @@ from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler, RunFacts
-from graphdoctor.trace.below import cuda_graphs, kernel_share
+from graphdoctor.trace.below import cuda_graphs, float32_precision, kernel_share
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.gaps import (
@@ -119,6 +119,7 @@ def _merged(
             "gaps": tuple(gaps),
             "kernels": kernel_share(events),
             "profiled": profiled_call(events, _inductor_graphs(contents)),
+            "float32_precision": float32_precision(events),
             "cuda_graphs": cuda_graphs(events, merged.graphs),
             "variations": read_variations(events.all),
             "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,

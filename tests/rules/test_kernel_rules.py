@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -13,13 +14,22 @@ from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.kernels import CacheBypass, CacheBypassKind, CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
+from graphdoctor.model.kernels import (
+    CacheBypass,
+    CacheBypassKind,
+    CudaGraphs,
+    CudaGraphSkip,
+    Float32Precision,
+    KernelShare,
+    KernelTime,
+)
 from graphdoctor.model.recording import Graph, GraphNode, Recording
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.replay.program import RunChange
 from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.trace.reader import read_recording
 from tests import factories
+from tests.conftest import RunCli
 from tests.rules.test_documentation import BELOW_DYNAMO, first_block
 
 
@@ -214,6 +224,56 @@ def test_a_custom_autograd_function_has_a_setting() -> None:
     assert finding.fixes[0].snippet.endswith(".autograd_cache_allow_custom_autograd_functions = True")
 
 
+def product(target: str = "torch._C._nn.linear", value: str = "f32[8, 8] cuda:0", line: int = 11) -> GraphNode:
+    return GraphNode(
+        name="n", opcode="call_function", target=target, args="", kwargs="", value=value, file=factories.FILE, line=line
+    )
+
+
+def on_cuda(*nodes: GraphNode, **precision: object) -> Recording:
+    known = {"matmul_tf32": False, "convolution_tf32": True, "capabilities": ((9, 0), (7, 5))} | precision
+    graph = Graph(compile_id="0/0", index=0, op_count=1, nodes=nodes)
+    return recorded(float32_precision=Float32Precision(**known), graphs=(graph,))
+
+
+def test_float32_products_could_use_tensor_cores() -> None:
+    products = (product(line=12), product("operator.matmul"), product("bmm"), product("torch.relu"))
+    (finding,) = found(on_cuda(*products))
+    assert (finding.code, finding.severity, finding.count) == ("GD510", "info", 3)
+    assert finding.message == ("3 matrix products in float32 could run on tensor cores, but TensorFloat32 is off")
+    assert (finding.location.line, finding.compile_ids) == (11, ("0/0",))
+    assert [(place.line, place.note) for place in finding.related] == [(12, "1 matrix product")]
+    assert finding.fixes[0].snippet == 'torch.set_float32_matmul_precision("high")'
+    assert not finding.fixes[0].is_safe
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["f16[8, 8] cuda:0", "bf16[8, 8] cuda:0", "f32[8, 8]", "f64[8, 8] cuda:0", "f32[8, 8] cuda:1", "f32[8] xpu:0"],
+)
+def test_products_that_tensor_float_does_not_concern(value: str) -> None:
+    assert codes(on_cuda(product(value=value))) == []
+
+
+def test_products_in_a_file_that_nothing_is_known_of_are_at_the_compiled_function() -> None:
+    elsewhere = product().model_copy(update={"file": "/site-packages/lib/net.py"})
+    (finding,) = found(on_cuda(elsewhere, elsewhere))
+    assert (finding.count, finding.location.file, finding.location.line) == (2, "model.py", factories.frame().line)
+
+
+def test_tensor_float_that_is_on_or_unknown_is_no_finding() -> None:
+    assert codes(on_cuda(product(), matmul_tf32=True)) == []
+    assert codes(on_cuda(product("torch.conv2d"))) == []
+    assert codes(on_cuda(product()).model_copy(update={"float32_precision": None})) == []
+
+
+def test_convolutions_have_a_setting_of_their_own() -> None:
+    facts = on_cuda(product("torch.conv2d"), product("torch.conv_transpose1d"), convolution_tf32=False)
+    (finding,) = found(facts)
+    assert finding.message.startswith("2 convolutions in float32 could run on tensor cores")
+    assert finding.fixes[0].snippet == "torch.backends.cudnn.allow_tf32 = True"
+
+
 _CALLS = """
 
 def example_inputs():
@@ -254,6 +314,20 @@ def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
     is_run(example)
     assert rule in codes(measured(example, tmp_path / "example"))
     assert rule not in codes(measured(instead, tmp_path / "instead"))
+
+
+@pytest.mark.slow
+def test_explain_sees_for_free_what_torch_says_below_dynamo(tmp_path: Path, run_cli: RunCli) -> None:
+    example = first_block(ALL_RULES["GD403"], "Example")
+    (tmp_path / "model.py").write_text(f"{example}{_CALLS}")
+    run = ("explain", "model.py:forward", "--backend", "inductor", "--mode", "reduce-overhead")
+    process = run_cli(*run, "--format", "json")
+    assert process.returncode == 0, process.stderr
+    findings = {finding["code"]: finding for finding in json.loads(process.stdout)["findings"]}
+    assert set(findings) == {"GD403", "GD504"}
+    assert findings["GD403"]["location"]["line"] == 1 + example.splitlines().index("    return smooth(x) + 1")
+    if not importlib.import_module("torch").cuda.is_available():
+        assert findings["GD504"]["message"] == "CUDA graphs were asked for, but there is no CUDA device"
 
 
 @pytest.mark.slow

@@ -154,6 +154,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
                 }
             ],
         },
+        "float32_precision": {"matmul_tf32": number, "convolution_tf32": number, "capabilities": [[number]]},
         "cuda_graphs": {
             "has_device": number,
             "captured": number,

@@ -11,6 +11,7 @@ from ..record.tracebacks import type_name
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config
 from ..torch_private.torch_kernels import SHOWN_BY
+from ..torch_private.torch_precision import float32_precision
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import ConfigEvent
 
@@ -54,6 +55,13 @@ def report_config(
     if values != reported:
         events.write(ConfigEvent(event="config", values=values))
     return values
+
+
+def report_float32_precision(events: EventFile) -> None:
+    """Report what float32 computes with on CUDA. Called after the calls, since they may set it."""
+    found = float32_precision()
+    if found is not None:
+        events.write(found)
 
 
 def report_failures(

@@ -95,6 +95,7 @@ def explain(
         if is_complete:
             measure(workload, request, events, lanes=lanes)
         workload.report_cuda_graphs()
+        reports.report_float32_precision(events)
         reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
         events.write(FinishedEvent(event="finished", is_complete=is_complete))
 

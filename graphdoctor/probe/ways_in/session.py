@@ -112,11 +112,10 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
     lanes = Lanes(workload, events) if request["lanes"] else None
-    has_kernels = request["kernels"] or request["stages"]
-    config = reports.report_config(events, has_kernels=has_kernels)
+    config = reports.report_config(events, has_kernels=_looks_at_kernels(request))
     with _kept_texts(workload) as texts:
         is_complete = make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
-    reports.report_config(events, config, has_kernels=has_kernels)
+    reports.report_config(events, config, has_kernels=_looks_at_kernels(request))
     trial = workload.trial
     if is_complete and trial is not None and trial.timing is not None:
         events.phase("timing the last call")
@@ -135,12 +134,17 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     if is_complete and not workload.is_decided:
         measure(workload, request, events, lanes=lanes)
     workload.report_cuda_graphs()
+    reports.report_float32_precision(events)
     reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
     if reads is not None:
         reads.write(folder / READS_FILE)
     peak = _peak_memory_bytes()
     events.write(FinishedEvent(event="finished", is_complete=is_complete, peak_memory_bytes=peak))
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
+
+
+def _looks_at_kernels(request: ProbeRequest) -> bool:
+    return request["kernels"] or request["stages"]
 
 
 def _warm_up(workload: Workload, events: EventFile) -> None:
