@@ -1,0 +1,183 @@
+"""A profile of a real program, beside what torch itself says of the same program."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.capture.child import Watching, interpreter, record
+from graphdoctor.capture.request import Measured, Request
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.model.profile import ProfileReport
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.spec import RunSpec
+from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.profile.report import profile_report
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.trace.grammar import LogDamage, read_records
+from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.reader import read_recording
+from tests.conftest import clean_environment, run_script
+from tests.probe.test_wire import assert_as_declared
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """\
+import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(48, 96)
+        self.norm = torch.nn.LayerNorm(96)
+        self.down = torch.nn.Linear(96, 48)
+
+    def forward(self, x):
+        y = torch.nn.functional.gelu(self.up(x))
+        y = self.norm(y) * 2
+        return x + self.down(y)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.Sequential(Block(), Block())
+
+    def forward(self, x):
+        x = self.blocks(x)
+        torch._dynamo.graph_break()
+        return x.softmax(-1)
+
+
+def example_inputs():
+    return torch.randn(32, 48)
+"""
+LINES = {12, 13, 14, 25}
+"""Those that compute something."""
+
+INDEPENDENT = """\
+import collections, json, torch
+import torch._inductor.config
+import model
+
+torch._inductor.config.cpp.enable_kernel_profile = True
+torch._inductor.config.force_disable_caches = True
+net, x = model.Net(), model.example_inputs()
+compiled = torch.compile(net)
+
+
+def call():
+    compiled(x).sum().backward()
+
+
+call(), call()
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    call()
+graphs = [event for event in profiler.events() if event.name.startswith("## Call CompiledFxGraph")]
+print(json.dumps(collections.Counter(child.name for graph in graphs for child in graph.cpu_children)))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("profile")
+    (folder / "model.py").write_text(PROGRAM)
+    (folder / "recording").mkdir()
+    (folder / "caches").mkdir()
+    spec = RunSpec(target=f"{folder / 'model.py'}:Net", backend="inductor", backward=True)
+    measured = Measured(kernels=True, profile=str(folder / "caches"))
+    watching = Watching(lambda _: None, lambda _: None)
+    record(Request.of(spec, measured), folder / "recording", python=interpreter(None), timeout_s=300, watching=watching)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> Recording:
+    return read_recording(folder / "recording")
+
+
+@pytest.fixture(scope="module")
+def report(recorded: Recording, folder: Path) -> ProfileReport:
+    return profile_report(recorded, diagnose(recorded, RULES, root=folder, version="0"), version="0")
+
+
+def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
+    """For each call of a kernel, the lines that torch's own record of the forward graphs names."""
+    found: dict[str, set[int]] = {}
+    name = "inductor_provenance_tracking_kernel_stack_traces"
+    for log in find_logs(folder / "recording" / TRACE_FOLDER):
+        with log.open("rb") as lines:
+            for record_ in read_records(lines, lambda kind: kind == name, LogDamage()):
+                for kernel, stacks in json.loads(record_.payload or "{}").items():
+                    own = found.setdefault(kernel.rpartition(":")[0], set())
+                    for stack in stacks:
+                        innermost = re.findall(r'File "[^"]*model\.py", line (\d+)', stack)
+                        own.update(map(int, innermost[-1:]))
+    return found
+
+
+def test_the_recording_is_as_declared(folder: Path) -> None:
+    events, artifacts = assert_as_declared(folder / "recording")
+    assert "profiled_call" in events
+    assert "graphdoctor_inductor_graph" in artifacts
+
+
+def test_the_lines_of_each_kernel_are_those_that_torch_names(report: ProfileReport, folder: Path) -> None:
+    torchs = stacks_of_torch(folder)
+    compiled = [kernel for kernel in report.kernels if kernel.graph is not None]
+    assert len(compiled) > 5
+    for kernel in compiled:
+        name = re.sub(r"^graph_\d+_", "", kernel.name)
+        assert {line.line for line in kernel.lines} <= torchs[name], name
+    by_name: dict[str, set[int]] = {}
+    for kernel in compiled:
+        by_name.setdefault(re.sub(r"^graph_\d+_", "", kernel.name), set()).update(line.line for line in kernel.lines)
+    # torch names lines of views too, which take no time.
+    assert sum(map(len, by_name.values())) >= 0.7 * sum(len(torchs[name]) for name in by_name)
+
+
+def test_kernels_run_as_often_as_in_a_profile_of_ones_own(report: ProfileReport, folder: Path) -> None:
+    script = folder / "independent.py"
+    script.write_text(INDEPENDENT)
+    ran = run_script(script, cwd=folder, env=clean_environment())
+    independent = Counter(json.loads(ran.stdout.splitlines()[-1]))
+    ours: Counter[str] = Counter()
+    for kernel in report.kernels:
+        if kernel.graph is not None:
+            ours[kernel.name.replace("extern_kernels.", "aten::")] += kernel.calls
+    assert ours
+    assert {name: independent[name] for name in ours} == dict(ours)
+
+
+def test_all_time_of_kernels_is_somebodys(report: ProfileReport) -> None:
+    assert report.kernels_us == pytest.approx(sum(kernel.time_us for kernel in report.kernels))
+    in_lines = sum(line.forward_us + line.backward_us for line in report.lines)
+    assert in_lines + (report.unattributed_us or 0) == pytest.approx(report.kernels_us)
+    assert report.unattributed_us == pytest.approx(
+        sum(kernel.time_us for kernel in report.kernels if kernel.graph is None)
+    )
+
+
+def test_each_line_that_computes_has_time_in_both_passes(report: ProfileReport) -> None:
+    lines = {line.line: line for line in report.lines}
+    assert set(lines) == LINES
+    assert all(line.forward_us > 0 and line.backward_us > 0 for line in lines.values())
+
+
+def test_modules_are_named_from_the_target(report: ProfileReport) -> None:
+    paths = {module.path for module in report.modules}
+    assert {"", "blocks.0.up", "blocks.1.norm"} <= paths
+
+
+def test_fusion_makes_fewer_kernels_than_operations(report: ProfileReport) -> None:
+    fusion = report.fusion
+    assert fusion is not None
+    assert fusion.kernels < fusion.operations < fusion.decomposed
+    assert fusion.kernels == sum(kernel.calls for kernel in report.kernels if kernel.graph is not None)
+    assert fusion.eager_launches is not None
+    assert fusion.eager_launches > fusion.kernels
