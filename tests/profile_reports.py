@@ -7,7 +7,6 @@ from typing import Any
 from graphdoctor.model.bench import CallTimes
 from graphdoctor.model.kernels import CacheUse, CudaGraphs, CudaGraphSkip
 from graphdoctor.model.profile import (
-    Calibration,
     CodeLine,
     Fusion,
     MemoryTrial,
@@ -20,6 +19,7 @@ from graphdoctor.model.profile import (
     SavedTensor,
     TimePart,
 )
+from graphdoctor.model.profiled import Calibration
 from graphdoctor.model.recording import CaptureGap
 from graphdoctor.model.stack import StackEntry
 from tests.bench_reports import finding
@@ -126,7 +126,8 @@ def profiled(**more: Any) -> ProfileReport:
             has_backward=True,
         ),
         "calibration": Calibration(
-            device_name="NVIDIA H200", copy_gb_per_s=4300.0, matmul_tflops_per_s={"float32": 50.0}, launch_us=2.5
+            device_name="NVIDIA H200", torch="2.13.0+cu128", precision="highest", copy_gb_per_s=4300.0,
+            matmul_tflops_per_s={"float32": 50.0}, launch_us=2.5,
         ),
     }  # fmt: skip
     return ProfileReport(**given | more)

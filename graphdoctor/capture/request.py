@@ -12,7 +12,7 @@ from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.spec import RunSpec
-from graphdoctor.probe.wire import ProbeRequest
+from graphdoctor.probe.wire import CalibrationRecord, ProbeRequest
 
 DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", "b8", "c64", "c128")
 """dtypes of ``--input``, torch's own abbreviations."""
@@ -56,6 +56,7 @@ class Measured:
         profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
             folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
         stages: Each graph at each stage of the compiler, which torch then takes from no cache.
+        calibrations: What earlier profiles measured of this machine, for a profile.
         reads: Which files are read.
     """
 
@@ -64,6 +65,7 @@ class Measured:
     lanes: bool = False
     kernels: bool = False
     profile: str | None = None
+    calibrations: tuple[CalibrationRecord, ...] = ()
     stages: bool = False
     reads: bool = False
 
@@ -147,6 +149,7 @@ class Request:
             kernels=measured.kernels,
             profile=measured.profile,
             stages=measured.stages,
+            calibrations=list(measured.calibrations),
             reads=measured.reads,
             vary=self.vary is not None,
             vary_count=vary.count,

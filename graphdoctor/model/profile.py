@@ -8,7 +8,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.bench import CallTimes
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding
 from graphdoctor.model.kernels import CacheUse, CudaGraphs
-from graphdoctor.model.profiled import Device
+from graphdoctor.model.profiled import Calibration, Device
 from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import ProfilePhase
@@ -126,22 +126,6 @@ class ProfiledModule(Fact):
     """Kernels of the forward pass."""
     backward_us: float
     """Kernels of the backward pass."""
-
-
-class Calibration(Fact):
-    """What this device reaches, as measured: a copy, and matrix products."""
-
-    device_name: str
-    """Which device; of a CPU, its model and the number of threads."""
-    copy_gb_per_s: float
-    """Gigabytes (1e9) a second that a copy reads and writes, of tensors too large for any cache."""
-    matmul_tflops_per_s: dict[str, float]
-    """1e12 operations a second of a large matrix product, by dtype, such as ``float32``; with the precision of float32
-    products that the program set."""
-    launch_us: float | None = None
-    """What the launch of an empty kernel takes; None on a CPU."""
-    is_kept: bool = False
-    """It was measured in an earlier run."""
 
 
 class Regime(Fact):

@@ -114,6 +114,30 @@ class EagerCall(Fact):
     """Their number."""
 
 
+class Calibration(Fact):
+    """What this device reaches, as measured: a copy, and matrix products."""
+
+    device_name: str
+    """Which device; of a CPU, its model."""
+    torch: str
+    """torch's version."""
+    threads: int | None = None
+    """Threads of an operation on a CPU; None on a GPU."""
+    precision: str
+    """Of float32 products, such as ``highest``, as the program set it."""
+    copy_gb_per_s: float
+    """Gigabytes (1e9) a second that a copy reads and writes, of tensors too large for any cache."""
+    matmul_tflops_per_s: dict[str, float]
+    """1e12 operations a second of a large matrix product, by dtype, such as ``float32``, with that precision. Under
+    ``tf32`` those of float32 in TF32, where products aren't in TF32 but convolutions are."""
+    launch_us: float | None = None
+    """What the launch of a small kernel takes; None on a CPU."""
+    is_kept: bool = False
+    """It was measured in an earlier run."""
+    is_steady: bool = True
+    """Each was measured twice with the same result, but for a tenth."""
+
+
 class ProfiledCall(Fact):
     """A steady call, kernel by kernel."""
 
@@ -156,6 +180,8 @@ class Profiled(Fact):
     """Graphs for which Inductor generated code, in order."""
     matched: tuple[MatchedRun, ...]
     """All runs of kernels, those of one run of a graph together."""
+    calibration: Calibration | None = None
+    """What the device reaches; None if it wasn't measured."""
 
     def code_of(self, found: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
         """The graph and the call in its code that a run is; None if unknown."""

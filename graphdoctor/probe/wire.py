@@ -159,6 +159,8 @@ class ProbeRequest(TypedDict):
     compiles into this folder, which is empty. None for a run that is no profile."""
     stages: bool
     """Have torch log each stage of each graph, whatever its caches hold, and which nodes go into which kernel."""
+    calibrations: list[CalibrationRecord]
+    """What earlier profiles measured on this machine."""
     reads: bool
     """Note which files are read."""
     vary: bool
@@ -260,6 +262,7 @@ Phase = Literal[
     "measuring coverage",
     "measuring guard checks",
     "profiling kernels",
+    "measuring what the device reaches",
     "warming up",
     "making the calls",
     "timing the last call",
@@ -699,6 +702,37 @@ class EagerCallRecord(TypedDict):
     launches: int | None
 
 
+class CalibrationRecord(TypedDict):
+    """What a device reaches, and what that depends on."""
+
+    device_name: str
+    """Of a CPU, its model."""
+    torch: str
+    """torch's version."""
+    threads: int | None
+    """Threads of an operation; None on a GPU."""
+    precision: str
+    """Of float32 products, such as ``highest``, as the program set it."""
+    copy_gb_per_s: float
+    """Gigabytes (1e9) a second that a copy reads and writes."""
+    matmul_tflops_per_s: dict[str, float]
+    """1e12 operations a second of a matrix product, by dtype; under ``tf32`` those of float32 in TF32, where products
+    aren't in TF32 but convolutions are."""
+    launch_us: float | None
+    """What the launch of a small kernel takes; None on a CPU."""
+
+
+class CalibrationEvent(TypedDict):
+    """What the device reaches."""
+
+    event: Literal["calibration"]
+    found: CalibrationRecord
+    is_kept: bool
+    """All of it is from an earlier profile."""
+    is_steady: bool
+    """Each was measured twice with the same result, but for a tenth, so that it's worth keeping."""
+
+
 class CudaGraphSkipRecord(TypedDict):
     """A graph that torch didn't record as a CUDA graph."""
 
@@ -805,6 +839,7 @@ Event = (
     | LaneEvent
     | KernelsEvent
     | ProfiledCallEvent
+    | CalibrationEvent
     | CudaGraphsEvent
     | Float32PrecisionEvent
 )

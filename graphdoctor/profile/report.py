@@ -52,6 +52,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
             "unattributed_us": shared.unattributed_us,
             "rest_us": None if kernels_us is None else max(0.0, report.call_us.median - kernels_us),
             "fusion": fusion_of(profiled),
+            "calibration": profiled.calibration,
             "graph_input_copy_us": None if seen is None else seen.graph_input_copy_us,
         }
     )

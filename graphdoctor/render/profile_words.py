@@ -29,7 +29,6 @@ from graphdoctor.render.bench_words import (
 if TYPE_CHECKING:
     from graphdoctor.model.kernels import CudaGraphs
     from graphdoctor.model.profile import (
-        Calibration,
         Fusion,
         MemoryOutcome,
         MemoryTrial,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         ProfileReport,
         SavedTensor,
     )
+    from graphdoctor.model.profiled import Calibration
 
 FEW = 10
 """Rows of a table, unless all are wanted."""

@@ -45,6 +45,7 @@ def profile_target(request: Request, setup: Setup, selection: Selection) -> Prof
         setup: How to run processes.
         selection: Findings to show.
     """
+    from graphdoctor.capture.calibrations import keep_calibration, kept_calibrations
     from graphdoctor.diagnosis.diagnose import diagnose
     from graphdoctor.model.result import ProfileResult
     from graphdoctor.profile.report import profile_report
@@ -53,10 +54,13 @@ def profile_target(request: Request, setup: Setup, selection: Selection) -> Prof
     from graphdoctor.trace.reader import read_recording
 
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
-        measured = replace(request.measured, kernels=True, profile=caches)
+        measured = replace(request.measured, kernels=True, profile=caches, calibrations=kept_calibrations())
         recorded = record_target(replace(request, measured=measured), setup)
     # The lines' text is in the picture.
     found = read_recording(recorded.folder, picture=True)
+    calibration = None if found.profiled is None else found.profiled.calibration
+    if calibration is not None and calibration.is_steady and not calibration.is_kept:
+        keep_calibration(calibration)
     diagnosis = diagnose(found, RULES, root=Path.cwd(), version=__version__, selection=selection)
     report = profile_report(found, diagnosis, version=__version__)
     (recorded.folder / PROFILE_FILE).write_text(report.model_dump_json(), encoding="utf-8")

@@ -6,9 +6,16 @@ Comes in: the probe's artifact of each such graph, and its event of the call. Go
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
-from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled, ProfiledCall
+from graphdoctor.model.profiled import (
+    Calibration,
+    InductorGraph,
+    InductorKernel,
+    InductorOperation,
+    Profiled,
+    ProfiledCall,
+)
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import InductorGraphArtifact
 from graphdoctor.trace.attribution import matched_runs
@@ -62,4 +69,15 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
     if "profiled_call" not in events:
         return None
     call, known = ProfiledCall.model_validate(events.fields("profiled_call")), tuple(graphs)
-    return Profiled(call=call, graphs=known, matched=tuple(matched_runs(call, known)))
+    measured = events.fields("calibration")
+    return Profiled(
+        call=call,
+        graphs=known,
+        matched=tuple(matched_runs(call, known)),
+        calibration=_calibration(measured) if measured else None,
+    )
+
+
+def _calibration(measured: dict[str, Any]) -> Calibration:
+    own = {key: value for key, value in measured.items() if key != "found"}
+    return Calibration.model_validate({**measured["found"], **own})

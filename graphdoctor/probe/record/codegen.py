@@ -40,6 +40,9 @@ class CodegenRecorder:
 
     def __init__(self, want_file: Callable[[str], None]) -> None:
         self._want_file = want_file
+        self.factor_dtypes: set[str] = set()
+        """Of all matrix products and convolutions."""
+
         self._is_user_file = user_file_test()
 
     def record(self, graph: GeneratedGraph) -> None:
@@ -65,6 +68,8 @@ class CodegenRecorder:
                 kernels_of.setdefault(node, set()).add(number)
         records: list[InductorKernelRecord] = []
         for kernel in graph.kernels:
+            if kernel.dtype is not None:
+                self.factor_dtypes.add(kernel.dtype)
             known = sorted(index[node] for node in kernel.nodes if node in index)
             computed = [number for number in known if not is_view(nodes[number])]
             records.append(

@@ -38,6 +38,8 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
+    if request["profile"] is not None:
+        _calibrate(workload, events)
 
 
 def _measure_coverage(workload: Workload, events: EventFile) -> bool:
@@ -129,3 +131,12 @@ def _measure_kernels(workload: Workload, events: EventFile) -> None:
             )
             events.gap("kernels", message)
     workload.mark_end(None)
+
+
+def _calibrate(workload: Workload, events: EventFile) -> None:
+    """Measure what the device reaches."""
+    events.phase("measuring what the device reaches")
+    try:
+        events.write(workload.calibrate())
+    except (RuntimeError, MemoryError) as error:
+        events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")

@@ -12,6 +12,7 @@ import torch
 
 from ..events import EventFile
 from ..measure import coverage
+from ..measure.calibration import calibrate
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
 from ..measure.kernels import MeasuredKernels, SeenCall, measure_kernels, seen_call
 from ..measure.search_cost import Searches, time_searches
@@ -41,6 +42,7 @@ from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs, launch_one_b
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
     BlocksRecord,
+    CalibrationEvent,
     CallArtifact,
     CallErrorRecord,
     CompilerPartKind,
@@ -109,6 +111,7 @@ class Workload:
             self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
         self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
+        self._recorder = CodegenRecorder(self.listener.want_file)
         self._codegen = self._watch_codegen() if request["profile"] or request["stages"] else None
         try:
             self._compiled = self._compile()
@@ -225,7 +228,7 @@ class Workload:
 
     def _watch_codegen(self) -> CodegenWatch | None:
         try:
-            return CodegenWatch(CodegenRecorder(self.listener.want_file).record)
+            return CodegenWatch(self._recorder.record)
         except (ImportError, AttributeError, KeyError) as error:
             self._events.write(hook_gap("which operations are in which kernel", error))
             return None
@@ -535,6 +538,11 @@ class Workload:
                 launches=len(eager.best.kernels) if eager.best.is_seen else None,
             ),
         )
+
+    def calibrate(self) -> CalibrationEvent:
+        """What the device reaches, in the dtypes of the program's matrix products."""
+        device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
+        return calibrate(device, self._recorder.factor_dtypes, self._request["calibrations"])
 
     def _make_eagerly(self, call: Call) -> None:
         """Repeat a call without torch.compile."""

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
 from ..wire import Float32PrecisionEvent
@@ -31,3 +34,23 @@ def float32_precision() -> Float32PrecisionEvent | None:
         convolution_tf32=convolution == "tf32",
         capabilities=[list(torch.cuda.get_device_capability(device)) for device in devices],
     )
+
+
+def matmul_setting() -> str:
+    """The precision of float32 matmuls as the program set it, such as ``highest``."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        # The program used the newer names.
+        return f"fp32_precision={torch.backends.cuda.matmul.fp32_precision}"
+
+
+@contextlib.contextmanager
+def tf32_matmuls() -> Iterator[None]:
+    """Matmuls of float32 in TensorFloat32, until it ends."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before

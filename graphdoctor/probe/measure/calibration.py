@@ -1,0 +1,175 @@
+"""What the device reaches: a copy, matrix products, the launch of a kernel.
+
+Each is repeated, and the best counts: other work on the machine can only make it slower. It takes half a second on a
+GPU and about two on a CPU, and runs after everything else, since it pushes the program's tensors out of the caches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from ..torch_private import torch_api
+from ..torch_private.torch_precision import float32_precision, matmul_setting, tf32_matmuls
+from ..wire import CalibrationEvent, CalibrationRecord
+
+_COPY_BYTES = 256 * 2**20
+"""Far more than the caches of one processor hold: at most 128 MiB, but for a few servers."""
+
+_MEMORY_SHARE = 8
+"""A tensor takes at most this part of the free memory."""
+
+_FIRST_SIZE, _LAST_SIZE = 128, 8192
+"""Of a matrix: powers of 2 between the two, until a product takes long enough."""
+
+_LONG_ENOUGH_S = {"cpu": 0.02, "cuda": 0.002}
+"""By then a product has enough to do for all cores."""
+
+_BUDGET_S = {"cpu": 0.4, "cuda": 0.06}
+"""For the repetitions of one measurement."""
+
+_LEAST, _MOST = 3, 30
+_STEADY = 1.1
+_LAUNCHES = 200
+TF32 = "tf32"
+
+
+def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[CalibrationRecord]) -> CalibrationEvent:
+    """What a device reaches.
+
+    Args:
+        device: Which.
+        dtypes: Of the matrix products in the program, such as ``bfloat16``.
+        kept: What earlier runs found.
+
+    Raises:
+        RuntimeError: There isn't enough memory.
+    """
+    on_cpu = device.type == "cpu"
+    found = CalibrationRecord(
+        device_name=_processor() if on_cpu else torch.cuda.get_device_name(device),
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads() if on_cpu else None,
+        precision=matmul_setting(),
+        copy_gb_per_s=0.0,
+        matmul_tflops_per_s={},
+        launch_us=None,
+    )
+    wanted = _products(dtypes, device)
+    before = next((each for each in reversed(kept) if _is_for(each) == _is_for(found)), None)
+    if before is not None:
+        found |= before
+        found["matmul_tflops_per_s"] = dict(before["matmul_tflops_per_s"])
+    missing = [dtype for dtype in wanted if dtype not in found["matmul_tflops_per_s"]]
+    is_steady = True
+    with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        if before is None:
+            found["copy_gb_per_s"], is_steady = _copy(device)
+            found["launch_us"] = None if on_cpu else _launch(device)
+        for dtype in missing:
+            # A torch or a device without products of this dtype.
+            with contextlib.suppress(RuntimeError, TypeError):
+                found["matmul_tflops_per_s"][dtype], is_this_steady = _product(dtype, device)
+                is_steady = is_steady and is_this_steady
+    return CalibrationEvent(
+        event="calibration", found=found, is_kept=before is not None and not missing, is_steady=is_steady
+    )
+
+
+def _is_for(found: CalibrationRecord) -> tuple[object, ...]:
+    return found["device_name"], found["torch"], found["threads"], found["precision"]
+
+
+def _products(dtypes: Iterable[str], device: torch.device) -> list[str]:
+    """Dtypes to measure products of: float32 always, of the others those that have ordinary products."""
+    found = ["float32", *(each for each in ("bfloat16", "float16", "float64") if each in set(dtypes))]
+    precision = float32_precision() if device.type == "cuda" else None
+    is_mixed = precision is not None and precision["convolution_tf32"] and not precision["matmul_tf32"]
+    return [*found, TF32] if is_mixed else found
+
+
+def _copy(device: torch.device) -> tuple[float, bool]:
+    size = min(_COPY_BYTES, _free(device) // _MEMORY_SHARE) // 4
+    source = torch.zeros(size, dtype=torch.float32, device=device)
+    # Written once, so that its pages exist.
+    target = torch.zeros(size, dtype=torch.float32, device=device)
+    seconds, is_steady = _best(lambda: target.copy_(source), device)
+    return 2 * 4 * size / seconds / 1e9, is_steady
+
+
+def _product(name: str, device: torch.device) -> tuple[float, bool]:
+    with tf32_matmuls() if name == TF32 else contextlib.nullcontext():
+        size, seconds = _FIRST_SIZE, 0.0
+        while seconds < _LONG_ENOUGH_S[device.type] and size < _LAST_SIZE:
+            size *= 2
+            multiply = _multiplying(size, torch.float32 if name == TF32 else getattr(torch, name), device)
+            seconds = min(_time(multiply, device) for _ in range(2))
+        seconds, is_steady = _best(multiply, device)
+    return 2 * size**3 / seconds / 1e12, is_steady
+
+
+def _multiplying(size: int, dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
+    """Makes a product of two matrices, which was made once."""
+    # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does at work.
+    generator = torch.Generator(device).manual_seed(0)
+    left, right = (
+        torch.empty(size, size, dtype=torch.float32, device=device).normal_(generator=generator).to(dtype)
+        for _ in range(2)
+    )
+    out = torch.mm(left, right)
+    return lambda: torch.mm(left, right, out=out)
+
+
+def _launch(device: torch.device) -> float:
+    """Microseconds for each of many launches in a row of a kernel that has next to nothing to do."""
+    value = torch.zeros(1, device=device)
+
+    def launch() -> None:
+        for _ in range(_LAUNCHES):
+            value.add_(1)
+
+    launch()
+    return min(_time(launch, device) for _ in range(_LEAST)) / _LAUNCHES * 1e6
+
+
+def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool]:
+    """The shortest time of a call, and whether another one took as long but for a tenth."""
+    times: list[float] = []
+    ends = time.perf_counter() + _BUDGET_S[device.type]
+    while len(times) < _LEAST or (time.perf_counter() < ends and len(times) < _MOST):
+        times.append(_time(call, device))
+    first, second = sorted(times)[:2]
+    return first, second <= _STEADY * first
+
+
+def _time(call: Callable[[], object], device: torch.device) -> float:
+    torch_api.synchronize()
+    started = time.perf_counter()
+    call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
+
+
+def _free(device: torch.device) -> int:
+    """Free memory, in bytes."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    with contextlib.suppress(ValueError, OSError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return _MEMORY_SHARE * _COPY_BYTES
+
+
+def _processor() -> str:
+    """The processor's model, as Linux says; the machine's kind where it doesn't."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name" and value.strip():
+                return value.strip()
+    return os.uname().machine

@@ -1,0 +1,49 @@
+"""What profiles measured of a machine's devices is kept for later ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.capture.calibrations import keep_calibration, kept_calibrations
+from graphdoctor.model.profiled import Calibration
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "graphdoctor"
+
+
+def measured(copy_gb_per_s: float = 10.0, **values: object) -> Calibration:
+    known: dict[str, object] = {"device_name": "a processor", "torch": "2.13.0", "threads": 2, "precision": "highest"}
+    return Calibration(**known | {"copy_gb_per_s": copy_gb_per_s, "matmul_tflops_per_s": {"float32": 0.1}} | values)
+
+
+def test_what_is_measured_again_takes_the_place_of_what_was_kept() -> None:
+    keep_calibration(measured())
+    keep_calibration(measured(threads=1))
+    keep_calibration(measured(12.0))
+    assert [(each["threads"], each["copy_gb_per_s"]) for each in kept_calibrations()] == [(1, 10.0), (2, 12.0)]
+
+
+def test_only_the_latest_are_kept() -> None:
+    for number in range(25):
+        keep_calibration(measured(threads=number))
+    assert [each["threads"] for each in kept_calibrations()] == [*range(5, 25)]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"device_name": "x"}]', "\xff"])
+def test_a_file_that_cannot_be_read_is_as_good_as_none(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / "calibrations.json").write_text(text, encoding="latin-1")
+    assert kept_calibrations() == ()
+    keep_calibration(measured())
+    assert len(kept_calibrations()) == 1
+
+
+def test_nothing_is_kept_where_nothing_can_be_written(folder: Path) -> None:
+    folder.write_text("a file")
+    keep_calibration(measured())
+    assert kept_calibrations() == ()

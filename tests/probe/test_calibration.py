@@ -1,0 +1,40 @@
+"""What the device reaches: measured in a short time, once."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from graphdoctor.probe.measure.calibration import calibrate  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.slow
+def test_it_is_measured_once() -> None:
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    first = calibrate(CPU, {"float32", "float8_e4m3fn"}, [])
+    found = first["found"]
+    assert (found["threads"], found["precision"], found["torch"]) == (threads, precision, torch.__version__)
+    assert (first["is_kept"], found["launch_us"]) == (False, None)
+    assert found["copy_gb_per_s"] > 0
+    # Not every dtype has ordinary products.
+    assert found["matmul_tflops_per_s"].keys() == {"float32"}
+    started = time.process_time()
+    again = calibrate(CPU, {"float32"}, [found])
+    assert time.process_time() - started < 0.2
+    assert (again["is_kept"], again["found"]) == (True, found)
+
+
+@pytest.mark.slow
+def test_only_what_is_missing_is_measured() -> None:
+    kept = calibrate(CPU, (), [])["found"]
+    kept["copy_gb_per_s"] = 123.0
+    more = calibrate(CPU, {"float64"}, [kept])
+    assert (more["is_kept"], more["found"]["copy_gb_per_s"]) == (False, 123.0)
+    assert more["found"]["matmul_tflops_per_s"].keys() == {"float32", "float64"}
+    other = calibrate(CPU, (), [{**kept, "threads": 99}])
+    assert other["found"]["copy_gb_per_s"] != 123.0
