@@ -300,17 +300,19 @@ def _groups(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
     """Operations and what became of them, in the order of the graphs.
 
     Linked ones belong together, unless they are from different lines: a link is to what is left after later passes,
-    which also put other operations' results in an operation's place. Others belong to those of the same line that
-    nothing links either, and else to what else became of the line, if that is one group.
+    which also put other operations' results in an operation's place. An operation without a link belongs to one of the
+    same name in its line. Others belong to those of the same line that nothing links either, and else to what else
+    became of the line, if that is one group.
     """
     find, join = _union()
-    known = {node.name: node for node in after}
+    links_of = _linked(before, after, links)
+    named = {name for names in links_of.values() for name in names}
+    links_of |= _alike([node for node in before if node.name not in named], after)
     linked: set[object] = set()
-    for node in before:
-        for name in links.get(node.name, ()):
-            if name in known and (name == node.name or _place(known[name]) == _place(node)):
-                join(("before", node.name), ("after", name))
-                linked |= {("before", node.name), ("after", name)}
+    for name, names in links_of.items():
+        for source in names:
+            join(("before", source), ("after", name))
+            linked |= {("before", source), ("after", name)}
     for place, found in _by_place(node for node in after if ("after", node.name) not in linked):
         own = [node for node in before if _place(node) == place and place[0] is not None]
         free = [node for node in own if ("before", node.name) not in linked]
@@ -326,6 +328,31 @@ def _groups(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
     for node in after:
         members.setdefault(find(("after", node.name)), ([], []))[1].append(node)
     yield from members.values()
+
+
+def _linked(before: Sequence[StageNode], after: Sequence[StageNode], links: Links) -> dict[str, list[str]]:
+    """For nodes after, those before that torch's mapping names."""
+    known = {node.name: node for node in after}
+    found: dict[str, list[str]] = {}
+    for node in before:
+        for name in links.get(node.name, ()):
+            if name in known and (name == node.name or _place(known[name]) == _place(node)):
+                found.setdefault(name, []).append(node.name)
+    return found
+
+
+def _alike(before: Sequence[StageNode], after: Sequence[StageNode]) -> dict[str, list[str]]:
+    """For nodes after, one before that has the same operation in the same line; each is taken once."""
+    free: dict[tuple[_Place, str], list[str]] = {}
+    for node in before:
+        if node.file is not None:
+            free.setdefault((_place(node), _operation_name(node)), []).append(node.name)
+    found: dict[str, list[str]] = {}
+    for node in after:
+        waiting = free.get((_place(node), _operation_name(node)))
+        if waiting:
+            found[node.name] = [waiting.pop(0)]
+    return found
 
 
 def _once(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], int]:

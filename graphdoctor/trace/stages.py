@@ -21,7 +21,7 @@ from graphdoctor.model.picture import FusedKernel, GeneratedCode, Stage, StageGr
 from graphdoctor.model.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.probe.wire import InductorGraphArtifact
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
 
 AotGraph = Literal["forward", "backward", "inference"]
@@ -285,7 +285,7 @@ def _module_words(frame: Frame | None) -> Callable[[str], str]:
 
 
 def _named_by(origins: Origins) -> Callable[[str], bool]:
-    return lambda file: origins.of(file)[0] in ("user", "third_party")
+    return lambda file: origins.of(file)[0] in ("user", "third_party") and not is_probe(file)
 
 
 def kernels_of(code: str) -> tuple[str, ...]:

@@ -84,6 +84,16 @@ def test_a_link_to_another_line_is_what_a_later_pass_left():
     assert changes(report(found, "inference")) == [(("dropout",), ("clone",), 1)]
 
 
+def test_an_operation_without_a_link_is_the_one_of_its_name_in_its_line():
+    found = made(
+        graph("dynamo", node("n", "torch.nonzero"), node("s", "aten.sym_size.int"), node("g", "operator.ge")),
+        graph("inference", node("n1", "aten.nonzero.default"), node("s1", "aten.sym_size.int"), node("g1", "aten.x")),
+        generated=(code(lowered_from={"n": ("n1", "s1")}),),
+    )
+    inference = report(found, "inference")
+    assert (changes(inference), inference.kept) == ([(("ge",), ("x",), 1)], 2)
+
+
 def test_a_line_that_runs_again_changes_again():
     found = made(
         graph("dynamo", node("n", "torch.norm"), node("n_1", "torch.norm")),

@@ -340,6 +340,14 @@ def test_the_probe_records_what_torch_prints(attention: Path) -> None:
     assert calls == recorded.graphs[0].op_count
 
 
+def test_a_line_of_the_probe_is_no_line_of_the_program() -> None:
+    stages = taken(("dynamo_output_graph", "0/0"))
+    line = "# File: /site-packages/graphdoctor/probe/target/calling.py:27 in forward, code: return function()"
+    code = PRINTED.replace("        a = ", f"        {line}\n        a = ")
+    (found,) = stages.graphs("", merged(graph(0, "0/0", None, code)))
+    assert [(node.name, node.file) for node in found.nodes] == [("x", None), ("a", None), ("output", None)]
+
+
 def provenance(kind: str, payload: object, compile_id: str = "0/0") -> Record:
     frame, count = map(int, compile_id.split("/"))
     return Record(kind, False, {}, {kind: {}, "frame_id": frame, "frame_compile_id": count}, json.dumps(payload))
