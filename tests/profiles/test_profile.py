@@ -181,3 +181,42 @@ def test_fusion_makes_fewer_kernels_than_operations(report: ProfileReport) -> No
     assert fusion.kernels == sum(kernel.calls for kernel in report.kernels if kernel.graph is not None)
     assert fusion.eager_launches is not None
     assert fusion.eager_launches > fusion.kernels
+
+
+CACHE = """\
+import torch
+
+
+def step(cache, position, x):
+    cache.index_copy_(0, position, x)
+    position.add_(1)
+    return cache.sum()
+
+
+def example_inputs():
+    return torch.zeros(6, 4), torch.zeros(1, dtype=torch.int64), torch.ones(1, 4)
+"""
+
+
+def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Path) -> None:
+    """The cache is full after six calls; a profile makes dozens."""
+    (tmp_path / "model.py").write_text(CACHE)
+    (tmp_path / "recording").mkdir()
+    spec = RunSpec(target=f"{tmp_path / 'model.py'}:step", backend="eager")
+    watching = Watching(lambda _: None, lambda _: None)
+    record(
+        Request.of(spec, Measured(kernels=True)),
+        tmp_path / "recording",
+        python=interpreter(None),
+        timeout_s=100,
+        watching=watching,
+    )
+    found = read_recording(tmp_path / "recording")
+    assert found.gaps == ()
+    assert found.kernels is not None
+    # Nothing that puts them back is in the call.
+    assert {kernel.name: kernel.count for kernel in found.kernels.largest} == {
+        "aten::index_copy_": 1,
+        "aten::add_": 1,
+        "aten::sum": 1,
+    }

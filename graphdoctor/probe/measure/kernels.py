@@ -265,17 +265,36 @@ Around = Callable[[], AbstractContextManager[object]]
 """Entered for calls under the profiler, and for no others."""
 
 
-def measure_kernels(call: Callable[[], object], around: Around = nullcontext) -> MeasuredKernels | None:
+@dataclass(frozen=True)
+class Repeated:
+    """A call that can be made again and again.
+
+    Args:
+        make: Makes it; nothing may be compiled in it.
+        restore: Puts back what it changed in its arguments; None if it changes nothing.
+    """
+
+    make: Callable[[], object]
+    restore: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        """Make it, and leave its arguments as they were."""
+        self.make()
+        if self.restore is not None:
+            self.restore()
+
+
+def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKernels | None:
     """Time a call's kernels.
 
     Args:
-        call: Makes it; nothing may be compiled in it.
+        call: The call.
         around: Entered for calls under the profiler.
 
     Returns:
         None if this torch doesn't tell the profiler's events.
     """
-    times = time_calls(call, seconds=_BUDGET_S, most=_MAX_UNPROFILED)
+    times = time_calls(call.make, seconds=_BUDGET_S, most=_MAX_UNPROFILED, restore=call.restore)
     least = min(times)
     first = _profiled(call, 1, around)
     if first is None:
@@ -289,11 +308,11 @@ def measure_kernels(call: Callable[[], object], around: Around = nullcontext) ->
     return MeasuredKernels(calls, [each * 1e6 for each in times])
 
 
-def seen_call(call: Callable[[], object], around: Around) -> SeenCall | None:
+def seen_call(call: Repeated, around: Around) -> SeenCall | None:
     """A call under the profiler, once it is warm.
 
     Args:
-        call: Makes it.
+        call: The call.
         around: Entered for it.
 
     Returns:
@@ -331,15 +350,17 @@ def _seen(events: Sequence[ProfiledEvent] | None) -> Iterator[SeenCall]:
     return calls_in(events or (), has_device=torch_api.uses_cuda())
 
 
-def _profiled(call: Callable[[], object], count: int, around: Around) -> list[ProfiledEvent] | None:
+def _profiled(call: Repeated, count: int, around: Around) -> list[ProfiledEvent] | None:
     with around(), torch.profiler.profile(activities=profile_activities()) as profiler:
         for _ in range(count):
             torch_api.synchronize()
             with torch.profiler.record_function(EMPTY_RANGE):
                 torch_api.synchronize()
             with torch.profiler.record_function(CALL_RANGE):
-                call()
+                call.make()
                 torch_api.synchronize()
+            if call.restore is not None:
+                call.restore()
     return profiled_events(profiler)
 
 

@@ -47,7 +47,12 @@ def steady_us(call: Callable[[], Any], activity: Callable[[], Activity]) -> floa
 
 
 def time_calls(
-    call: Callable[[], Any], *, seconds: float, most: int | None = None, least: int = _MIN_RUNS
+    call: Callable[[], Any],
+    *,
+    seconds: float,
+    most: int | None = None,
+    least: int = _MIN_RUNS,
+    restore: Callable[[], None] | None = None,
 ) -> list[float]:
     """Seconds of single calls; work that a call launches on a GPU counts to its own time only.
 
@@ -56,6 +61,7 @@ def time_calls(
         seconds: Start no other call after this time.
         most: Most calls, or None.
         least: Fewest calls.
+        restore: Puts back what a call changed in its arguments, outside the timed span.
     """
     times: list[float] = []
     ends = time.perf_counter() + seconds
@@ -65,6 +71,8 @@ def time_calls(
         call()
         torch_api.synchronize()
         times.append(time.perf_counter() - started)
+        if restore is not None:
+            restore()
     return times
 
 

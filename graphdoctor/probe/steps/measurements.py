@@ -121,6 +121,8 @@ def _measure_kernels(workload: Workload, events: EventFile) -> None:
         events.write(share)
         if call is not None:
             events.write(call)
+            if call["kernels"] and (lacking := workload.lacks_lines()) is not None:
+                events.gap("kernels", lacking)
         if share["launches"] is None:
             message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
             events.gap("kernels", message)

@@ -14,7 +14,7 @@ from ..events import EventFile
 from ..measure import coverage
 from ..measure.calibration import calibrate
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from ..measure.kernels import MeasuredKernels, SeenCall, measure_kernels, seen_call
+from ..measure.kernels import MeasuredKernels, Repeated, SeenCall, measure_kernels, seen_call
 from ..measure.search_cost import Searches, time_searches
 from ..measure.settling import Activity, Settling, settle
 from ..measure.timing import serve, steady_us
@@ -34,7 +34,7 @@ from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
-from ..target.snapshot import seed_everything
+from ..target.snapshot import State, seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_inductor, torch_minifier, torch_parts, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch, graph_runs_marked
@@ -494,32 +494,50 @@ class Workload:
         if torch_api.is_profiling():
             return "the program runs a torch.profiler, and only one can run at a time."
         with kept_random_state():
-            if not settle(lambda: self._make_again(call), lambda: self._activity).is_settled:
+            compiled = Repeated(lambda: self._make_again(call), self._restorer(call))
+            if not settle(compiled, lambda: self._activity).is_settled:
                 return UNSETTLED
             before = self._activity
             is_profile = self._request["profile"] is not None
             around = graph_runs_marked if is_profile and self._codegen is not None else nullcontext
-            measured = measure_kernels(lambda: self._make_again(call), around)
+            measured = measure_kernels(compiled, around)
             if measured is not None and is_profile and measured.best.graph_launches:
-                measured = replace(measured, one_by_one=self._seen_one_by_one(call))
+                measured = replace(measured, one_by_one=self._seen_one_by_one(compiled))
             if self._activity != before:
                 return "the last call compiled something again while it was measured."
             if measured is None:
                 return "this torch doesn't tell the profiler's events."
             if not is_profile:
                 return measured.share(), None
-            return measured.share(), self._profiled(measured, measure_kernels(lambda: self._make_eagerly(call)))
+            eager = Repeated(lambda: self._make_eagerly(call), compiled.restore)
+            return measured.share(), self._profiled(measured, measure_kernels(eager))
 
-    def _seen_one_by_one(self, call: Call) -> SeenCall | None:
+    def _restorer(self, call: Call) -> Callable[[], None] | None:
+        """Puts back what a call changes in its arguments; None if it changes nothing."""
+        state = State(None, call)
+        self._make_again(call)
+        is_changed = state.is_changed()
+        state.restore()
+        return state.restore if is_changed else None
+
+    def _seen_one_by_one(self, call: Repeated) -> SeenCall | None:
         try:
             undo = launch_one_by_one()
         except AttributeError as error:
             self._events.write(hook_gap("which operations are in CUDA graphs", error))
             return None
         try:
-            return seen_call(lambda: self._make_again(call), graph_runs_marked)
+            return seen_call(call, graph_runs_marked)
         finally:
             undo()
+
+    def lacks_lines(self) -> str | None:
+        """Why no line is known of a profile's kernels, a sentence; None if there are, or nothing was compiled."""
+        if not self._activity.compiles or self._codegen is None or self._codegen.graphs:
+            return None
+        backend = self._request["backend"]
+        who = "Inductor generated no code" if backend == "inductor" else f"the backend {backend!r} generates no code"
+        return f"Which lines the kernels compute is unknown: {who}."
 
     def _profiled(self, measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCallEvent:
         runs, kernels = measured.runs()

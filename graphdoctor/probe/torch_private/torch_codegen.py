@@ -82,6 +82,8 @@ class CodegenWatch:
 
     def __init__(self, on_graph: Callable[[GeneratedGraph], None]) -> None:
         self._on_graph = on_graph
+        self.graphs = 0
+        """How many there were so far."""
         self._current: GeneratedGraph | None = None
         self._undo: list[Undo] = []
         from torch._inductor import config
@@ -113,6 +115,7 @@ class CodegenWatch:
         try:
             result = original(lowering, *args)
             self._current.nodes = list(lowering.module.graph.nodes)
+            self.graphs += 1
             self._on_graph(self._current)
         finally:
             self._current = None
