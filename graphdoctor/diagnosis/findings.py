@@ -44,6 +44,7 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         reasons=match.reasons,
         break_effects=match.break_effects,
         effects=match.effects,
+        cuda_graph_skip=match.cuda_graph_skip,
         compile_ids=match.compile_ids,
         user_stack=match.user_stack,
         fixes=tuple(_shown_fix(fix, root) for fix in match.fixes),

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from graphdoctor.model.diagnosis import Effects, Fix, Severity
+from graphdoctor.model.kernels import CudaGraphSkip
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from graphdoctor.model.recording import BreakEffect, BreakReason, BreakRecord, Recording, SourceContext
 from graphdoctor.model.stack import StackEntry
@@ -179,6 +180,7 @@ class RuleMatch:
         hidden_change_count: How many more values changed in one recompile than were recorded.
         call_us: What it takes of a steady call, by the profiler, in microseconds; None if unknown.
         share: That divided by the time of the call.
+        cuda_graph_skip: What torch didn't record as a CUDA graph.
     """
 
     entry: StackEntry
@@ -198,6 +200,7 @@ class RuleMatch:
     hidden_change_count: int = 0
     call_us: float | None = None
     share: float | None = None
+    cuda_graph_skip: CudaGraphSkip | None = None
 
 
 class RecompileRule(Rule):

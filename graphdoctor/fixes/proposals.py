@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.fixes.cuda_graphs import cuda_graph_remedies
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, candidates
-from graphdoctor.fixes.rule_codes import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
+from graphdoctor.fixes.rule_codes import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
@@ -69,8 +70,13 @@ def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
     return [
         finding
         for finding in observed.diagnosis.findings
-        if finding.code.startswith((BREAK, RECOMPILE)) and selection.keeps(finding)
+        if (finding.code.startswith((BREAK, RECOMPILE)) or _is_graph_to_record(finding)) and selection.keeps(finding)
     ]
+
+
+def _is_graph_to_record(finding: Finding) -> bool:
+    skip = finding.cuda_graph_skip
+    return finding.code == CUDA_GRAPHS and skip is not None and skip.is_on_gpu
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ def _is_line(source: SourceFile, finding: Finding) -> bool:
 
 
 def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[FindingOptions]:
-    """What can be tried for each finding about breaks and recompiles.
+    """What can be tried for each finding about breaks, recompiles and CUDA graphs.
 
     Args:
         observed: The program as it is now.
@@ -289,11 +295,17 @@ def _is_attribute(path: Path, name: str) -> bool:
 
 
 def _remedies(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:
-    """Remedies for recompiles that change the call or a setting, by the finding's fingerprint."""
+    """Remedies that change the call or a setting, by the finding's fingerprint."""
+    found = {
+        finding.fingerprint: [
+            _remedy(each, finding) for each in cuda_graph_remedies(finding.cuda_graph_skip, observed.recording)
+        ]
+        for finding in findings
+        if finding.cuda_graph_skip is not None
+    }
     tried = candidates(observed.recording)
     if tried is None:
-        return {}
-    found: dict[str, list[Proposal]] = {}
+        return found
     for finding in findings:
         if not finding.code.startswith(RECOMPILE):
             continue
@@ -324,6 +336,7 @@ def _place_of(change: RunChange) -> SnippetPlace:
     """Where a person makes the change of a remedy."""
     if change.dynamic is not None:
         return SnippetPlace(where="compile")
-    if change.marks:
+    if change.marks or change.static or change.buffers:
         return SnippetPlace(where="first_call")
-    return SnippetPlace(where="each_call") if change.tensors or change.contiguous else _START
+    is_each = change.tensors or change.contiguous or change.on_device
+    return SnippetPlace(where="each_call") if is_each else _START

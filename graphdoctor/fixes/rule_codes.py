@@ -17,5 +17,8 @@ RECOMPILE_LIMIT = "GD201"
 SIZE_CHANGES = frozenset({"GD202", "GD206", "GD207"})
 """Recompiles because a size changed: dynamic shapes may help."""
 
+CUDA_GRAPHS = "GD504"
+"""Graphs that torch doesn't record as CUDA graphs."""
+
 REPEATED_BLOCKS = "GD401"
 """Modules that repeat in one graph; about the time of compiling, which counts don't show."""

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.fixes.rule_codes import RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
+from graphdoctor.fixes.rule_codes import CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.fixes.sites import SiteChange, site_text
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.fixes import WORKING, Measures, Verdict
+from graphdoctor.model.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.trials import Comparison, Difference, ResultKind
 from graphdoctor.model.wording import counted, kind_text, percents
@@ -171,6 +172,8 @@ def _effect(
     was, now = before.measures, after.measures
     if target.code.startswith(RECOMPILE):
         return _effect_on_recompiles(target, before, after)
+    if target.code == CUDA_GRAPHS:
+        return _effect_on_cuda_graphs(target, before, after)
     is_better = _is_more(now.coverage, was.coverage) or (
         now.coverage == was.coverage and now.graphs < was.graphs and now.break_sites <= was.break_sites
     )
@@ -227,6 +230,29 @@ def _effect_on_recompiles(target: Finding, before: Observed, after: Observed) ->
     if counts[target.fingerprint] >= target.count:
         return "no effect", f"{progress}, but the cause is still there"
     return "verified", progress if now.recompiles else None
+
+
+def _effect_on_cuda_graphs(target: Finding, before: Observed, after: Observed) -> tuple[Verdict, str | None]:
+    """What torch itself says: it records more of the program, and skips or leaves out less for that reason."""
+    was, now, skip = before.recording.cuda_graphs, after.recording.cuda_graphs, target.cuda_graph_skip
+    if was is None or now is None or now.captured is None or was.captured is None or skip is None:
+        return "unproven", "torch doesn't say which CUDA graphs it records"
+    if after.measures.recompiles > before.measures.recompiles:
+        return "makes it worse", f"{counted(before.measures.recompiles, 'recompile')} → {after.measures.recompiles}"
+    if now.rerecordings > was.rerecordings:
+        return "makes it worse", f"torch records {counted(now.rerecordings, 'CUDA graph')} again"
+    recorded = f"torch records {counted(now.captured, 'CUDA graph')} with it, {was.captured} without"
+    is_whole = len(now.skipped) < len(was.skipped)
+    is_less = (len(now.skipped), len(now.left_out)) < (len(was.skipped), len(was.left_out))
+    is_reason_less = _for_reason(now, skip) < _for_reason(was, skip)
+    if not now.captured or not is_less or not is_reason_less or (is_whole and now.captured <= was.captured):
+        return "no effect", recorded
+    return "verified", recorded
+
+
+def _for_reason(graphs: CudaGraphs, skip: CudaGraphSkip) -> int:
+    """Graphs that aren't recorded for the reason of one of them, and operations that are left out for it."""
+    return sum(each.kind == skip.kind for each in (*graphs.skipped, *graphs.left_out))
 
 
 def _is_more(one: float | None, other: float | None) -> bool:

@@ -12,6 +12,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import SnippetPlace, Treatment, Verdict
 from graphdoctor.model.guards import Guards
+from graphdoctor.model.kernels import CudaGraphSkip
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import (
     BreakEffect,
@@ -161,6 +162,8 @@ class Finding(Fact):
     """What torch did at the break, each kind once."""
     effects: Effects = Effects()
     """What it caused."""
+    cuda_graph_skip: CudaGraphSkip | None = None
+    """What torch didn't record as a CUDA graph, for a finding about that."""
     compile_ids: tuple[str, ...] = ()
     """The compiles in which it happened."""
     user_stack: tuple[StackEntry, ...] = ()

@@ -152,6 +152,11 @@ class CudaGraphSkip(Fact):
     line: int | None = None
     """1-based."""
 
+    @property
+    def is_on_gpu(self) -> bool:
+        """The graph has work for a GPU, and there is one: torch could record it."""
+        return self.kind not in ("no_device", "cpu_graph")
+
 
 class GraphPartitions(Fact):
     """A graph that Inductor split, so that a part of it can be a CUDA graph."""
@@ -197,6 +202,9 @@ class CudaGraphFunction(Fact):
     moved: tuple[CudaGraphInput, ...] = ()
     """Inputs that torch doesn't copy, such as parameters, and that had other addresses when it recorded the function
     again."""
+    mutated: tuple[str, ...] = ()
+    """Dynamo's sources of inputs that it writes to and that aren't parameters, buffers or marked as static; for these,
+    torch skips it."""
 
 
 class CudaGraphs(Fact):

@@ -771,6 +771,8 @@ class CudaGraphFunctionRecord(TypedDict):
     rerecordings: int
     copied: list[CudaGraphInputRecord]
     moved: list[CudaGraphInputRecord]
+    mutated: list[str]
+    """Placeholders."""
 
 
 class CudaGraphsEvent(TypedDict):

@@ -57,7 +57,7 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
     write(console, Text())
     for line in partial(diagnosis):
         write(console, line)
-    findings = [finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2", "GD4"))]
+    findings = [finding for finding in diagnosis.findings if _is_treated(finding)]
     if treatment is None or not findings:
         write(console, Text("Nothing to fix: no graph breaks and no recompiles.", style="bold green"))
         return
@@ -79,6 +79,11 @@ def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = F
         write(console, line)
     for renderable in ending(diagnosis, treatment, is_written=is_written):
         write(console, renderable)
+
+
+def _is_treated(finding: Finding) -> bool:
+    skip = finding.cuda_graph_skip
+    return finding.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
 
 
 def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:

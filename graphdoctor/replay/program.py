@@ -40,6 +40,9 @@ class RunChange:
         marks: Sources and dims to mark as dynamic before each call.
         tensors: Sources of numbers to pass as tensors.
         contiguous: Sources of tensors to make contiguous.
+        static: Sources of tensors to mark as having the same address in every call.
+        buffers: Sources of tensors to write into tensors that stay, which are passed in their place.
+        on_device: Sources of tensors to move to the GPU.
         sizes: Sources, dims and the size that each is to have.
         warm_up: Make all calls once before the ones that count.
         without: Parts of the compiler to leave out, by kind: names, or None for all; what is used is reported then,
@@ -54,6 +57,9 @@ class RunChange:
     marks: tuple[tuple[str, int], ...] = ()
     tensors: tuple[str, ...] = ()
     contiguous: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
+    on_device: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int, int], ...] = ()
     warm_up: bool = False
     without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
@@ -69,6 +75,9 @@ class RunChange:
             marks=_distinct(self.marks, other.marks),
             tensors=_distinct(self.tensors, other.tensors),
             contiguous=_distinct(self.contiguous, other.contiguous),
+            static=_distinct(self.static, other.static),
+            buffers=_distinct(self.buffers, other.buffers),
+            on_device=_distinct(self.on_device, other.on_device),
             sizes=_distinct(self.sizes, other.sizes),
             warm_up=self.warm_up or other.warm_up,
             without=self.without if other.without is None else other.without,
@@ -92,6 +101,9 @@ class RunChange:
             "marks": [{"source": source, "dim": dim} for source, dim in self.marks],
             "tensors": list(self.tensors),
             "contiguous": list(self.contiguous),
+            "static": list(self.static),
+            "buffers": list(self.buffers),
+            "on_device": list(self.on_device),
             "sizes": [{"source": source, "dim": dim, "size": size} for source, dim, size in self.sizes],
             "setup": "\n".join(self.lines) or None,
             "without": self.without,

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry, frame_of, line_entry
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import compile_argument
+from graphdoctor.diagnosis.suggestions import compile_argument, from_setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.kernels import CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.model.recording import Recording
+from graphdoctor.model.run import Setting
 
 _GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 _WHY: dict[CudaGraphSkipKind, str] = {
@@ -25,6 +26,10 @@ _WHY: dict[CudaGraphSkipKind, str] = {
     "rerecording": "the addresses of its tensors keep changing",
     "disabled": "a setting turns CUDA graphs off for it",
 }
+_DYNAMIC = Setting(name="torch._inductor.config.triton.cudagraph_skip_dynamic_graphs", value=False)
+"""Its default; the program turned it on."""
+_PARTITION = Setting(name="torch._inductor.config.graph_partition", value=True)
+"""Its default; the program turned it off."""
 _LEFT_OUT = "torch splits a CUDA graph"
 _OPERATION: dict[CudaGraphSkipKind, str] = {
     "cpu_device": "an operation runs on the CPU, or copies from or to it",
@@ -93,6 +98,10 @@ class CudaGraphsSkipped(RecordingRule):
     Returning a value instead of writing it is safe if the caller writes it. `mark_static_address` is safe if the tensor
     stays where it is.
 
+    On a machine with a GPU, `graphdoctor fix` tries these: an input that stays where it is, tensors made on the GPU and
+    not moved there, CPU arguments moved before the call, and torch's settings for split graphs and dynamic sizes. A fix
+    is verified only if torch says that it records more and skips less than before. Without a GPU, none can be tried.
+
     ## Source
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.13.
     """
@@ -134,14 +143,22 @@ def _match(skips: list[CudaGraphSkip], what: str, recording: Recording) -> RuleM
         count=len(skips),
         compile_ids=tuple(dict.fromkeys(skip.compile_id for skip in skips if skip.compile_id is not None)),
         torch_reason=first.reason,
-        severity="info" if first.kind in ("no_device", "cpu_graph") else None,
+        severity="info" if not first.is_on_gpu else None,
         subject=f"{what} {first.kind}",
-        fixes=_fixes(first.kind),
+        fixes=_fixes(first.kind, is_whole=what != _LEFT_OUT),
+        cuda_graph_skip=first,
     )
 
 
-def _fixes(kind: CudaGraphSkipKind) -> tuple[Fix, ...]:
+def _fixes(kind: CudaGraphSkipKind, *, is_whole: bool) -> tuple[Fix, ...]:
     if kind in ("no_device", "cpu_graph"):
         title = 'Compile with mode="default": it does the same here'
         return (compile_argument('mode="default"', title, is_safe=True, source="torch/_inductor/__init__.py, 2.13"),)
-    return tuple(Fix(title=title, kind="code", source=_GUIDE) for title in _HOW.get(kind, ()))
+    found = [Fix(title=title, kind="code", source=_GUIDE) for title in _HOW.get(kind, ())]
+    if kind == "dynamic_shapes":
+        title = "Let torch record a CUDA graph for each size"
+        found.insert(0, from_setting(_DYNAMIC, title, is_safe=True, source="torch/_inductor/config.py, 2.13"))
+    elif kind in ("cpu_device", "incompatible_op") and is_whole:
+        title = "Let torch split the graph, and record what is before and after the operation"
+        found.append(from_setting(_PARTITION, title, is_safe=True, source="torch/_inductor/config.py, 2.13"))
+    return tuple(found)

@@ -175,6 +175,11 @@ def _function(record: CudaGraphFunctionRecord, inputs: Mapping[str | None, Seque
         **record,
         "copied": [_input(each, named) for each in record["copied"]],
         "moved": [_input(each, named) for each in record["moved"]],
+        "mutated": [
+            found.source
+            for placeholder in record["mutated"]
+            if (found := input_of(placeholder, None, named)) is not None and found.source is not None
+        ],
     }
 
 
@@ -184,11 +189,11 @@ def _input(record: CudaGraphInputRecord, inputs: Sequence[GraphInput]) -> dict[s
     return {"placeholder": record["placeholder"], "bytes": record["bytes"], "source": source}
 
 
-def input_of(placeholder: str, shape: Sequence[int], inputs: Sequence[GraphInput]) -> GraphInput | None:
+def input_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[GraphInput]) -> GraphInput | None:
     """The input of Dynamo's graph that a placeholder of AOTAutograd's is; None if it is none, or that is unknown.
 
     AOTAutograd numbers them in the same order, ``arg0_1`` or ``primals_1`` being the first. It can drop one that is
-    given twice, so the shape must fit, too.
+    given twice, so the shape must fit, too, where it is known.
     """
     number = _PLACEHOLDER.fullmatch(placeholder)
     if number is None:
@@ -197,6 +202,8 @@ def input_of(placeholder: str, shape: Sequence[int], inputs: Sequence[GraphInput
     if not 0 <= at < len(inputs):
         return None
     known = inputs[at].shape
+    if shape is None:
+        return inputs[at]
     if known is None or len(known) != len(shape):
         return None
     fits = all(isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True))

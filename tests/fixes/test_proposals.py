@@ -14,7 +14,8 @@ from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
 from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.model.diagnosis import Finding, Fix
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
+from graphdoctor.model.recording import GraphInput, Recording
 from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.replay.program import Program
@@ -404,3 +405,62 @@ def test_what_keeps_every_line_comes_first_and_what_keeps_the_break_last(model: 
     assert found.proposals[-1].contains
     contains = [proposal.contains for proposal in found.proposals]
     assert contains == sorted(contains)
+
+
+def not_recorded(skip: CudaGraphSkip, *, is_part: bool = False, mutated: tuple[str, ...] = ()) -> Recording:
+    """A run in which torch skips a CUDA graph, or leaves an operation out, of a function of x, seen and scale."""
+    function = CudaGraphFunction(
+        compile_id="0/0", phase="forward", name="f", sizes=1, recordings=0, rerecordings=0, copied=(), mutated=mutated
+    )
+    skips = {"left_out": (skip,)} if is_part else {"skipped": (skip,)}
+    inputs = tuple(
+        GraphInput(name=name, source=f"L['{name}']", kind="tensor", device=device)
+        for name, device in (("x", "cuda:0"), ("scale", "cpu"))
+    )
+    facts = recording()
+    return facts.model_copy(
+        update={
+            "cuda_graphs": CudaGraphs(captured=0, functions=(function,), **skips),
+            "target": facts.target.model_copy(update={"parameters": ("x", "seen", "scale")}),
+            "graphs": tuple(each.model_copy(update={"inputs": inputs}) for each in facts.graphs),
+        }
+    )
+
+
+def skip_of(kind: str) -> CudaGraphSkip:
+    return CudaGraphSkip.model_validate({"kind": kind, "reason": "torch's words", "compile_id": "0/0"})
+
+
+def test_an_input_that_a_cuda_graph_writes_to_can_stay_where_it_is(tmp_path):
+    (found,) = options(tmp_path, facts=not_recorded(skip_of("mutation"), mutated=("L['seen']", "L['self'].cache")))
+    static, buffer = found.proposals
+    assert (static.change.static, buffer.change.buffers) == (("L['seen']",), ("L['seen']",))
+    assert static.snippet == "torch._dynamo.mark_static_address(seen)"
+    assert buffer.snippet == "seen = seen.clone()\ntorch._dynamo.mark_static_address(seen)"
+    # What the function writes to a copy, the caller of it doesn't see.
+    assert (static.is_safe, buffer.is_safe) == (True, False)
+    assert [each.place and each.place.where for each in found.proposals] == ["first_call", "first_call"]
+
+
+def test_an_argument_on_the_cpu_can_be_moved(tmp_path):
+    (found,) = options(tmp_path, facts=not_recorded(skip_of("cpu_device"), is_part=True))
+    (moved,) = found.proposals
+    assert (moved.change.on_device, moved.snippet) == (("L['scale']",), 'scale = scale.to("cuda")')
+
+
+def test_a_graph_that_torch_could_split_has_a_setting(tmp_path):
+    (found,) = options(tmp_path, facts=not_recorded(skip_of("incompatible_op")))
+    (split,) = found.proposals
+    assert split.snippet == "torch._inductor.config.graph_partition = True"
+
+
+def test_a_graph_with_dynamic_sizes_can_be_recorded_for_each_size(tmp_path):
+    (found,) = options(tmp_path, facts=not_recorded(skip_of("dynamic_shapes")))
+    static, each_size = found.proposals
+    assert static.change.dynamic is False
+    assert each_size.snippet == "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = False"
+
+
+@pytest.mark.parametrize("kind", ["no_device", "cpu_graph"])
+def test_without_a_gpu_there_is_no_cuda_graph_to_mend(tmp_path, kind):
+    assert options(tmp_path, facts=not_recorded(skip_of(kind))) == []

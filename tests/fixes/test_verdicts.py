@@ -12,10 +12,11 @@ from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.sites import SiteChange, reads_from
 from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge, judge_results
 from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.model.recording import BreakEffect, Recording
 from graphdoctor.model.trials import Comparison, Difference, Replay
 from graphdoctor.rules.catalog import RULES
-from tests.factories import FILE, entry, graph, record, recording
+from tests.factories import FILE, entry, graph, recompiled, record, recording
 
 ROOT = Path("/project")
 BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
@@ -283,3 +284,57 @@ def test_what_decides_at_once_is_what_never_differs_without_fixes() -> None:
     difference = Difference(kind="gradients", where="call 1", largest=0.5)
     assert Reference(compiled_differs={"gradients": difference}).decisive == {"outputs"}
     assert Reference(is_known=False).decisive == frozenset()
+
+
+SKIP = CudaGraphSkip(kind="mutation", reason="skipping cudagraphs due to mutated inputs", compile_id="0/0")
+
+
+def graphed(captured: int | None, *skipped: CudaGraphSkip, left_out: int = 0, again: int = 0) -> Observed:
+    """A replay under CUDA graphs."""
+    part = CudaGraphSkip(kind="cpu_device", reason="reason=cpu ops")
+    function = CudaGraphFunction(
+        compile_id="0/0", phase="forward", name="f", sizes=1, recordings=1 + again, rerecordings=again, copied=()
+    )
+    found = CudaGraphs(captured=captured, skipped=skipped, left_out=(part,) * left_out, functions=(function,))
+    before = seen(7)
+    facts = before.recording.model_copy(update={"cuda_graphs": found})
+    return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+
+
+def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
+    target = next(finding for finding in before.diagnosis.findings if finding.code == "GD504")
+    sites = SiteChange.between(before.diagnosis, after.diagnosis, maps={}, texts={}, root=ROOT)
+    found = judge(target, before, after, Reference(), sites=sites, contains=False, drops_output=False)
+    return found.verdict, found.reason
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        (graphed(0, SKIP), graphed(1), "verified"),
+        # Nothing was recorded in place of what is no longer skipped: the graph may be gone altogether.
+        (graphed(1, SKIP), graphed(1), "no effect"),
+        (graphed(0, SKIP), graphed(0), "no effect"),
+        (graphed(0, SKIP, SKIP), graphed(1, SKIP), "verified"),
+        (graphed(0, SKIP), graphed(0, SKIP), "no effect"),
+        (graphed(0, SKIP), graphed(None), "unproven"),
+        (graphed(0, SKIP), graphed(3, again=2), "makes it worse"),
+        (graphed(2, left_out=2), graphed(1), "verified"),
+        (graphed(2, left_out=2), graphed(2, left_out=2), "no effect"),
+        (graphed(2, left_out=2), graphed(2, SKIP), "no effect"),
+    ],
+)
+def test_a_cuda_graph_is_mended_if_torch_says_that_it_records_it(before, after, verdict):
+    found, reason = recorded_with(before, after)
+    assert found == verdict
+    if verdict == "verified":
+        assert reason is not None
+        assert reason.startswith("torch records 1 CUDA graph with it, ")
+
+
+def test_a_cuda_graph_that_costs_recompiles_is_worse():
+    after = graphed(1)
+    compiles = tuple(recompiled(f"0/{number}") for number in (1, 2))
+    facts = after.recording.model_copy(update={"compiles": (*after.recording.compiles, *compiles)})
+    after = Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+    assert recorded_with(graphed(0, SKIP), after)[0] == "makes it worse"

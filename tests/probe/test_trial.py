@@ -47,6 +47,28 @@ def test_an_item_inside_containers_is_changed_in_a_copy() -> None:
     assert items["a"][0] is strided
 
 
+def test_a_tensor_that_stays_is_passed_with_the_values_of_each_call() -> None:
+    trial = Trial(plan(buffers=["L['x']"]), function)
+    first, second = torch.ones(3), torch.zeros(3)
+    (kept, *_), _ = trial.changed(((first,), {}))
+    assert kept is not first
+    assert kept.equal(first)
+    assert kept._dynamo_static_input_type is not None
+    (again, *_), _ = trial.changed(((second,), {}))
+    assert again is kept
+    assert kept.equal(second)
+    other_size, needs_gradient = torch.ones(4), torch.ones(3, requires_grad=True)
+    assert trial.changed(((other_size,), {}))[0][0].shape == (4,)
+    assert trial.changed(((needs_gradient,), {}))[0][0] is needs_gradient
+
+
+def test_a_tensor_is_marked_as_static() -> None:
+    x = torch.ones(3)
+    (same, *_), _ = Trial(plan(static=["L['x']", "L['scale']"]), function).changed(((x, 2.0), {}))
+    assert same is x
+    assert x._dynamo_static_input_type is not None
+
+
 def test_a_dim_is_marked_unless_it_is_one() -> None:
     x, y = torch.ones(4, 1), torch.ones(4, 1)
     Trial(plan(marks=[{"source": "L['x']", "dim": 0}, {"source": "L['items'][0]", "dim": 1}]), function).changed(

@@ -171,6 +171,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
                     "rerecordings": number,
                     "copied": [graph_input],
                     "moved": [graph_input],
+                    "mutated": [text(public.placeholder)],
                 }
             ],
         },

@@ -10,6 +10,7 @@ from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
 from graphdoctor.fixes.recipes.choose_at_return import ChooseAtReturn
 from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
 from graphdoctor.fixes.recipes.condition_without_read import ConditionWithoutRead
+from graphdoctor.fixes.recipes.create_on_device import CreateOnDevice
 from graphdoctor.fixes.recipes.drop_empty_check import DropEmptyCheck
 from graphdoctor.fixes.recipes.drop_item import DropItem
 from graphdoctor.fixes.recipes.guard_output import GuardOutput
@@ -65,6 +66,7 @@ _OF_ONE_PLACE: tuple[Recipe, ...] = (
     OwnFunction(),
     SortInGraph(),
     StatisticsOutside(),
+    CreateOnDevice(),
 )
 
 _BRANCHES = tuple(recipe for recipe in _OF_ONE_PLACE if "GD102" in recipe.codes and "GD103" not in recipe.codes)

@@ -93,6 +93,7 @@ def _function(found: RecordedFunction) -> CudaGraphFunctionRecord:
         rerecordings=found.rerecordings,
         copied=[*map(_input, found.copied)],
         moved=[*map(_input, found.moved)],
+        mutated=found.mutated,
     )
 
 

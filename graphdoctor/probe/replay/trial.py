@@ -3,7 +3,8 @@
 The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing::
 
     {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
-     "contiguous": ["L['x']", …], "sizes": [{"source": "L['x']", "dim": 0, "size": 8}, …],
+     "contiguous": ["L['x']", …], "static": ["L['x']", …], "buffers": ["L['x']", …], "on_device": ["L['x']", …],
+     "sizes": [{"source": "L['x']", "dim": 0, "size": 8}, …],
      "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
      "steady": …, "timing": file descriptor, "bench": file descriptor, "compiled": path, "outputs": path,
      "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
@@ -60,6 +61,7 @@ class Trial:
         self._arguments: dict[str, torch.Tensor] = {}
         self._copies: dict[str, torch.Tensor] = {}
         self._lost_gradients: list[int] = []
+        self._buffers: dict[str, torch.Tensor] = {}
         seed = plan.get("shaken")
         self._shaken = None if seed is None else Shaken(int(seed))
 
@@ -121,6 +123,13 @@ class Trial:
             call = self._replaced(call, source, _as_tensor)
         for source in contiguous:
             call = self._replaced(call, source, lambda value: value.contiguous())
+        for source in self._plan.get("on_device", ()):
+            call = self._replaced(call, source, _on_device)
+        for source in self._plan.get("buffers", ()):
+            call = self._replaced(call, source, partial(self._buffered, source))
+        for source in self._plan.get("static", ()):
+            if isinstance(value := self._value(call, source), torch.Tensor):
+                torch._dynamo.mark_static_address(value)
         for asked in self._plan.get("sizes", ()):
             if _taken_apart(asked["source"])[0] not in self._names(call):
                 raise TargetError(f"{asked['source']} isn't an argument of the call")
@@ -131,6 +140,18 @@ class Trial:
             if isinstance(value, torch.Tensor) and mark["dim"] < value.ndim and value.shape[mark["dim"]] > 1:
                 torch._dynamo.mark_dynamic(value, mark["dim"])
         return call
+
+    def _buffered(self, source: str, value: Any) -> Any:  # noqa: ANN401
+        """A tensor that stays from call to call, with the values of the one that is passed."""
+        if not isinstance(value, torch.Tensor) or value.requires_grad:
+            return value
+        kept = self._buffers.get(source)
+        if kept is None or (kept.shape, kept.dtype, kept.device) != (value.shape, value.dtype, value.device):
+            kept = self._buffers[source] = value.clone()
+            torch._dynamo.mark_static_address(kept)
+        else:
+            kept.copy_(value)
+        return kept
 
     def _names(self, call: Call) -> dict[str, Any]:
         if self._signature is None:
@@ -357,6 +378,10 @@ def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
     index = torch.arange(size, device=value.device) % value.shape[dim]
     with torch.no_grad():
         return value.index_select(dim, index).requires_grad_(value.requires_grad)
+
+
+def _on_device(value: Any) -> Any:  # noqa: ANN401
+    return value.to("cuda") if isinstance(value, torch.Tensor) else value
 
 
 def _as_tensor(value: Any) -> Any:  # noqa: ANN401

@@ -150,6 +150,7 @@ class RecordedFunction:
         rerecordings: Of these, those that were recorded although there was one for the same place and size.
         copied: Inputs that each replay copies to where the graph reads them.
         moved: Inputs whose new addresses made torch record it again.
+        mutated: Placeholders of inputs that it writes to and that aren't static.
     """
 
     compile_id: str | None
@@ -161,6 +162,7 @@ class RecordedFunction:
     rerecordings: int = 0
     copied: list[StaticInput] = field(default_factory=list)
     moved: list[StaticInput] = field(default_factory=list)
+    mutated: list[str] = field(default_factory=list)
 
 
 def recorded_functions() -> list[RecordedFunction] | None:
@@ -221,6 +223,8 @@ def _functions(manager: Any) -> Iterable[RecordedFunction]:  # noqa: ANN401
                 name=manager.get_func_name(number),
             ),
         )
+        written = [index for index in wrapped.mutated_input_idxs if index not in wrapped.static_input_idxs]
+        function.mutated = [wrapped.placeholders[index].name for index in written]
         own = [alike for of, alike in recordings if of == number]
         function.sizes += 1
         function.recorded_sizes += bool(own)

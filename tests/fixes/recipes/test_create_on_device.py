@@ -1,0 +1,56 @@
+"""What is made or moved elsewhere stays as it is where the device isn't certain."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.fixes.recipes.create_on_device import CreateOnDevice
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.model.kernels import CudaGraphSkip
+from tests.fixes.recipes.places import place_in
+
+
+def edited(line: str, kind: str = "cpu_device") -> str:
+    place = place_in(f"import torch\n\n\ndef forward(x, n):\n    {line}\n", "GD504", 5)
+    skip = CudaGraphSkip.model_validate({"kind": kind, "reason": "reason=cpu ops"})
+    finding = place.finding.model_copy(update={"cuda_graph_skip": skip})
+    edit = CreateOnDevice().edit(type(place)(place.source, finding))
+    assert not edit.is_safe
+    return edit.content.decode().splitlines()[4].strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("y = torch.zeros(3).cuda()", 'y = torch.zeros(3, device="cuda")'),
+        ("y = torch.ones(3).to('cuda:1') + x", "y = torch.ones(3, device='cuda:1') + x"),
+        ("y = torch.eye(3).to(device=device) @ x", "y = torch.eye(3, device=device) @ x"),
+        ("return x > torch.tensor(0.5)", "return x > torch.full((), 0.5, device=x.device)"),
+        ("return (x.to('cpu') + 1).cuda()", "return (x + 1).cuda()"),
+    ],
+)
+def test_it_goes_where_it_is_used(line: str, expected: str) -> None:
+    assert edited(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = torch.arange(n)",
+        "y = torch.rand(3).to(x.device)",
+        "y = torch.zeros(3).to(x)",
+        "y = torch.zeros(3).to(torch.float64)",
+        "y = torch.tensor([n, 2]).to(x.device)",
+        "y = torch.zeros(3, device='cpu').to(x.device)",
+        "return x.cpu() + 1",
+        "return helper(torch.ones(3), x)",
+    ],
+)
+def test_it_declines_what_it_cannot_know(line: str) -> None:
+    with pytest.raises(DeclinedError):
+        edited(line)
+
+
+def test_it_declines_another_reason() -> None:
+    with pytest.raises(DeclinedError, match="isn't what keeps torch"):
+        edited("y = torch.zeros(3).cuda()", kind="mutation")
