@@ -238,12 +238,14 @@ class _Reports:
         after: Sequence[StageNode],
         links: Links,
     ) -> StageReport:
-        groups = list(_groups(_computing(before), _computing(after), links))
-        kept = [group for group in groups if _words(group[0]) == _words(group[1])]
-        changes = tuple(self._changes(group for group in groups if group not in kept))
-        return report.model_copy(
-            update={"compared_with": name, "kept": sum(len(ours) for ours, _ in kept), "changes": changes}
-        )
+        kept, changed = 0, []
+        for group in _groups(_computing(before), _computing(after), links):
+            if _words(group[0]) == _words(group[1]):
+                kept += len(group[0])
+            else:
+                changed.append(group)
+        changes = tuple(self._changes(changed))
+        return report.model_copy(update={"compared_with": name, "kept": kept, "changes": changes})
 
     def _changes(self, groups: Iterable[_Group]) -> Iterator[StageChange]:
         alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[StageNode]] = {}
@@ -313,8 +315,9 @@ def _groups(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
         for source in names:
             join(("before", source), ("after", name))
             linked |= {("before", source), ("after", name)}
+    before_at = dict(_by_place(node for node in before if node.file is not None))
     for place, found in _by_place(node for node in after if ("after", node.name) not in linked):
-        own = [node for node in before if _place(node) == place and place[0] is not None]
+        own = before_at.get(place, [])
         free = [node for node in own if ("before", node.name) not in linked]
         groups = {find(("before", node.name)) for node in own}
         for node in found:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.model.diagnosis import Diagnosis, GraphReport
     from graphdoctor.model.picture import StageNode
+    from graphdoctor.model.spec import StageName
     from graphdoctor.model.stages import (
         GraphStages,
         LinePlace,
@@ -106,12 +107,14 @@ class _View:
         self._width = width
         self._captured = captured
         self._report: GraphReport | None = None
+        self._shown: set[StageName] = set()
         self._is_verbose = is_verbose
         self._lines: Mapping[tuple[str, int], str] = {}
 
     def graph(self, graph: GraphStages) -> Iterator[RenderableType]:
         """A graph with its stages."""
         self._report = None if graph.graph_index is None else self._captured.get(graph.graph_index)
+        self._shown = {report.stage for report in graph.stages}
         self._lines = {(line.file, line.line): line.text for line in graph.lines}
         place = "" if graph.place is None else f" ({graph.place.file}:{graph.place.line})"
         yield Text()
@@ -143,7 +146,7 @@ class _View:
         else:
             if report.stage != "forward":
                 yield from self._changes(report.changes)
-            is_repeated = report.compared_with not in (None, "joint") and not report.changes
+            is_repeated = report.stage == "post-grad" and report.compared_with in self._shown and not report.changes
             if self._is_verbose or not is_repeated:
                 yield from self._listing(report)
 

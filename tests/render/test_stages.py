@@ -170,6 +170,13 @@ def test_verbose_leaves_nothing_out() -> None:
     assert text.count("post-grad, forward") == 2
 
 
+def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
+    post_grad = next(each for each in trained() if each.stage == "post-grad")
+    assert "var_mean" in rendered(staged(post_grad))
+    both = rendered(staged(trained()[2], post_grad))
+    assert "var_mean" not in both[both.index("post-grad, forward: ") :]
+
+
 def test_what_other_backends_have() -> None:
     dynamo, joint = trained()[:2]
     assert "has Dynamo's stage alone: --backend aot_eager" in rendered(staged(dynamo), width=140, backend="eager")
