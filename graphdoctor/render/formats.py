@@ -403,6 +403,12 @@ def _profile_json(result: ProfileResult, _: RenderOptions) -> str:
     return render_json(result.report)
 
 
+def _profile_html(result: ProfileResult, options: RenderOptions) -> str:
+    from graphdoctor.render.html.profile import render_profile_page
+
+    return render_profile_page(result.report, result.picture, root=options.root, has_source=options.has_source)
+
+
 def _profile_markdown(result: ProfileResult, options: RenderOptions) -> str:
     from graphdoctor.render.profile_markdown import render_profile_markdown
 
@@ -414,6 +420,7 @@ PROFILE: Document[ProfileResult] = Document(
     (
         ConsoleFormat("text", _profile, (".txt", ".text")),
         Format("json", _profile_json, (".json",)),
+        Format("html", _profile_html, (".html", ".htm"), needs_picture=True),
         Format("markdown", _profile_markdown, (".md",)),
     ),
 )

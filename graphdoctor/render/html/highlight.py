@@ -1,12 +1,17 @@
-"""Python source as lines of spans that the style sheet colors."""
+"""Source as lines of spans that the style sheet colors."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from markupsafe import Markup, escape
+from pygments.lexers.c_cpp import CppLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Token
 
 from graphdoctor.render.printable import printable
+
+Language = Literal["Python", "C++"]
 
 _CLASSES = {
     Token.Keyword: "k",
@@ -22,14 +27,16 @@ _CLASSES = {
 """Few classes: what helps to read, not everything a lexer can tell apart."""
 
 
-def highlighted(text: str) -> list[Markup]:
-    """The lines of a Python file as markup, with the file's own text escaped.
+def highlighted(text: str, language: Language = "Python") -> list[Markup]:
+    """The lines of a file as markup, with the file's own text escaped.
 
     Args:
         text: The whole file, so that strings of several lines are recognized.
+        language: What it is written in.
     """
     lines = [Markup()]
-    for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(printable(text)):
+    lexer = PythonLexer if language == "Python" else CppLexer
+    for kind, value in lexer(stripnl=False, ensurenl=False).get_tokens(printable(text)):
         name = _class(kind)
         for number, part in enumerate(value.split("\n")):
             if number:
