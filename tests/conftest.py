@@ -44,7 +44,7 @@ PROBE = ["-u", "-X", "faulthandler", str(REPOSITORY / "graphdoctor" / "probe" / 
 COMMAND = ["-P", "-m", "graphdoctor"]
 """-P, so that no file of the working directory hides a module of Python."""
 
-PROBING = {"baseline", "bench", "check", "cure", "explain", "fix", "guards", "profile", "recompiles"}
+PROBING = {"baseline", "bench", "check", "cure", "explain", "export", "fix", "guards", "profile", "recompiles"}
 """Commands that start probes."""
 
 _servers = contextlib.ExitStack()

@@ -17,6 +17,7 @@ FAMILIES = {
     "GD3": "Guards",
     "GD4": "Compile time and graphs",
     "GD5": "Backends and kernels",
+    "GD6": "Exports",
     "GD9": "Your program and the recording",
 }
 """Headings by the beginning of a code."""

@@ -74,6 +74,7 @@ class Reference:
         program: What all variants run.
         on_phase: Called with what is run.
         measured: What to measure after the calls of the first run; None for nothing.
+        prefix: What the names of its replays begin with.
     """
 
     def __init__(
@@ -83,9 +84,12 @@ class Reference:
         *,
         on_phase: Callable[[str], None],
         measured: Measured | None = None,
+        prefix: str = "",
     ) -> None:
         on_phase("running without torch.compile")
-        self.eager = replays.replay(program, _EAGER, is_eager=True, measured=measured)
+        self._name, self._again, self._float64 = (f"{prefix}{name}" for name in (_EAGER, _AGAIN, _FLOAT64))
+        self._prefix = prefix
+        self.eager = replays.replay(program, self._name, is_eager=True, measured=measured)
         """The first run as it is."""
         self._replays, self._program, self._on_phase = replays, program, on_phase
         self._failure = _failure(self.eager)
@@ -96,14 +100,14 @@ class Reference:
         if self._failure is not None:
             return
         on_phase("running in float64")
-        precise = replays.replay(program, _FLOAT64, is_eager=True, is_float64=True)
+        precise = replays.replay(program, self._float64, is_eager=True, is_float64=True)
         if precise.exit.reason == "finished":
-            self._rounding = RoundingNames(_FLOAT64, (_AGAIN,), judged="variant")
+            self._rounding = RoundingNames(self._float64, (self._again,), judged="variant")
         else:
             self._lacks_float64 = f"the program doesn't run in float64: {clause(precise.exit.message)}"
         on_phase("running without torch.compile again")
         rounding = replace(self._rounding, judged="untouched")
-        again = replays.replay(program, _AGAIN, is_eager=True, references={EAGER: _EAGER}, rounding=rounding)
+        again = replays.replay(program, self._again, is_eager=True, references={EAGER: self._name}, rounding=rounding)
         self._failure = _failure(again)
         self._repeats = repeatability_of(again)
         compared = _compared(again)
@@ -118,7 +122,7 @@ class Reference:
     @property
     def arguments(self) -> ReplayArguments:
         """What a variant's replay must be given."""
-        return ReplayArguments(references={EAGER: _EAGER}, rounding=self._rounding)
+        return ReplayArguments(references={EAGER: self._name}, rounding=self._rounding)
 
     def judge(self, recording: Recording, name: str, again: Again) -> Verdict:
         """Judge a variant.
@@ -168,13 +172,13 @@ class Reference:
         for _ in range(max(_MAX_SHAKEN - len(self._shaken), 1)):
             seed = len(self._shaken) + 1
             self._on_phase(f"running without torch.compile with other last digits, {seed}")
-            self._shaken.append(f"{_SHAKEN}-{seed}")
+            self._shaken.append(f"{self._prefix}{_SHAKEN}-{seed}")
             recording = self._replays.replay(
                 self._program,
                 self._shaken[-1],
                 is_eager=True,
                 shaken=seed,
-                references={EAGER: _EAGER},
+                references={EAGER: self._name},
                 rounding=replace(self._rounding, others=(*self._rounding.others, *self._shaken)),
                 earlier=name,
             )

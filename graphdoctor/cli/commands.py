@@ -18,6 +18,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "guards": "Show each compile's guards and what checking them costs.",
         "bench": "Measure what torch.compile is worth, beside eager mode.",
         "profile": "Report where the time of a compiled call goes.",
+        "export": "Find out whether torch.export takes a model, and what blocks it.",
         "report": "Show a recording again without running anything.",
         "diff": "Compare two runs: new and gone findings, graphs, coverage, time.",
     },
@@ -63,6 +64,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "profile": {
         "graphdoctor profile model.py": "by line and by kernel",
         "graphdoctor profile model.py --backward -o profile.json": "a training step, for programs",
+    },
+    "export": {
+        "graphdoctor export model.py": "strict or not, and what is in the way",
+        "graphdoctor export model.py --dynamic --try": "sizes, and fixes",
     },
     "report": {
         "graphdoctor report": "the last recording again",

@@ -302,7 +302,7 @@ def run_spec(values: Mapping[str, Any]) -> RunSpec:
 
     read = {
         "inputs": tuple(values["inputs"] or ()),
-        "options": parse_assignments(values["options"] or (), "--option"),
+        "options": parse_assignments(values.get("options") or (), "--option"),
         "config": parse_assignments(values["config"] or (), "--config"),
     }
     return RunSpec(**{**values, **read})
@@ -313,6 +313,7 @@ def with_options(
     *,
     formats: tuple[str, ...] = (),
     defaults: Mapping[str, object] | None = None,
+    without: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
     """Spread the option groups among a command's parameters over its signature.
 
@@ -320,12 +321,13 @@ def with_options(
         command: A function; each parameter whose annotation is a dataclass is a group.
         formats: What ``--format`` takes, the default first.
         defaults: Other defaults than the group's, by field name.
+        without: Fields of a group that the command has no option for; they have their defaults.
 
     Returns:
         The same command with one parameter for each option, as typer wants it.
     """
     if command is None:
-        return functools.partial(with_options, formats=formats, defaults=defaults)
+        return functools.partial(with_options, formats=formats, defaults=defaults, without=without)
     hints = typing.get_type_hints(command, include_extras=True)
     hints.pop("return", None)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -335,7 +337,8 @@ def with_options(
         if hint is Given:
             continue
         if parameter.name in groups:
-            parameters += _parameters_of(groups[parameter.name], formats, defaults or {})
+            found = _parameters_of(groups[parameter.name], formats, defaults or {})
+            parameters += [one for one in found if one.name not in without]
         else:
             parameters.append(parameter.replace(annotation=_with_formats(hint, formats)))
     ordered = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
@@ -345,7 +348,7 @@ def with_options(
     @functools.wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:  # noqa: ANN401
         for name, group in groups.items():
-            taken = {field: values.pop(field) for field in _field_names(group)}
+            taken = {field: values.pop(field) for field in _field_names(group) if field not in without}
             values[name] = run_spec(taken) if group is RunSpec else group(**taken)
         if given is not None:
             values[given] = _given(ctx)

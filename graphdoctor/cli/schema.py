@@ -19,13 +19,17 @@ class Document(StrEnum):
     bench = "bench"
     cure = "cure"
     profile = "profile"
+    export = "export"
 
 
 def schema(
     document: Annotated[
         Document,
         typer.Argument(
-            help="What explain and others write, or what graphdoctor diff, check, lint, bench, cure or profile writes."
+            # Too many to be listed in one line.
+            show_choices=False,
+            help="diagnosis, which explain and others write; comparison, which diff writes; or check, lint, bench, "
+            "cure, profile or export, which the command of that name writes.",
         ),
     ] = Document.diagnosis,
 ) -> None:

@@ -33,7 +33,7 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
     return [
         finding.model_copy(
             update={
-                "fixes": _fixes(finding, treatment),
+                "fixes": fixes_with(finding, treatment.tried, treatment.declined.get(finding.fingerprint)),
                 "is_mended": finding.fingerprint in treatment.gone,
             }
         )
@@ -41,8 +41,15 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
     ]
 
 
-def _fixes(finding: Finding, treatment: Treatment) -> tuple[Fix, ...]:
-    every = [fix for fix in treatment.tried if fix.fingerprint == finding.fingerprint]
+def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None) -> tuple[Fix, ...]:
+    """The fixes of a finding with the verdicts of trials, verified ones first.
+
+    Args:
+        finding: The finding.
+        tried: What was tried, for other findings too.
+        declined: Why no edit was written for it; None if there is one.
+    """
+    every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
     # A finding can have only fixes that were tried together with other verified fixes.
     own = [fix for fix in every if fix.is_on_untouched] or every
     rules = {_key(fix): fix for fix in finding.fixes}
@@ -65,7 +72,7 @@ def _fixes(finding: Finding, treatment: Treatment) -> tuple[Fix, ...]:
     for fix in finding.fixes:
         is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it
         if not is_edited and not _is_tried(fix, own):
-            found.append(_in_words(fix, treatment.declined.get(finding.fingerprint)))
+            found.append(_in_words(fix, declined))
     return tuple(sorted(found, key=lambda fix: _ORDER[fix.verdict]))
 
 

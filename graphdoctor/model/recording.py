@@ -222,9 +222,22 @@ BreakEffect = Literal["resumed", "rest_eager", "frame_skipped", "raised"]
 frame, or raised an exception (``fullgraph``)."""
 
 
-BreakTopic = Literal["symbolic_number", "recurrent_module"]
+BreakTopic = Literal["symbolic_number", "recurrent_module", "tensor_truth", "export_type", "export_error"]
 """What the cause is about, if neither its id nor its name says so. ``symbolic_number``: torch needed the value of a
-number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or LSTM."""
+number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or LSTM. Of torch.export alone, which raises what
+it raises: ``tensor_truth``: the program asked whether a tensor is true; ``export_type``: a type that torch can't take
+apart; ``export_error``: anything else."""
+
+
+class NamedClass(Fact):
+    """A class of the program that torch names."""
+
+    name: str
+    """The class."""
+    module: str
+    """Its module."""
+    is_dataclass: bool = False
+    """Whether it is a dataclass."""
 
 
 class BreakRecord(Fact):
@@ -252,6 +265,8 @@ class BreakRecord(Fact):
     """Everything torch printed as the reason, up to the user's stack."""
     topic: BreakTopic | None = None
     """What the cause is about, read from ``words``; None for all other topics."""
+    classes: tuple[NamedClass, ...] = ()
+    """Classes of the program that the words name, for a break of torch.export."""
 
 
 RecompileLimit = Literal["recompile_limit", "accumulated_recompile_limit"]
@@ -491,6 +506,102 @@ class SourceContext(Fact):
     """Compound statements around it, innermost first, up to the function."""
 
 
+class ExportInput(Fact):
+    """One input of an exported program."""
+
+    name: str
+    """Its name in the graph."""
+    kind: str
+    """torch's name for what it is, such as ``user_input`` or ``parameter``."""
+    target: str | None = None
+    """The parameter, buffer or constant that it stands for."""
+    value: str | None = None
+    """Its dtype and shape, such as ``f32[s77, 4]``; None if it is no tensor."""
+
+
+class TriedDim(Fact):
+    """One dim that torch.export was to leave dynamic."""
+
+    source: str
+    """The tensor, such as ``x``."""
+    dim: int
+    """Which dim, from 0."""
+    size: int
+    """The size that it was exported with."""
+    is_dynamic: bool
+    """Whether it stayed dynamic."""
+    expression: str | None = None
+    """The size in torch's symbols; None for a constant."""
+    low: int | None = None
+    """The least size; None if unknown."""
+    high: int | None = None
+    """The largest size; None if there is no limit, or it is unknown."""
+    other_size: int | None = None
+    """Another size that fits; None if none is known."""
+    stack: tuple[StackEntry, ...] = ()
+    """The lines that made it a constant; empty if they are unknown."""
+    is_by_another: bool = False
+    """Whether it must equal a dim that is a constant."""
+
+
+class ExportFailure(Fact):
+    """Why torch.export made no program."""
+
+    type: str
+    """The exception's type."""
+    message: str
+    """torch's words, without its general advice."""
+
+
+class ExportCalls(Fact):
+    """How the calls of an exported program differ."""
+
+    total: int
+    """Calls that the program has."""
+    made: int
+    """Those that are like the first, and were made."""
+    differing: tuple[DifferingDim, ...] = ()
+    """Dims whose sizes differ between the calls."""
+    other: tuple[int, ...] = ()
+    """Numbers of the calls whose arguments differ in more than sizes."""
+
+
+class DifferingDim(Fact):
+    """A dim whose size differs between calls."""
+
+    source: str
+    """The tensor, such as ``x``."""
+    dim: int
+    """Which dim, from 0."""
+    sizes: tuple[int, ...]
+    """Its sizes, each once."""
+
+
+class Export(Fact):
+    """What torch.export made of a target."""
+
+    is_strict: bool
+    """Whether Dynamo read the program's bytecode."""
+    is_wrapped: bool
+    """Whether the target was wrapped in a module."""
+    seconds: float
+    """What it took."""
+    line: str
+    """Python that makes the same program."""
+    failure: ExportFailure | None = None
+    """Why there is no program; None if there is one."""
+    op_count: int | None = None
+    """Operations in its graph."""
+    inputs: tuple[ExportInput, ...] = ()
+    """Its inputs, in order."""
+    constraints: tuple[str, ...] = ()
+    """Conditions on sizes that it checks, in Python."""
+    dims: tuple[TriedDim, ...] = ()
+    """The dims that were to stay dynamic."""
+    calls: ExportCalls | None = None
+    """How the calls differ; None if they weren't made."""
+
+
 class Recording(Fact):
     """Everything known about one run."""
 
@@ -524,6 +635,8 @@ class Recording(Fact):
     """The calls of a script that were watched; None for other targets, and if nothing was compiled."""
     settling: Settling | None = None
     """What the repetitions for coverage compiled; None if there were none."""
+    export: Export | None = None
+    """What torch.export made of the target; None if the run wasn't one that exports."""
     replay: Replay | None = None
     """What a replay gave; None for a plain run."""
     what_if: WhatIf | None = None

@@ -93,6 +93,8 @@ class Replay(Fact):
     """Whether a call drew from Python's, torch's or NumPy's own random generator."""
     is_stopped: bool = False
     """Whether it stopped at the first call that gave other results; what came until then is compared."""
+    lost: tuple[str, ...] = ()
+    """Attributes of modules that the calls change, and that an exported program leaves as they are."""
     steady_us: float | None = None
     """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""
     parts: tuple[CompilerPart, ...] = ()

@@ -15,6 +15,7 @@ from .file_names import BENCH_FILE as BENCH_FILE
 from .file_names import CRASH_FILE as CRASH_FILE
 from .file_names import CURE_FILE as CURE_FILE
 from .file_names import EVENTS_FILE as EVENTS_FILE
+from .file_names import EXPORT_FILE as EXPORT_FILE
 from .file_names import FIXES_FILE as FIXES_FILE
 from .file_names import LOCK_FILE as LOCK_FILE
 from .file_names import META_FILE as META_FILE
@@ -265,6 +266,7 @@ Phase = Literal[
     "measuring what the device reaches",
     "warming up",
     "making the calls",
+    "exporting the target",
     "timing the last call",
     "comparing results",
 ]
@@ -546,6 +548,7 @@ class TrialEvent(TypedDict):
     is_rounding_known: bool
     draws_random: bool
     is_stopped: bool
+    lost: list[str]
     steady_us: NotRequired[float | None]
 
 
@@ -815,6 +818,89 @@ class LaneEvent(TypedDict):
     """Segments that are left out, the shortest."""
 
 
+class NamedClassRecord(TypedDict):
+    """The fields of ``NamedClass``."""
+
+    name: str
+    module: str
+    is_dataclass: bool
+
+
+class ExportFailureRecord(TypedDict):
+    """Why torch.export made no program."""
+
+    type: str
+    message: str
+    stack: list[StackEntryRecord]
+    """The program's lines that led there and torch's below them, outermost first; the definition of what is exported
+    where there is none."""
+    is_truth: bool
+    """The program asked whether a tensor is true."""
+    classes: list[NamedClassRecord]
+    """Classes of the program that the message names."""
+
+
+class ExportInputRecord(TypedDict):
+    """The fields of ``ExportInput``."""
+
+    name: str
+    kind: str
+    target: str | None
+    value: str | None
+
+
+class ExportDimRecord(TypedDict):
+    """One dim that torch.export was to leave dynamic."""
+
+    source: str
+    dim: int
+    size: int
+    is_dynamic: bool
+    expression: str | None
+    """In torch's symbols; None for a constant, as the next three."""
+    low: int | None
+    high: int | None
+    other_size: int | None
+    stack: list[StackEntryRecord]
+    """The lines that made it a constant; empty if they are unknown."""
+    is_by_another: bool
+    """It must equal a dim that is a constant."""
+
+
+class ExportEvent(TypedDict):
+    """What torch.export made of the target: fields of ``Export``."""
+
+    event: Literal["export"]
+    is_strict: bool
+    is_wrapped: bool
+    seconds: float
+    line: str
+    """Python that makes the same program."""
+    failure: ExportFailureRecord | None
+    op_count: int | None
+    inputs: list[ExportInputRecord]
+    constraints: list[str]
+    dims: list[ExportDimRecord]
+
+
+class DifferingDimRecord(TypedDict):
+    """The fields of ``DifferingDim``."""
+
+    source: str
+    dim: int
+    sizes: list[int]
+
+
+class ExportCallsEvent(TypedDict):
+    """How the program's calls differ: fields of ``ExportCalls``."""
+
+    event: Literal["export_calls"]
+    total: int
+    made: int
+    differing: list[DifferingDimRecord]
+    other: list[int]
+
+
 Event = (
     ProcessEvent
     | PhaseEvent
@@ -844,6 +930,8 @@ Event = (
     | CalibrationEvent
     | CudaGraphsEvent
     | Float32PrecisionEvent
+    | ExportEvent
+    | ExportCallsEvent
 )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.check import CheckReport
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.cure import CureReport
+    from graphdoctor.model.export import ExportReport
     from graphdoctor.model.lint import LintReport
     from graphdoctor.model.picture import Picture
     from graphdoctor.model.result import ProfileResult, Result
@@ -263,7 +264,9 @@ def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> s
     return render_comparison_markdown(comparison)
 
 
-def _json(document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport, _: RenderOptions) -> str:
+def _json(
+    document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ExportReport, _: RenderOptions
+) -> str:
     from graphdoctor.render.json import render_json
 
     return render_json(document)
@@ -425,6 +428,22 @@ PROFILE: Document[ProfileResult] = Document(
     ),
 )
 """``profile``."""
+
+
+# Whether torch.export takes a program.
+
+
+def _export(report: ExportReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.export import render_export
+
+    render_export(report, console, is_verbose=options.is_verbose)
+
+
+EXPORT: Document[ExportReport] = Document(
+    "an export",
+    (ConsoleFormat("text", _export, (".txt", ".text")), Format("json", _json, (".json",))),
+)
+"""``export``."""
 
 
 # What lint finds.

@@ -11,11 +11,14 @@ from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.model.export import ExportReport
 from graphdoctor.model.lint import LintReport
 from graphdoctor.model.profile import ProfileReport
 from graphdoctor.render.printable import escaped
 
-Document = Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ProfileReport
+Document = (
+    Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ProfileReport | ExportReport
+)
 """The documents that are written as JSON."""
 
 _KINDS: dict[type[Document], str] = {
@@ -26,6 +29,7 @@ _KINDS: dict[type[Document], str] = {
     BenchReport: "bench",
     CureReport: "cure",
     ProfileReport: "profile",
+    ExportReport: "export",
 }
 
 
@@ -44,7 +48,8 @@ def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text.
 
     Args:
-        kind: ``diagnosis``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure`` or ``profile``.
+        kind: ``diagnosis``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure``, ``profile`` or
+            ``export``.
     """
     document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()

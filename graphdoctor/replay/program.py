@@ -29,6 +29,23 @@ class MinifierPlan:
 
 
 @dataclass(frozen=True)
+class ExportPlan:
+    """How to export the target before the calls are made.
+
+    Args:
+        is_strict: ``strict`` of ``torch.export``.
+        dims: Sources of tensors with dims that are to stay dynamic; ``all`` for every dim of every tensor; None for
+            none.
+        hint: The member of ``torch.export.Dim`` that says so: torch may make an ``AUTO`` dim a constant, and raises
+            where it would a ``DYNAMIC`` one.
+    """
+
+    is_strict: bool
+    dims: tuple[tuple[str, int], ...] | Literal["all"] | None = None
+    hint: Literal["AUTO", "DYNAMIC"] = "AUTO"
+
+
+@dataclass(frozen=True)
 class RunChange:
     """What a fix changes about a run, apart from source.
 
@@ -48,6 +65,8 @@ class RunChange:
         without: Parts of the compiler to leave out, by kind: names, or None for all; what is used is reported then,
             even if nothing is left out. None to leave the compiler alone.
         minifier: Have torch's minifier write a script for the first graph that fails; None to have it do nothing.
+        alike: Make only calls like the first one: with the same sizes, or other sizes of the same kinds of arguments.
+        export: Export the target, and make the calls with the result; None to compile it.
     """
 
     settings: tuple[Setting, ...] = ()
@@ -64,6 +83,8 @@ class RunChange:
     warm_up: bool = False
     without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
     minifier: MinifierPlan | None = None
+    alike: Literal["sizes", "kinds"] | None = None
+    export: ExportPlan | None = None
 
     def joined(self, other: RunChange) -> RunChange:
         """Both changes together."""
@@ -82,6 +103,8 @@ class RunChange:
             warm_up=self.warm_up or other.warm_up,
             without=self.without if other.without is None else other.without,
             minifier=self.minifier if other.minifier is None else other.minifier,
+            alike=self.alike if other.alike is None else other.alike,
+            export=self.export if other.export is None else other.export,
         )
 
     @property
@@ -108,6 +131,8 @@ class RunChange:
             "setup": "\n".join(self.lines) or None,
             "without": self.without,
             "minifier": None if self.minifier is None else asdict(self.minifier),
+            "alike": self.alike,
+            "export": None if self.export is None else asdict(self.export),
         }
 
 

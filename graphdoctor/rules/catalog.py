@@ -59,6 +59,8 @@ from graphdoctor.rules.gd504_cuda_graphs_skipped import CudaGraphsSkipped
 from graphdoctor.rules.gd505_cuda_graph_inputs import CudaGraphInputs
 from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
 from graphdoctor.rules.gd510_tf32_off import Tf32Off
+from graphdoctor.rules.gd600_export_error import ExportError
+from graphdoctor.rules.gd601_export_type import ExportType
 from graphdoctor.rules.gd900_not_measured import NotMeasured
 from graphdoctor.rules.gd901_user_error import UserError
 from graphdoctor.rules.gd902_incomplete_log import IncompleteLog
@@ -94,6 +96,8 @@ BREAK_RULES: tuple[BreakRule, ...] = (
     SetOfTensors(),
     SortByTensor(),
     ValueNotRebuilt(),
+    ExportType(),
+    ExportError(),
     _BACKEND,
     GraphBreak(),
 )

@@ -86,6 +86,7 @@ class DataDependentBranch(BreakRule):
         """By id, or by the name in other torch versions. A branch on a dynamic size belongs to another rule."""
         gb_type = site.cause.gb_type.lower()
         is_branch = super().matches(site) or gb_type.startswith(("data-dependent branch", "data-dependent assert"))
+        is_branch = is_branch or site.records[0].topic == "tensor_truth"
         return is_branch and "SymNodeVariable" not in (site.cause.context or "")
 
     def message(self, site: BreakSite) -> str:

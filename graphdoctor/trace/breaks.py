@@ -23,6 +23,19 @@ _HEADER_AT = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILIN
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$", re.MULTILINE)
 _STACK_ENTRY = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
 _SYMBOLIC = ("Could not guard on data-dependent expression", "Could not extract specialized integer")
+_UNKNOWN_TYPES = (
+    "Unsupported input type",
+    "is not supported or pytree-flattenable",
+    "which is not a known type",
+    "Encountered unrecognized type",
+)
+"""What torch.export says of an input or an output of a type that it can't take apart (``torch/export/_trace.py``,
+``torch/_export/utils.py`` and ``torch/_dynamo/functional_export.py``, 2.13)."""
+
+_EXPORT_ADVICE = re.compile(
+    r"\n\s*(?:The error above occurred when calling torch\.export\.export"
+    r"|For more information, run with TORCH_LOGS|For C\+\+ stack trace|User Stack \(most recent)"
+)
 _RECURRENT = "RNN, GRU, or LSTM"
 _SKIP_NOTICE = "which results in a skip"
 _TRACEBACK = "Traceback (most recent call last):"
@@ -144,6 +157,29 @@ def topic_of(words: str, cause: BreakReason) -> BreakTopic | None:
     if any(text in words for text in _SYMBOLIC):
         return "symbolic_number"
     return "recurrent_module" if _RECURRENT in f"{cause.gb_type} {cause.explanation}" else None
+
+
+def export_words(message: str) -> str:
+    """The message of an exception of torch.export, without its general advice and the program's stack."""
+    message = re.split(r"^\s*from user code:\s*$", message, maxsplit=1, flags=re.MULTILINE)[0]
+    return _EXPORT_ADVICE.split(message, maxsplit=1)[0].strip()
+
+
+def export_topic(words: str, cause: BreakReason, *, is_truth: bool) -> BreakTopic | None:
+    """What an exception of torch.export is about; None if Dynamo's own words name it.
+
+    Args:
+        words: Its message.
+        cause: The first of the messages in it.
+        is_truth: The program asked whether a tensor is true.
+    """
+    if is_truth:
+        return "tensor_truth"
+    if cause.explanation is not None:
+        return topic_of(words, cause)
+    if any(text in words for text in _SYMBOLIC):
+        return "symbolic_number"
+    return "export_type" if any(text in words for text in _UNKNOWN_TYPES) else "export_error"
 
 
 def limit_of(words: str) -> RecompileLimit:

@@ -73,6 +73,11 @@ def _read(folder: RecordingFolder, *, has_guards: bool, has_picture: bool) -> Re
     run = _run_facts(folder)
     parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))
     merged = _merged(contents, run, [part for part, _ in parts], events, main_pid)
+    if "export" in events:
+        # Imported here: few recordings have one.
+        from graphdoctor.trace.exported import with_export
+
+        merged = with_export(merged, events, environment)
     if has_picture:
         merged = _with_picture(merged, parts, events, contents.damage)
     if has_guards:

@@ -83,6 +83,7 @@ DOCUMENTS = {
     "lint": formats.LINT,
     "bench": formats.BENCH,
     "cure": formats.CURE,
+    "export": formats.EXPORT,
     "profile": formats.PROFILE,
     "rule": formats.RULES,
 }

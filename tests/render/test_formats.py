@@ -25,6 +25,7 @@ from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.trace.reader import read_recording
 from tests.bench_reports import attention
 from tests.cure_reports import cured
+from tests.export_reports import blocked
 from tests.profile_reports import profiled
 from tests.render.check_reports import failed_report, report, target
 
@@ -53,6 +54,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "CHECK": failed_report(),
         "BENCH": attention(),
         "CURE": cured(),
+        "EXPORT": blocked(),
         "PROFILE": ProfileResult(profiled(), recording.picture),
         "LINT": lint_files([program], root=folder, version="0"),
         "RULES": list(ALL_RULES.values())[:2],

@@ -18,6 +18,7 @@ from graphdoctor.model.bench import BenchReport
 from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
+from graphdoctor.model.export import ExportReport
 from graphdoctor.model.lint import LintReport
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.profile import ProfileReport
@@ -36,6 +37,7 @@ MODELS = {
     "LINT": LintReport,
     "BENCH": BenchReport,
     "CURE": CureReport,
+    "EXPORT": ExportReport,
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import clean_environment, run_command, run_script
-from tests.rules.test_documentation import BELOW_DYNAMO, NEEDS_RANKS, first_block
+from tests.rules.test_documentation import BELOW_DYNAMO, NEEDS_RANKS, OF_EXPORT, first_block
 
 NO_COMMON_RESULT = {
     "GD103", "GD113", "GD114", "GD201", "GD204", "GD206", "GD207", "GD212", "GD303", "GD402", "GD901",
@@ -40,7 +40,7 @@ SECTIONS = ("Example", "Use instead")
 _OPTIONS = re.compile(r'^ARGUMENTS = |"torch\.[\w.]+": \w+', re.MULTILINE)
 
 RULES = [rule for rule in ALL_RULES.values() if rule.code not in NEEDS_RANKS]
-EXPLAINED = [rule for rule in RULES if rule.code not in BELOW_DYNAMO]
+EXPLAINED = [rule for rule in RULES if rule.code not in BELOW_DYNAMO | OF_EXPORT]
 
 NEEDS_TORCH = {"GD113": (2, 13), "GD121": (2, 13)}
 """Examples that 2.11 breaks on too, but with a message that belongs to another rule (GD109)."""

@@ -62,6 +62,17 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     )
 
 
+def differing_names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Names of the values of one kind that differ.
+
+    Args:
+        kind: Which results.
+        mine: The values by name.
+        other: Those to compare with.
+    """
+    return [found["where"] for found in _differences(kind, mine, other, None)]
+
+
 def is_different(kind: str, mine: Results, reference: Results, rounding: Rounding | None, *, call: int) -> bool:
     """Whether the results of one call differ.
 
@@ -139,8 +150,8 @@ def _names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list
     """Names of the values to compare, without new attributes: torch marks modules, and an edit may keep one in them."""
     new = [name for name in mine if name not in other]
     if kind == "state":
-        attributes = {_attribute(name) for name in other}
-        new = [name for name in new if not name.endswith(AFTER_CALLS) or _attribute(name) in attributes]
+        attributes = {attribute_of(name) for name in other}
+        new = [name for name in new if not name.endswith(AFTER_CALLS) or attribute_of(name) in attributes]
     return [*other, *new]
 
 
@@ -176,7 +187,7 @@ def _number_change(value: object, wanted: object) -> TextChange:
     return "fewer" if int(sizes[0][2]) < int(sizes[1][2]) else "other"
 
 
-def _attribute(name: str) -> str:
+def attribute_of(name: str) -> str:
     """The attribute that a state's value is in."""
     return name.removesuffix(AFTER_CALLS).partition("[")[0]
 

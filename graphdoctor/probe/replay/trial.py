@@ -10,14 +10,16 @@ The request's ``trial`` says how; every key but ``outputs`` and ``references`` m
      "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
      "judged": …, "shaken": seed, "earlier": path, "decisive": ["outputs", …],
      "without": {"decomposition": ["aten.gelu.default", …], "pass": null, …},
-     "minifier": {"after": "aot", "folder": path, "is_wrong": …}}
+     "minifier": {"after": "aot", "folder": path, "is_wrong": …}, "alike": "sizes",
+     "export": {"is_strict": …, "dims": [["x", 0], …], "hint": "DYNAMIC"}}
 
 Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
 The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,
 it and the ``others``, which are more runs of the untouched one, say what is rounding. The replay stops at the first
 call whose results of a ``decisive`` kind differ: nothing that comes later changes what that means. ``without`` leaves
 parts of the compiler out, all of a kind for null, and has those that are used reported. ``minifier`` has torch's own
-write a script for the first graph that fails.
+write a script for the first graph that fails. ``alike`` makes only calls like the first one. ``export`` makes the calls
+with what ``torch.export`` made of the target (``steps/exporting.py``).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +39,9 @@ from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call
 from ..wire import CompilerPartKind, TrialEvent
-from .comparing import compared, is_different
-from .results import Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
+from .alike import Alike
+from .comparing import attribute_of, compared, differing_names, is_different
+from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
@@ -79,6 +83,21 @@ class Trial:
     def has_warm_up(self) -> bool:
         """All calls are made once before those that count."""
         return bool(self._plan.get("warm_up"))
+
+    @property
+    def alike(self) -> Alike | None:
+        """Which calls to make: those like the first one in this; None for all."""
+        return self._plan.get("alike")
+
+    @property
+    def export(self) -> Mapping[str, Any] | None:
+        """How to export the target before the calls; None to compile it."""
+        return self._plan.get("export")
+
+    @property
+    def signature(self) -> inspect.Signature | None:
+        """What the target takes; None if Python can't tell."""
+        return self._signature
 
     @property
     def setup(self) -> str | None:
@@ -181,9 +200,15 @@ class Trial:
         name, steps = _taken_apart(source)
         if self._signature is None or any(attribute for _, _, attribute in steps):
             raise TargetError(f"{source} can't be replaced in the call")
-        bound = self._signature.bind(*call[0], **call[1])
+        args, kwargs = call
+        if name in kwargs:
+            return args, {**kwargs, name: _with_changed(kwargs[name], steps, change)}
+        bound = self._signature.bind(*args, **kwargs)
         if name not in bound.arguments:
             return call  # the default: no other value in this call
+        position = list(self._signature.parameters).index(name)
+        if not steps and position < len(args) and bound.arguments[name] is args[position]:
+            return (*args[:position], change(args[position]), *args[position + 1 :]), kwargs
         bound.arguments[name] = _with_changed(bound.arguments[name], steps, change)
         return bound.args, dict(bound.kwargs)
 
@@ -277,9 +302,15 @@ class Trial:
         mine = self._results
         mine.save(Path(self._plan["outputs"]))
         rounding, eager = self._rounding, self._references.get("eager")
+        references, lost = self._references, list[str]()
+        if self.export is not None:
+            lost = self._lost_attributes(mine, eager)
+            mine, references = (
+                self._without_attributes(mine),
+                {name: self._without_attributes(results) for name, results in references.items()},
+            )
         found = {
-            name: compared(mine.beside(mine), results.beside(mine), rounding)
-            for name, results in self._references.items()
+            name: compared(mine.beside(mine), results.beside(mine), rounding) for name, results in references.items()
         }
         earlier = _loaded(self._plan.get("earlier"))
         if earlier is not None and eager is not None:
@@ -296,7 +327,31 @@ class Trial:
             is_rounding_known=rounding is not None and rounding.has_float64,
             draws_random=mine.draws_random,
             is_stopped=self.is_decided,
+            lost=lost,
         )
+
+    def _without_attributes(self, results: Results) -> Results:
+        """Results without attributes of modules: an exported program has parameters and buffers, and nothing else."""
+        attributes = self._attributes(results)
+        state = {name: value for name, value in results.values["state"].items() if name not in attributes}
+        return replace(results, values={**results.values, "state": state})
+
+    def _lost_attributes(self, mine: Results, eager: Results | None) -> list[str]:
+        """Attributes of modules that the program changes and the exported one doesn't."""
+        if eager is None:
+            return []
+        names = self._attributes(mine) | self._attributes(eager)
+        values = ({name: of.values["state"].get(name) for name in names} for of in (mine, eager))
+        return sorted({attribute_of(name) for name in differing_names("state", *values)})
+
+    def _attributes(self, results: Results) -> set[str]:
+        owned = {
+            f"{prefix}.{name}".lstrip(".")
+            for prefix, module in self._modules.items()
+            for name, _ in (*module.named_parameters(), *module.named_buffers())
+        }
+        after = (name for name in results.values["state"] if name.endswith(AFTER_CALLS))
+        return {name for name in after if name.removesuffix(AFTER_CALLS) not in owned}
 
     @cached_property
     def _references(self) -> dict[str, Results]:

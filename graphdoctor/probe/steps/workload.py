@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -29,6 +30,7 @@ from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.roots import block_root, target_root
 from ..record.switches import CompileSwitches
+from ..replay.alike import AlikeCalls
 from ..replay.trial import Trial, parameter_names
 from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.errors import RequestError, TargetError
@@ -107,6 +109,10 @@ class Workload:
         self.switches = CompileSwitches(events)
         plan = request["trial"]
         self.trial = Trial(plan, self._target.function) if plan else None
+        self.alike: AlikeCalls | None = None
+        if self.trial is not None and self.trial.alike is not None:
+            self.alike = AlikeCalls(self.trial.alike, self.trial.signature)
+        self._peeked: Iterator[Call] | None = None
         if self.trial is not None:
             self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
@@ -201,7 +207,7 @@ class Workload:
 
     def _compile(self) -> Any:  # noqa: ANN401
         request = self._request
-        if self.trial is not None and self.trial.is_eager:
+        if self.trial is not None and (self.trial.is_eager or self.trial.export is not None):
             return self._target.function
         check_compile_arguments(request["backend"], request["mode"], request["options"])
         try:
@@ -235,7 +241,7 @@ class Workload:
 
     def _asks_for_cuda_graphs(self) -> bool:
         request = self._request
-        if self.trial is not None and self.trial.is_eager:
+        if self.trial is not None and (self.trial.is_eager or self.trial.export is not None):
             return False
         return asks_for_cuda_graphs(request["backend"], request["mode"], request["options"])
 
@@ -260,8 +266,25 @@ class Workload:
 
     def calls(self) -> Iterator[Call]:
         """The calls in order, each prepared just before its turn: a generator may change state in between."""
+        peeked, self._peeked = self._peeked, None
+        yield from self._made() if peeked is None else peeked
+
+    def peek(self) -> Call | None:
+        """The first call, which ``calls`` still yields; None if there is none."""
+        calls = self._made()
+        first = next(calls, None)
+        self._peeked = itertools.chain(() if first is None else (first,), calls)
+        return first
+
+    def call_with(self, function: Any) -> None:  # noqa: ANN401
+        """Make all calls of something that stands for the target."""
+        self._compiled = function
+
+    def _made(self) -> Iterator[Call]:
         for _ in range(self._request["calls"]):
             for args, kwargs in self._calls.rounds():
+                if self.alike is not None and not self.alike.keeps((args, kwargs)):
+                    continue
                 self._last_call = args, kwargs
                 yield self._last_call
 
@@ -341,7 +364,7 @@ class Workload:
 
     def unrecorded(self) -> GapEvent | None:
         """What torch left to eager mode without a record of it, or None."""
-        if self.trial is not None and self.trial.is_eager:
+        if self.trial is not None and (self.trial.is_eager or self.trial.export is not None):
             return None
         if reasons := torch_api.unrecorded_breaks():
             return unrecorded_gap(reasons)

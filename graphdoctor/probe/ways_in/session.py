@@ -108,6 +108,8 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         return _EXIT_FINISHED
     workload = workload_of(request, events)
     events.write(workload.description)
+    if workload.trial is not None and workload.trial.export is not None:
+        return _export(workload, request, workload.trial, events)
     if workload.trial is not None and workload.trial.has_warm_up:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
@@ -138,6 +140,11 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
     if reads is not None:
         reads.write(folder / READS_FILE)
+    return _finish(events, is_complete=is_complete)
+
+
+def _finish(events: EventFile, *, is_complete: bool) -> int:
+    """Report that all was done, or as much as could be after a failed call; the exit status."""
     peak = _peak_memory_bytes()
     events.write(FinishedEvent(event="finished", is_complete=is_complete, peak_memory_bytes=peak))
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
@@ -145,6 +152,24 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
 
 def _looks_at_kernels(request: ProbeRequest) -> bool:
     return request["kernels"] or request["stages"]
+
+
+def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile) -> int:
+    """Export the target, make the calls with the result, and compare what they returned and wrote."""
+    from ..steps import reports
+    from ..steps.calls import make_calls
+    from ..steps.exporting import Exporting
+
+    exporting = Exporting(workload, request, trial.export or {}, events)
+    is_complete = True
+    if exporting.run():
+        with _kept_texts(workload) as texts:
+            is_complete = make_calls(workload, events, complain=_print_error)
+        exporting.finish()
+        if is_complete:
+            _compare(workload, trial, events, texts())
+    reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
+    return _finish(events, is_complete=is_complete)
 
 
 def _warm_up(workload: Workload, events: EventFile) -> None:

@@ -1,0 +1,356 @@
+"""Exports the target with ``torch.export``, and has the calls made with the program that comes out.
+
+Comes in: a workload whose target isn't compiled, and how to export it. Goes out: an ``ExportEvent``, with what torch
+made of it or why it made nothing; after the calls an ``ExportCallsEvent``. The results of the calls are compared as
+those of any replay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..events import EventFile
+from ..record.describe import value_text
+from ..record.files import user_file_test
+from ..record.listener import stack_entries
+from ..record.tracebacks import message_of, type_name
+from ..replay.alike import named_leaves
+from ..replay.results import modules_of
+from ..target.snapshot import RandomState, State, seed_everything
+from ..target.targets import Call, plain_function
+from ..torch_private import torch_export, torch_trace
+from ..wire import (
+    DifferingDimRecord,
+    ExportCallsEvent,
+    ExportDimRecord,
+    ExportEvent,
+    ExportFailureRecord,
+    ExportInputRecord,
+    NamedClassRecord,
+    ProbeRequest,
+    StackEntryRecord,
+)
+from .workload import Workload
+
+_CLASS = re.compile(r"<class '([\w.]+)'>")
+_VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
+_ALL = "all"
+
+
+class Exporting:
+    """The export of one target.
+
+    Args:
+        workload: The target and its calls.
+        request: What ``graphdoctor.capture`` asks for.
+        plan: The ``export`` of the request's trial. ``dims`` are sources of tensors with dims to leave dynamic, or
+            ``all`` for every one; ``hint`` is the member of ``torch.export.Dim`` for them.
+        events: Where to report.
+    """
+
+    def __init__(self, workload: Workload, request: ProbeRequest, plan: Mapping[str, Any], events: EventFile) -> None:
+        self._workload = workload
+        self._request = request
+        self._is_strict = bool(plan["is_strict"])
+        self._dims = plan["dims"]
+        self._hint = str(plan["hint"])
+        self._events = events
+        self._is_user_file = user_file_test()
+        function = workload.function
+        self._is_wrapped = not isinstance(function, torch.nn.Module)
+        self._module = _wrapped(function) if self._is_wrapped else function
+        trial = workload.trial
+        self._signature = None if trial is None else trial.signature
+
+    def run(self) -> bool:
+        """Export the target with the arguments of its first call, and have the calls made with the result.
+
+        Returns:
+            Whether torch made a program.
+        """
+        call = self._workload.peek()
+        self._events.phase("exporting the target")
+        if call is None:
+            return True
+        args, kwargs = call
+        arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
+        shapes, shown = self._dynamic_shapes(call)
+        if shapes is not None:
+            arguments["dynamic_shapes"] = shapes
+        state, random = State(self._workload.function, call), RandomState()
+        seed_everything(self._request["seed"])
+        watch = torch_export.Specializations(self._user_stack, _interned)
+        program, failure = None, None
+        started = time.perf_counter()
+        try:
+            with watch, torch.set_grad_enabled(torch.is_grad_enabled() and not self._request["no_grad"]):
+                program = torch.export.export(self._module, args, **arguments)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
+            failure = self._failure(error)
+        event = ExportEvent(
+            event="export",
+            is_strict=self._is_strict,
+            is_wrapped=self._is_wrapped,
+            seconds=time.perf_counter() - started,
+            line=self._line(call, shown),
+            failure=failure,
+            op_count=None if program is None else _op_count(program),
+            inputs=[] if program is None else _inputs(program),
+            constraints=[] if program is None else torch_export.guards_of(program),
+            dims=[] if program is None else self._described_dims(program, call, watch),
+        )
+        state.restore()
+        random.restore()
+        self._events.write(event)
+        if program is not None:
+            self._exported = program.module()
+            self._workload.call_with(self._exported)
+        self._workload.listener.write_sources()
+        return program is not None
+
+    def finish(self) -> None:
+        """After the calls: hand the state that the exported program changed to the target, whose state is compared."""
+        module = self._module
+        theirs = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        with torch.no_grad():
+            for name, value in self._exported.named_buffers():
+                own = theirs.get(name)
+                if own is not None and own.shape == value.shape and own.data_ptr() != value.data_ptr():
+                    own.copy_(value)
+        alike = self._workload.alike
+        if alike is not None:
+            differing = [
+                DifferingDimRecord(source=source, dim=dim, sizes=sizes) for source, dim, sizes in alike.differing
+            ]
+            self._events.write(
+                ExportCallsEvent(
+                    event="export_calls",
+                    total=alike.total,
+                    made=alike.made,
+                    differing=differing,
+                    other=alike.other,
+                )
+            )
+
+    # Dynamic shapes.
+
+    def _wanted(self, source: str, tensor: torch.Tensor) -> list[int]:
+        """The dims of a tensor that are to stay dynamic."""
+        if self._dims is None:
+            return []
+        if self._dims == _ALL:
+            return list(range(tensor.ndim))
+        return [dim for wanted, dim in self._dims if wanted == source and dim < tensor.ndim]
+
+    def _dynamic_shapes(self, call: Call) -> tuple[dict[str, Any] | None, str | None]:
+        """``dynamic_shapes`` for a call, and the same as Python; None if everything is static."""
+        if self._dims is None or self._signature is None:
+            return None, None
+        bound = self._signature.bind(*call[0], **call[1]).arguments
+        found = {name: self._shapes_of(name, value) for name, value in bound.items()}
+        if all(value is None for value, _ in found.values()):
+            return None, None
+        shown = ", ".join(f'"{name}": {text}' for name, (_, text) in found.items())
+        return {name: value for name, (value, _) in found.items()}, f"{{{shown}}}"
+
+    def _shapes_of(self, name: str, value: Any) -> tuple[Any, str]:  # noqa: ANN401
+        """What torch is told of one value: nested as the value is, None for what has no dynamic dim."""
+        if isinstance(value, torch.Tensor):
+            dims = self._wanted(name, value)
+            hint = getattr(torch.export.Dim, self._hint)
+            text = ", ".join(f"{dim}: Dim.{self._hint}" for dim in dims)
+            return (dict.fromkeys(dims, hint), f"{{{text}}}") if dims else (None, "None")
+        if type(value) is dict:
+            items = {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
+            text = ", ".join(f"{key!r}: {shown}" for key, (_, shown) in items.items())
+            return {key: shape for key, (shape, _) in items.items()}, f"{{{text}}}"
+        if type(value) in (list, tuple):
+            parts = [self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value)]
+            text = ", ".join(shown for _, shown in parts)
+            if isinstance(value, tuple):
+                return tuple(shape for shape, _ in parts), f"({text},)"
+            return [shape for shape, _ in parts], f"[{text}]"
+        return None, "None"
+
+    def _described_dims(
+        self,
+        program: Any,  # noqa: ANN401
+        call: Call,
+        watch: torch_export.Specializations,
+    ) -> list[ExportDimRecord]:
+        leaves = list(named_leaves(call, self._signature))
+        shapes = torch_export.input_shapes(program)
+        if self._dims is None or len(shapes) != len(leaves):
+            return []
+        pairs = [
+            (index, source, leaf, shape)
+            for index, ((source, leaf), shape) in enumerate(zip(leaves, shapes.values(), strict=True))
+            if isinstance(leaf, torch.Tensor) and len(shape) == leaf.ndim
+        ]
+        sizes = {
+            expression: size
+            for _, _, leaf, shape in pairs
+            for size, found in zip(leaf.shape, shape, strict=True)
+            if (expression := torch_export.expression_of(found)) is not None
+        }
+        records = []
+        for index, source, leaf, shape in pairs:
+            for dim in self._wanted(source, leaf):
+                found = torch_export.dim_range(program, shape[dim], sizes)
+                why = watch.found.get(f"{_torch_source(source)}.size()[{dim}]") or watch.found.get(
+                    # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
+                    f"L['flat_args'][{index}].size()[{dim}]"
+                )
+                records.append(
+                    ExportDimRecord(
+                        source=source,
+                        dim=dim,
+                        size=leaf.shape[dim],
+                        is_dynamic=found is not None,
+                        expression=None if found is None else found.expression,
+                        low=None if found is None else found.low,
+                        high=None if found is None else found.high,
+                        other_size=None if found is None else found.other,
+                        stack=self._known(stack_entries(why.stack)) if why is not None and found is None else [],
+                        is_by_another=why is not None and found is None and why.is_by_another,
+                    )
+                )
+        return records
+
+    # What torch said.
+
+    def _failure(self, error: BaseException) -> ExportFailureRecord:
+        stack = self._stack_of(error)
+        trace = error.__traceback__
+        return ExportFailureRecord(
+            type=type_name(error),
+            message=message_of(error),
+            stack=self._known(stack or self._definition()),
+            is_truth=trace is not None and torch_export.asks_for_truth(trace, self._is_user_file),
+            classes=self._named_classes(message_of(error)),
+        )
+
+    def _stack_of(self, error: BaseException) -> list[StackEntryRecord]:
+        """The stack from the program's first line on; that of what Dynamo was tracing, where Python's has none."""
+        for summaries in (traceback.extract_tb(error.__traceback__), getattr(error, "real_stack", None) or ()):
+            entries = stack_entries(summaries)
+            users = [number for number, entry in enumerate(entries) if self._is_user_file(entry["file"])]
+            if users:
+                return entries[users[0] :]
+        return []
+
+    def _definition(self) -> list[StackEntryRecord]:
+        """The first line of what is exported; none if it isn't Python of the program's."""
+        function = plain_function(self._workload.function)
+        if function is None:
+            return []
+        # What a decorator wraps is what people know.
+        code = getattr(inspect.unwrap(function), "__code__", function.__code__)
+        summary = traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_name, lookup_line=False)
+        return stack_entries([summary])
+
+    def _known(self, entries: list[StackEntryRecord]) -> list[StackEntryRecord]:
+        """The same, with what surrounds the lines asked for."""
+        for entry in entries:
+            self._workload.listener.want_source(entry["file"], entry["line"], entry["function"])
+        return entries
+
+    def _user_stack(self) -> list[traceback.FrameSummary]:
+        """The program's lines on the Python stack, outermost first."""
+        frames = reversed(list(traceback.walk_stack(sys._getframe())))
+        return list(
+            traceback.StackSummary.extract(
+                (frame, line) for frame, line in frames if self._is_user_file(frame.f_code.co_filename)
+            )
+        )
+
+    def _named_classes(self, message: str) -> list[NamedClassRecord]:
+        """Classes that a message names; strict export names those of results without their module."""
+        found: dict[str, NamedClassRecord] = {}
+        function = plain_function(self._workload.function)
+        around = {} if function is None else inspect.unwrap(function).__globals__
+        named = [path.rpartition(".") for path in _CLASS.findall(message)]
+        for module, _, name in (*named, *(("", "", name) for name in _VARIABLE.findall(message))):
+            kind = getattr(sys.modules.get(module), name, None) if module else around.get(name)
+            if module.partition(".")[0] in ("torch", "builtins") and module:
+                continue
+            is_known = isinstance(kind, type)
+            found[name] = NamedClassRecord(
+                name=name,
+                module=kind.__module__ if isinstance(kind, type) else module,
+                is_dataclass=is_known and dataclasses.is_dataclass(kind),
+            )
+        return list(found.values())
+
+    # Python that does the same.
+
+    def _line(self, call: Call, shapes: str | None) -> str:
+        args, kwargs = call
+        names = _argument_names(args, self._signature)
+        name = "wrapper" if self._is_wrapped else "model"
+        parts = [name, f"({', '.join(names)}{',' * (len(names) == 1)})"]
+        if kwargs:
+            parts.append("{" + ", ".join(f'"{key}": {key}' for key in kwargs) + "}")
+        if shapes is not None:
+            parts.append(f"dynamic_shapes={shapes}")
+        parts.append(f"strict={self._is_strict}")
+        before = "" if shapes is None else "from torch.export import Dim\n"
+        if self._is_wrapped:
+            called = getattr(self._workload.function, "__name__", "function")
+            before += f"wrapper = torch.nn.Module()\nwrapper.forward = {called}\n"
+        return f"{before}program = torch.export.export({', '.join(parts)})"
+
+
+def _wrapped(function: Any) -> torch.nn.Module:  # noqa: ANN401
+    """A module that calls a function: ``torch.export`` takes nothing else."""
+    wrapper = torch.nn.Module()
+    for name, module in modules_of(function).items():
+        wrapper.add_module(name.replace(".", "_"), module)
+    wrapper.forward = function
+    return wrapper
+
+
+def _argument_names(args: tuple[Any, ...], signature: inspect.Signature | None) -> list[str]:
+    parameters = [] if signature is None else list(signature.parameters.values())
+    names = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    rest = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "args")
+    return names[: len(args)] if len(args) <= len(names) else [*names, f"*{rest}"]
+
+
+def _torch_source(source: str) -> str:
+    """Torch's name of a value of an argument, such as ``L['d']['k']``."""
+    name = re.match(r"\w*", source)
+    head = name[0] if name is not None else source
+    return f"L[{head!r}]{source[len(head) :]}"
+
+
+def _interned() -> dict[int, str]:
+    return {number: text for text, number in torch_trace.interned().items()}
+
+
+def _op_count(program: Any) -> int:  # noqa: ANN401
+    """Operations in the graph: calls, without those that only take results apart."""
+    nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
+    return sum(getattr(node.target, "__name__", "") != "getitem" for node in nodes)
+
+
+def _inputs(program: Any) -> list[ExportInputRecord]:  # noqa: ANN401
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    return [
+        ExportInputRecord(
+            name=str(spec.arg.name),
+            kind=str(spec.kind.name).lower(),
+            target=None if spec.target is None else str(spec.target),
+            value=None if values.get(spec.arg.name) is None else value_text(values[spec.arg.name]),
+        )
+        for spec in program.graph_signature.input_specs
+    ]

@@ -1,0 +1,175 @@
+"""What torch.export knows and has no public name for.
+
+Seen in ``torch/export/exported_program.py``, ``torch/_export/non_strict_utils.py`` and
+``torch/fx/experimental/symbolic_shapes.py``, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple
+
+import torch
+
+from . import torch_api
+
+_SPECIALIZATION = "symbolic_shape_specialization"
+_BY_ANOTHER = "find"
+"""torch's reason for a symbol that equals one that is a constant already."""
+
+
+class DimRange(NamedTuple):
+    """What the exported program takes for a dim.
+
+    Args:
+        expression: In torch's symbols, such as ``s77`` or ``2*s77``.
+        low: The least size.
+        high: The largest size; None if there is no limit.
+        other: Another size that fits, changed together with all dims of the same symbols; None if none is known.
+    """
+
+    expression: str
+    low: int | None
+    high: int | None
+    other: int | None
+
+
+def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
+    """The shape of each tensor among an exported program's own inputs, by the input's name, in order."""
+    wanted = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    return {name: tuple(getattr(values.get(name), "shape", ())) for name in wanted}
+
+
+def dim_range(program: Any, size: Any, sizes: dict[str, int]) -> DimRange | None:  # noqa: ANN401
+    """What an exported program takes for one dim; None if the dim is a constant.
+
+    Args:
+        program: The exported program.
+        size: The dim's size in the program's graph.
+        sizes: The sizes that it was exported with, by the expression that stands for them.
+    """
+    # A symbol that became a constant while the program was traced is a SymInt still.
+    if expression_of(size) is None:
+        return None
+    expression = size.node.expr
+    others = {symbol: _other(program, symbol, sizes.get(str(symbol))) for symbol in expression.free_symbols}
+    known = program.range_constraints.get(expression)
+    other = None if None in others.values() else int(expression.subs(others))
+    low, high = (None, None) if known is None else (_number(known.lower), _number(known.upper))
+    return DimRange(str(expression), low, high, other)
+
+
+def expression_of(size: Any) -> str | None:  # noqa: ANN401
+    """The expression that stands for a dynamic size; None for a constant."""
+    is_dynamic = isinstance(size, torch.SymInt) and size.node.expr.free_symbols
+    return str(size.node.expr) if is_dynamic else None
+
+
+def _other(program: Any, symbol: Any, size: int | None) -> int | None:  # noqa: ANN401
+    known = program.range_constraints.get(symbol)
+    if size is None:
+        return None
+    low, high = (None, None) if known is None else (_number(known.lower), _number(known.upper))
+    # Twice the size is divisible by whatever the size is.
+    for other in (2 * size, size + 1, size - 1):
+        if other >= max(low or 0, 2) and (high is None or other <= high):
+            return other
+    return None
+
+
+def _number(bound: Any) -> int | None:  # noqa: ANN401
+    """A bound of torch's; None if it is infinite."""
+    try:
+        return int(bound)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return None
+
+
+def guards_of(program: Any) -> list[str]:  # noqa: ANN401
+    """Conditions on sizes that an exported program checks, in Python; empty where this torch doesn't keep them.
+
+    ``_guards_code``: ``torch/export/exported_program.py``, 2.13.
+    """
+    return [str(guard) for guard in getattr(program, "_guards_code", None) or ()]
+
+
+def asks_for_truth(traceback: TracebackType, is_user_file: Callable[[str], bool]) -> bool:
+    """Whether an exception was raised because the program asked whether a tensor is true.
+
+    Non-strict export sees ``if tensor:`` as a call of ``Tensor.__bool__``
+    (``__torch_function__``, ``torch/_export/non_strict_utils.py``, 2.13).
+
+    Args:
+        traceback: The exception's.
+        is_user_file: Tells whose a file is.
+    """
+    frames = list(_frames(traceback))
+    users = [number for number, frame in enumerate(frames) if is_user_file(frame.f_code.co_filename)]
+    after = frames[users[-1] + 1 : users[-1] + 2] if users else []
+    return any(frame.f_locals.get("func") is torch.Tensor.__bool__ for frame in after)
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[FrameType]:
+    while traceback is not None:
+        yield traceback.tb_frame
+        traceback = traceback.tb_next
+
+
+class Specialization(NamedTuple):
+    """A dim that torch made a constant.
+
+    Args:
+        source: torch's name of it, such as ``L['x'].size()[2]``.
+        stack: The program's lines that led to it, outermost first; empty if they are unknown.
+        is_by_another: It must equal a dim that is a constant already.
+    """
+
+    source: str
+    stack: list[Any]
+    is_by_another: bool
+
+
+class Specializations(logging.Handler):
+    """Keeps which dims torch makes constants while it exports, and where, from its structured trace.
+
+    Args:
+        user_stack: The program's lines on the Python stack, outermost first.
+        strings: torch's table of interned strings.
+    """
+
+    def __init__(self, user_stack: Callable[[], list[Any]], strings: Callable[[], dict[int, str]]) -> None:
+        super().__init__(logging.DEBUG)
+        self._user_stack = user_stack
+        self._strings = strings
+        self.found: dict[str, Specialization] = {}
+
+    def __enter__(self) -> Specializations:
+        torch_api.trace_logger().addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        torch_api.trace_logger().removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at one structured record; an error here must never reach the program."""
+        metadata = getattr(record, "metadata", None)
+        value = metadata.get(_SPECIALIZATION) if isinstance(metadata, dict) else None
+        if not isinstance(value, dict):
+            return
+        stack = self._recorded(value.get("user_stack")) or self._user_stack()
+        for source in value.get("sources") or ():
+            found = Specialization(str(source), stack, value.get("reason") == _BY_ANOTHER)
+            self.found.setdefault(found.source, found)
+
+    def _recorded(self, stack: list[dict[str, Any]] | None) -> list[Any]:
+        import traceback
+
+        names = self._strings() if stack else {}
+        return [
+            traceback.FrameSummary(names[line["filename"]], line["line"], line["name"], lookup_line=False)
+            for line in stack or ()
+            if line.get("filename") in names
+        ]

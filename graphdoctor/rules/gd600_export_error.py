@@ -1,0 +1,79 @@
+"""GD600: torch.export raised, for a reason without a rule of its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.lines import shortened
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.model.diagnosis import Fix
+
+_DOCUMENTATION = "PyTorch documentation: torch.export programming model"
+
+
+class ExportError(BreakRule):
+    """torch.export raised an error.
+
+    ## What it finds
+    An error that `torch.export` raises on a line that works in eager mode, and that no other rule describes. The
+    message is torch's own. Only `graphdoctor export` finds it.
+
+    ## Why it costs
+    There is no exported program. In non-strict mode, Python runs the code with tensors that have no values
+    (`FakeTensor`), so whatever leaves torch, such as `tensor.numpy()`, has nothing to work with.
+
+    ## Example
+    ```python
+    import numpy
+    import torch
+
+    def forward(x):
+        return x + torch.from_numpy(numpy.sin(x.numpy()))
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return x + torch.sin(x)
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    If the other mode exports the program, use that: `strict=True` follows NumPy calls.
+
+    ## Fix safety
+    It depends on the line.
+
+    ## Source
+    PyTorch documentation, "torch.export programming model"; torch's own message.
+    """
+
+    code: ClassVar = "GD600"
+    name: ClassVar = "export-error"
+    severity: ClassVar = "error"
+
+    def matches(self, site: BreakSite) -> bool:
+        """What torch.export raised."""
+        return site.records[0].topic == "export_error"
+
+    def message(self, site: BreakSite) -> str:
+        """The expression."""
+        expression = shortened(site.expression)
+        return f"torch.export can't trace `{expression}`" if expression else "torch.export raises an error here"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Nothing is known of it, but that the line must stay within torch."""
+        if not site.is_own_code:
+            return ()
+        return (
+            Fix(
+                title="Write this line with torch's own operations, or compute it before the exported part",
+                kind="code",
+                source=_DOCUMENTATION,
+            ),
+        )

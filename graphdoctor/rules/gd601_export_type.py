@@ -1,0 +1,105 @@
+"""GD601: an argument or a result of a class that torch.export can't take apart."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.fixes import SnippetPlace
+
+_SOURCE = "torch/export/__init__.py, 2.13 (register_dataclass)"
+
+
+class ExportType(BreakRule):
+    """A class that torch.export can't take apart.
+
+    ## What it finds
+    An argument or a result of a class of the program's own, where `torch.export` needs tensors, numbers, strings, or
+    tuples, lists and dicts of these. Only `graphdoctor export` finds it.
+
+    ## Why it costs
+    There is no exported program: its inputs and outputs are the tensors in the arguments and results, and torch doesn't
+    look for them in an object that it doesn't know.
+
+    ## Example
+    ```python
+    from dataclasses import dataclass
+
+    import torch
+
+    @dataclass
+    class Result:
+        value: torch.Tensor
+
+    def forward(x):
+        return Result(x.sin())
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    from dataclasses import dataclass
+
+    import torch
+
+    @dataclass
+    class Result:
+        value: torch.Tensor
+
+    torch.export.register_dataclass(Result)
+
+    def forward(x):
+        return Result(x.sin())
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    A class that isn't a dataclass is registered with `torch.utils._pytree.register_pytree_node`, or its tensors are
+    passed and returned in a tuple, a list or a dict.
+
+    ## Fix safety
+    Safe for a dataclass whose fields are all that it is made of: torch makes a new object from the fields.
+
+    ## Source
+    `torch/export/__init__.py`, 2.13 (`register_dataclass`); torch's own message.
+    """
+
+    code: ClassVar = "GD601"
+    name: ClassVar = "export-type"
+    severity: ClassVar = "error"
+
+    def matches(self, site: BreakSite) -> bool:
+        """What torch.export said of a type."""
+        return site.records[0].topic == "export_type"
+
+    def message(self, site: BreakSite) -> str:
+        """The class, if torch names it."""
+        names = [f"`{found.name}`" for found in site.records[0].classes]
+        if not names:
+            return "torch.export can't take an argument or a result apart"
+        return f"torch.export can't take {' or '.join(names)} apart"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Register the class, or do without it."""
+        found = [_registration(known.module, known.name) for known in site.records[0].classes if known.is_dataclass]
+        general = Fix(
+            title="Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
+            "`torch.utils._pytree.register_pytree_node`",
+            kind="code",
+            source=_SOURCE,
+        )
+        return (*found, general)
+
+
+def _registration(module: str, name: str) -> Fix:
+    return Fix(
+        title=f"Register `{name}`, so that torch takes it apart",
+        kind="call",
+        snippet=f"from {module} import {name}\ntorch.export.register_dataclass({name})",
+        place=SnippetPlace(where="start"),
+        is_safe=True,
+        source=_SOURCE,
+    )

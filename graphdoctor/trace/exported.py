@@ -1,0 +1,111 @@
+"""Reads what torch.export made of a target, and why it made nothing.
+
+Comes in: the probe's events and the recording so far. Goes out: an ``Export``, and a break record of the place where
+torch stopped, so that the rules that name graph breaks name it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphdoctor.model.expressions import expression
+from graphdoctor.model.recording import (
+    BreakReason,
+    BreakRecord,
+    Environment,
+    Export,
+    ExportCalls,
+    ExportFailure,
+    NamedClass,
+    Recording,
+    SourceContext,
+    TriedDim,
+)
+from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.trace.breaks import export_topic, export_words, parse_chain
+from graphdoctor.trace.events import Events
+from graphdoctor.trace.origin import Origins
+
+_MAX_MESSAGE = 20_000
+
+
+def with_export(recording: Recording, events: Events, environment: Environment) -> Recording:
+    """The recording with what was exported; unchanged if nothing was.
+
+    Args:
+        recording: What torch's log says.
+        events: What the probe reported.
+        environment: Where it ran.
+    """
+    found = events.fields("export")
+    if not found:
+        return recording
+    contexts = {(context.file, context.line): context for context in recording.sources}
+    stacks = _Stacks(Origins(environment), contexts)
+    failure: Mapping[str, Any] | None = found["failure"]
+    dims = [TriedDim.model_validate({**dim, "stack": stacks.of(dim["stack"])}) for dim in found["dims"]]
+    calls = ExportCalls.model_validate(events.fields("export_calls")) if "export_calls" in events else None
+    words = "" if failure is None else export_words(str(failure["message"]))
+    export = Export.model_validate(
+        {
+            **found,
+            "failure": None if failure is None else ExportFailure(type=str(failure["type"]), message=words),
+            "dims": tuple(dims),
+            "calls": calls,
+            "constraints": tuple(map(expression, found["constraints"])),
+        }
+    )
+    breaks = recording.breaks
+    # Strict export writes no record of a break (2.13).
+    if failure is not None:
+        breaks = (*breaks, _break_record(failure, words, _to_program(stacks.of(failure["stack"]))))
+    return recording.model_copy(update={"export": export, "breaks": breaks})
+
+
+def _to_program(stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
+    """A stack down to the program's innermost line; what torch does below it is torch's."""
+    own = [number for number, entry in enumerate(stack) if entry.origin in PROGRAM_ORIGINS]
+    return stack[: own[-1] + 1] if own else stack
+
+
+def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntry, ...]) -> BreakRecord:
+    chain = parse_chain(words)
+    topic = export_topic(words, chain[0], is_truth=bool(failure["is_truth"]))
+    if topic == "export_error":
+        name = str(failure["type"]).rpartition(".")[2]
+        first = chain[0].gb_type if words else ""
+        chain = (BreakReason(gb_type=f"{name}: {first}" if first else name),)
+    return BreakRecord(
+        compile_id=None,
+        effect="raised",
+        chain=chain,
+        stack=stack,
+        is_stack_exact=True,
+        words=words[:_MAX_MESSAGE],
+        topic=topic,
+        classes=tuple(NamedClass.model_validate(found) for found in failure["classes"]),
+    )
+
+
+class _Stacks:
+    """Stack entries with the owners of their files and the qualified names of their functions.
+
+    Args:
+        origins: Tells whose a file is.
+        contexts: What surrounds the lines that are known.
+    """
+
+    def __init__(self, origins: Origins, contexts: Mapping[tuple[str, int], SourceContext]) -> None:
+        self._origins = origins
+        self._contexts = contexts
+
+    def of(self, records: Iterable[Mapping[str, Any]]) -> tuple[StackEntry, ...]:
+        """The entries of a recorded stack."""
+        return tuple(self._entry(record) for record in records)
+
+    def _entry(self, record: Mapping[str, Any]) -> StackEntry:
+        origin, package = self._origins.of(record["file"])
+        context = self._contexts.get((record["file"], record["line"]))
+        named = {} if context is None else {"qualname": context.qualname}
+        return StackEntry.model_validate({**record, "origin": origin, "package": package, **named})

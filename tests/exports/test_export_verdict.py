@@ -1,0 +1,94 @@
+"""What is said of exports: the way to take, and the answer."""
+
+from __future__ import annotations
+
+from graphdoctor.export.verdict import answer, best_of
+from graphdoctor.model.export import ExportWay
+from graphdoctor.render.export_words import blocked_groups, cured_groups, dim_text, to_paste
+from tests.export_reports import EDIT, dims, exported, made, refused
+
+
+def said(*ways: ExportWay) -> tuple[str | None, str]:
+    best = best_of(ways)
+    return best, answer(ways, best)
+
+
+def test_both_ways_work():
+    assert said(made(), made(is_strict=True)) == (
+        "non-strict",
+        "torch.export takes this program, strict or not, and it computes what eager mode does.",
+    )
+
+
+def test_only_one_way_works():
+    assert said(made(), refused()) == (
+        "non-strict",
+        "torch.export takes this program with `strict=False`, and it computes what eager mode does. `strict=True` "
+        "stops at model.py:7.",
+    )
+    assert said(refused(is_strict=False), made(is_strict=True)) == (
+        "strict",
+        "torch.export takes this program with `strict=True`, and it computes what eager mode does. `strict=False` "
+        "stops at model.py:7.",
+    )
+
+
+def test_a_program_that_computes_something_else_is_no_way_to_take():
+    wrong = {"status": "different", "reason": "call 1, output differs by 1.5"}
+    assert said(made(**wrong), made(is_strict=True)) == (
+        "strict",
+        "torch.export takes this program with `strict=True`, and it computes what eager mode does. With "
+        "`strict=False`, the program computes something else: call 1, output differs by 1.5.",
+    )
+    assert said(made(**wrong), made(is_strict=True, **wrong)) == (
+        None,
+        "torch.export makes a program, but it computes something else: call 1, output differs by 1.5.",
+    )
+
+
+def test_a_way_whose_results_are_unknown_comes_after_one_that_is_right():
+    unknown = {"status": "unknown", "reason": "outputs differ from run to run in eager mode too"}
+    assert said(made(**unknown), made(is_strict=True))[0] == "strict"
+    best, text = said(made(**unknown), refused())
+    assert best == "non-strict"
+    assert "but whether it computes what eager mode does is unknown: outputs differ from run to run" in text
+
+
+def test_no_way_works():
+    assert said(refused(is_strict=False), refused()) == (
+        None,
+        "torch.export doesn't take this program: strict or not, it stops at model.py:7.",
+    )
+    assert said(refused(is_strict=False, is_cured=True), refused())[1].endswith(
+        "it stops at model.py:7. With the verified fixes, `strict=False` works."
+    )
+    failed = ExportWay(is_strict=True, status="failed", reason="the process was killed by SIGABRT")
+    assert said(refused(is_strict=False), failed)[1] == (
+        "torch.export doesn't take this program: `strict=False` stops at model.py:7; `strict=True` fails: the process "
+        "was killed by SIGABRT."
+    )
+
+
+def test_ways_that_stop_for_the_same_reasons_are_shown_once():
+    report = exported(refused(is_strict=False), refused(), best=None)
+    assert [len(group) for group in blocked_groups(report)] == [2]
+    assert cured_groups(report) == []
+    report = exported(refused(is_strict=False, is_cured=True, diff=EDIT), refused(is_cured=True, diff=EDIT), best=None)
+    assert [len(group) for group in cured_groups(report)] == [2]
+
+
+def test_what_to_paste_is_what_was_run():
+    assert to_paste(exported(made(), made(is_strict=True))) == made().line
+    assert to_paste(exported(made(), refused(), dynamic=dims())) == dims().line
+    assert to_paste(exported(refused(is_strict=False), refused(), best=None)) is None
+    cured = refused(is_strict=False, is_cured=True, settings=("import this",), line=made().line)
+    assert to_paste(exported(cured, refused(), best=None)) == f"import this\n{made().line}"
+
+
+def test_sizes_are_described_as_torch_left_them():
+    free, constant = dims().dims
+    assert dim_text(free, dims()) == "dynamic, 2 to 4 (exported with 3; run with 4)"
+    assert dim_text(constant, dims()) == "always 4, made a constant by model.py:9 `y = self.lin(x)`"
+    other = free.model_copy(update={"source": "y", "other_sizes": ()})
+    both = dims().model_copy(update={"dims": (free, other)})
+    assert dim_text(other, both) == "dynamic, 2 to 4, equal to x.shape[0] (exported with 3)"
