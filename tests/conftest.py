@@ -115,7 +115,14 @@ Imported = Literal["torch", "packages"]
 
 @functools.cache
 def _probes(imported: Imported) -> Forking:
-    forking = Forking(PROBE, load=imported, environment=clean_environment())
+    forking = Forking(PROBE, load=imported, environment=clean_environment(), others=[_scripts()])
+    _servers.callback(forking.close)
+    return forking
+
+
+@functools.cache
+def _scripts() -> Forking:
+    forking = Forking(["-m", "script"], load="scripts", environment=clean_environment())
     _servers.callback(forking.close)
     return forking
 
@@ -178,6 +185,8 @@ def run_command(
         command[0] = str(_commands(imported).python)
         if args[:1] and args[0] in PROBING:
             _get_ready_for_probes(imported)
+        if args[:1] == ("run",) and _options.is_slow:
+            _scripts().start()
         if is_brief:
             env = {**env, BRIEF: "1"}
     return subprocess.run(

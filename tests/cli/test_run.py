@@ -16,7 +16,7 @@ import pytest
 
 from graphdoctor.model.picture import Picture
 from graphdoctor.trace.reader import read_recording
-from tests.conftest import CLEAN_TARGET, clean_environment, command_line
+from tests.conftest import CLEAN_TARGET, clean_environment, command_line, run_command
 
 pytestmark = pytest.mark.slow
 PYTHON = sys.executable
@@ -170,7 +170,13 @@ def finish(process: subprocess.Popen[str], text: str = "") -> subprocess.Complet
 
 
 def run(folder: Path, *args: object, text: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+    """Everything starts anew, for how a program begins, ends and gets its signals."""
     return finish(start(folder, *command_line("run", *args), **options), text)
+
+
+def run_forked(folder: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    """The program is forked with torch in it, for what is recorded of it."""
+    return run_command("run", *args, cwd=folder)
 
 
 def column(number: int) -> int | None:
@@ -178,8 +184,8 @@ def column(number: int) -> int | None:
     return None if version("torch").startswith("2.11.") else number
 
 
-def report(folder: Path, *args: object, **options: Any) -> dict[str, Any]:
-    process = run(folder, "-q", "--report", "report.json", *args, **options)
+def report(folder: Path, *args: object, is_forked: bool = True) -> dict[str, Any]:
+    process = (run_forked if is_forked else run)(folder, "-q", "--report", "report.json", *args)
     assert (folder / "report.json").exists(), process.stderr
     return json.loads((folder / "report.json").read_text())
 
@@ -445,7 +451,7 @@ def test_logging_that_the_script_sets_up_takes_nothing_from_the_recording(tmp_pa
         "def f(x):\n    try:\n        print('in a try')\n        return x.cos()\n    finally:\n        pass\n"
         "torch.compile(f, backend='eager')(torch.ones(2))\n"
     )
-    document = report(tmp_path, "script.py")
+    document = report(tmp_path, "script.py", is_forked=False)
 
     places = [(finding["location"]["line"], finding["location"]["column"]) for finding in document["findings"]]
     assert places == [(9, column(9)), (9, column(9))]
@@ -487,7 +493,7 @@ def test_nothing_of_ours_runs_in_a_compiled_call_that_is_not_watched(tmp_path):
         "files = set()\nsys.setprofile(lambda frame, event, arg: files.add(frame.f_code.co_filename))\n"
         "f(x)\nsys.setprofile(None)\nprint([file for file in files if '/probe/' in file], len(files) > 1)\n"
     )
-    assert run(tmp_path, "-q", "script.py").stdout == "[] True\n"
+    assert run_forked(tmp_path, "-q", "script.py").stdout == "[] True\n"
 
 
 @pytest.mark.parametrize(
@@ -500,7 +506,7 @@ def test_nothing_of_ours_runs_in_a_compiled_call_that_is_not_watched(tmp_path):
 )
 def test_a_script_that_compiles_nothing_is_told_why(tmp_path, body, says):
     (tmp_path / "script.py").write_text(f"import torch\n{body}")
-    assert says in " ".join(run(tmp_path, "script.py").stderr.split())
+    assert says in " ".join(run_forked(tmp_path, "script.py").stderr.split())
 
 
 # Several processes.
@@ -527,7 +533,7 @@ def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, meth
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_data_loader_workers_leave_no_log(tmp_path, method):
     (tmp_path / "script.py").write_text(LOADER)
-    process = run(tmp_path, "--report", "report.json", "script.py", method)
+    process = run_forked(tmp_path, "--report", "report.json", "script.py", method)
     document = json.loads((tmp_path / "report.json").read_text())
 
     assert process.stdout == "torch.Size([2, 4])\n"

@@ -10,7 +10,7 @@ import pytest
 
 from graphdoctor.probe.wire import TRACE_FOLDER, WatchedCallArtifact
 from graphdoctor.trace.grammar import LogDamage, read_records
-from tests.cli.test_run import assert_alike, logs, report, run, said
+from tests.cli.test_run import assert_alike, logs, report, run_forked, said
 
 pytestmark = pytest.mark.slow
 MODEL = """\
@@ -204,7 +204,7 @@ def test_coverage_is_that_of_explain_and_of_each_function(tmp_path, run_cli):
     explained = run_cli("explain", "model.py:Net", "--backend", "eager", "-o", "explain.json")
     assert explained.returncode == 0, explained.stderr
     expected = json.loads((tmp_path / "explain.json").read_text())["summary"]
-    process = run(tmp_path, "--report", "report.json", "train.py")
+    process = run_forked(tmp_path, "--report", "report.json", "train.py")
     document = json.loads((tmp_path / "report.json").read_text())
 
     model, step = functions(document)["Net"], functions(document)["step"]
@@ -227,7 +227,7 @@ def test_coverage_is_that_of_explain_and_of_each_function(tmp_path, run_cli):
 
 def test_times_lie_within_those_that_the_script_measures(tmp_path):
     (tmp_path / "script.py").write_text(TIMED)
-    process = run(tmp_path, "--report", "report.json", "script.py")
+    process = run_forked(tmp_path, "--report", "report.json", "script.py")
     took = json.loads(process.stdout)
     document = json.loads((tmp_path / "report.json").read_text())
 
@@ -253,7 +253,7 @@ def test_watched_calls_behave_as_under_python(tmp_path):
 
 def test_the_programs_own_profiler_sees_what_it_would_see(tmp_path):
     (tmp_path / "script.py").write_text(PROFILED)
-    process = run(tmp_path, "--report", "report.json", "script.py")
+    process = run_forked(tmp_path, "--report", "report.json", "script.py")
     document = json.loads((tmp_path / "report.json").read_text())
 
     assert process.returncode == 0, process.stderr
@@ -267,7 +267,7 @@ def test_the_programs_own_profiler_sees_what_it_would_see(tmp_path):
 
 def test_calls_of_several_threads_are_counted_and_watched(tmp_path):
     (tmp_path / "script.py").write_text(THREADS)
-    process = run(tmp_path, "--report", "report.json", "script.py")
+    process = run_forked(tmp_path, "--report", "report.json", "script.py")
     document = json.loads((tmp_path / "report.json").read_text())
 
     assert process.stdout == "[]\n"
@@ -350,7 +350,7 @@ def test_nothing_of_a_watched_call_is_kept(tmp_path):
         "    return weakref.ref(f), weakref.ref(x)\n"
         "found = made()\ngc.collect()\nprint([one() is None for one in found])\n"
     )
-    assert_alike(tmp_path, "script.py")
+    assert run_forked(tmp_path, "-q", "script.py").stdout == "[True, True]\n"
     assert [call["outcome"] for call in watched(tmp_path)] == ["steady"] * 3
 
 

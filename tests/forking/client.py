@@ -1,6 +1,6 @@
 """Stands for a Python interpreter: asks ``sitecustomize.py`` for a child, or becomes the interpreter itself.
 
-``python -IS client.py SOCKET ARGUMENTS...``; quick to start, so the standard library's smallest modules only.
+``python -IS client.py SOCKETS ARGUMENTS...``; quick to start, so the standard library's smallest modules only.
 """
 
 from __future__ import annotations
@@ -11,21 +11,30 @@ import signal
 import socket
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 
 def main() -> None:
-    path, *arguments = sys.argv[1:]
-    environment = dict(os.environ)
-    if not os.path.exists(path):
-        os.execv(sys.executable, [sys.executable, *arguments])
+    paths, *arguments = sys.argv[1:]
+    for path in paths.split(os.pathsep):
+        if os.path.exists(path) and (answer := _asked(path, arguments)) != "no":
+            _end(int(answer))
+    _be_the_interpreter(arguments)
+
+
+def _asked(path: str, arguments: list[str]) -> str:
+    """The status of the child that a server forks; ``no`` if it doesn't."""
     with socket.socket(socket.AF_UNIX) as connection:
         numbers = [number for number in map(int, os.listdir("/proc/self/fd")) if number != connection.fileno()]
         numbers = [number for number in numbers if _is_open(number)]
         if not {0, 1, 2} <= set(numbers):
-            os.execv(sys.executable, [sys.executable, *arguments])
+            return "no"
         content = json.dumps(
             {
                 "arguments": arguments,
-                "environment": environment,
+                "environment": dict(os.environ),
                 "directory": os.getcwd(),
                 "group": os.getpgid(0),
                 "session": os.getsid(0),
@@ -39,14 +48,14 @@ def main() -> None:
         try:
             connection.connect(path)
         except ConnectionError:  # the server is gone
-            _be_the_interpreter(arguments)
+            return "no"
         connection.sendall(len(content).to_bytes(4, "big"))
         socket.send_fds(connection, [content[:1]], numbers)
         connection.sendall(content[1:])
-        answer = connection.recv(32).decode()
-    if answer == "no":
-        _be_the_interpreter(arguments)
-    status = int(answer)
+        return connection.recv(32).decode()
+
+
+def _end(status: int) -> NoReturn:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -55,7 +64,7 @@ def main() -> None:
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def _be_the_interpreter(arguments: list[str]) -> None:
+def _be_the_interpreter(arguments: list[str]) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.execv(sys.executable, [sys.executable, *arguments])

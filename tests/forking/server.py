@@ -4,9 +4,10 @@ Importing torch takes ten times as long as what most programs in these tests do.
 ``Forking.python`` is a program that takes an interpreter's arguments. Started as the server was, with other arguments
 at the end, that program has a child forked; from the first line of the main script on everything is as always: a
 process of its own with its own Dynamo, environment, directory, files, signals and end. A server with torch also runs
-scripts, ``script.py`` and its arguments. Started in another way, in another session, with a variable that Python or
-torch reads when it starts, or before the server, it becomes the interpreter itself. Needs Linux. May import the
-standard library only.
+scripts, ``script.py`` and its arguments, and one that was started for ``graphdoctor run`` runs those as that command
+has them run, as if another start-up file had imported torch. Started in another way, in another session, with a
+variable that Python or torch reads when it starts, or before the server, it becomes the interpreter itself. Needs
+Linux. May import the standard library only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 _HERE = Path(__file__).resolve().parent
+_PROBE = _HERE.parent.parent / "graphdoctor" / "probe"
 _START_S = 300
 BRIEF = "_TESTS_FORKING_BRIEF"
 """A variable of a forked ``graphdoctor`` that takes fewer and shorter turns (``sitecustomize.py``)."""
@@ -32,18 +34,20 @@ class Forking:
 
     Args:
         command: An interpreter's options and main script or module, the same for all children.
-        load: What the server imports before it forks.
+        load: What the server imports before it forks; ``scripts`` is torch, for the scripts of ``graphdoctor run``.
         environment: What it is started with, ``PYTHONPATH`` included.
         executable: ``sys.executable`` of the children; None for the interpreter's own.
+        others: Servers to ask for what this one doesn't fork.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         *,
-        load: Literal["torch", "packages", "graphdoctor"],
+        load: Literal["torch", "packages", "scripts", "graphdoctor"],
         environment: Mapping[str, str],
         executable: Path | None = None,
+        others: Sequence[Forking] = (),
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="forking")
         self._socket = Path(self._folder.name) / "socket"
@@ -53,12 +57,14 @@ class Forking:
             "PYTHONPATH": os.pathsep.join([str(_HERE), environment["PYTHONPATH"]]),
             "_TESTS_FORKING_SOCKET": str(self._socket),
             "_TESTS_FORKING_LOAD": load,
+            "_TESTS_FORKING_PROBE": str(_PROBE),
             **({} if executable is None else {"_TESTS_FORKING_EXECUTABLE": str(executable)}),
         }
         self._server: subprocess.Popen[bytes] | None = None
         self.python = Path(self._folder.name) / "python"
         """What to start instead of ``sys.executable``."""
-        client = [sys.executable, "-IS", str(_HERE / "client.py"), str(self._socket)]
+        sockets = os.pathsep.join(str(one._socket) for one in (self, *others))
+        client = [sys.executable, "-IS", str(_HERE / "client.py"), sockets]
         self.python.write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
         self.python.chmod(0o755)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import gc
 import importlib
 import importlib.util
@@ -23,12 +24,17 @@ import signal
 import socket
 import sys
 import traceback
+from collections import defaultdict
+from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
 _HERE = os.path.dirname(__file__)
 _SOCKET = "_TESTS_FORKING_SOCKET"
 _LOAD = "_TESTS_FORKING_LOAD"
 _EXECUTABLE = "_TESTS_FORKING_EXECUTABLE"
+_PROBE = "_TESTS_FORKING_PROBE"
+_RECORDING = "_GRAPHDOCTOR_RECORDING"
+"""``graphdoctor run`` sets it for a script."""
 _BRIEF = "_TESTS_FORKING_BRIEF"
 """In a request's environment: the command takes fewer and shorter turns."""
 
@@ -85,14 +91,17 @@ def _load_torch() -> None:
 
 
 def _load_probe() -> None:
-    """Import the probe's own modules as its main script does, if that is the server's."""
-    if not (main := sys.orig_argv[-2]).endswith("__main__.py"):
-        return
-    spec = importlib.util.spec_from_file_location("_probe_main", main)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    """Import the probe's own modules as its main script does."""
+    script = _from_file("_probe_main", os.path.join(_probe, "__main__.py"))
     script._load_package()
     importlib.import_module(f"{script._PACKAGE}.ways_in.warm").load()
+
+
+def _from_file(name: str, file: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _load_packages() -> None:
@@ -154,6 +163,9 @@ def _serve(path: str, ours: dict[str, str]) -> None:
             continue
         arguments = request["arguments"]
         is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
+        if is_recorded := _load == "scripts":
+            is_script = is_script and _is_recorded(request)
+            request["environment"]["PYTHONPATH"] = _without_startup(request["environment"].get("PYTHONPATH", ""))
         fits = (
             (is_script or arguments[: len(command)] == command)
             and _read_at_start(request["environment"]) == ours
@@ -168,7 +180,9 @@ def _serve(path: str, ours: dict[str, str]) -> None:
                 for end in ends:
                     os.close(end)
                 _become(request, descriptors, arguments[len(command) :])
-                if is_script:
+                if is_recorded:
+                    _run_next(arguments)
+                elif is_script:
                     _run(arguments)
             except BaseException:  # noqa: BLE001 - the main script must not run as somebody else
                 os._exit(70)
@@ -226,6 +240,36 @@ def _become(request: dict[str, Any], descriptors: list[int], arguments: list[str
     sys.executable = _executable or sys.executable
 
 
+def _is_recorded(request: dict[str, Any]) -> bool:
+    """``graphdoctor run`` started it, in the script's own folder, where Python looks for modules if it runs one."""
+    is_here = os.path.dirname(os.path.join(request["directory"], request["arguments"][0])) == request["directory"]
+    return is_here and _RECORDING in request["environment"]
+
+
+def _without_startup(path: str) -> str:
+    """PYTHONPATH without the folder that ``graphdoctor run`` puts before it."""
+    return path.removeprefix(_startup() + os.pathsep)
+
+
+def _startup() -> str:
+    return os.path.join(_probe, "startup")
+
+
+def _run_next(arguments: list[str]) -> None:
+    """Have Python, which is about to run a module, run a script, with what ``graphdoctor run`` starts before it."""
+    script = os.path.abspath(arguments[0])
+    sys.argv[:] = sys.orig_argv[1:] = arguments
+    os.environ["PYTHONPATH"] = os.pathsep.join([_startup(), os.environ["PYTHONPATH"]])
+    main = vars(sys.modules["__main__"])
+    main.update(__file__=script, __cached__=None, __loader__=SourceFileLoader("__main__", script))
+    with open(script, "rb") as source:
+        code = compile(source.read(), script, "exec", dont_inherit=True)
+    # Called with a module's name, it calls exec(code, main). A function in Python would be on the script's stack.
+    by_name = defaultdict(functools.partial(exec, code, main))
+    runpy._run_module_as_main = property(by_name.__getitem__).__get__
+    _from_file("sitecustomize", os.path.join(_startup(), "sitecustomize.py"))
+
+
 def _time_briefly() -> None:
     import graphdoctor.bench.probes
     import graphdoctor.bench.rounds
@@ -257,10 +301,12 @@ sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].removeprefix(_HERE + os.pathsep)
 _executable = os.environ.pop(_EXECUTABLE, None)
 _load = os.environ.pop(_LOAD, None)
+_probe = os.environ.pop(_PROBE, "")
 _takes_scripts = _load != "graphdoctor"
 if (_socket := os.environ.pop(_SOCKET, None)) is not None:
     _ours = _read_at_start(dict(os.environ))
-    {"torch": _load_torch, "packages": _load_packages, "graphdoctor": _load_graphdoctor}[_load]()
+    loads = {"packages": _load_packages, "graphdoctor": _load_graphdoctor}
+    loads.get(_load, _load_torch)()
     # A child's garbage collector needn't look at it, which would also copy the pages that it is on.
     gc.collect()
     gc.freeze()

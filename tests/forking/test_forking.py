@@ -45,6 +45,23 @@ def test_the_document_is_the_same(name: str, imported: Imported, tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_a_script_is_recorded_as_one_that_is_started(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import atexit, sys, torch\natexit.register(print, 'bye')\n"
+        "def f(x):\n    print(sys.argv, __name__, __file__, sys.path[:2], __spec__)\n    return x + 1\n"
+        "torch.compile(f, backend='eager')(torch.ones(2))\nraise ValueError('boom')\n"
+    )
+    ends, documents = [], []
+    for is_forked in (True, False):
+        arguments = ("run", "--force", "--report", "out.json", "script.py", "a")
+        done = run_command(*arguments, cwd=tmp_path, is_forked=is_forked)
+        ends.append((done.returncode, done.stdout, facts(done.stderr)))
+        documents.append(facts(json.loads((tmp_path / "out.json").read_text())))
+    assert ends[0] == ends[1]
+    assert documents[0] == documents[1]
+
+
+@pytest.mark.slow
 def test_a_probe_that_kills_itself_is_killed(tmp_path: Path) -> None:
     lines = "import os\nprint('here')\ndef f(x):\n    os.kill(os.getpid(), 9)\ndef example_inputs(): return (1,)\n"
     (tmp_path / "model.py").write_text(lines)
