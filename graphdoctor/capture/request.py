@@ -53,6 +53,7 @@ class Measured:
         lanes: Where the time of each call goes; the calls are repeated under the profiler.
         kernels: Where the time of a steady call goes, kernel by kernel. The code that Inductor generates is then
             slightly different, so the times of such a run are for nothing else.
+        memory: What a steady call keeps for its backward pass, and its peak.
         profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
             folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
         stages: Each graph at each stage of the compiler, which torch then takes from no cache.
@@ -64,6 +65,7 @@ class Measured:
     guard_cost: bool = False
     lanes: bool = False
     kernels: bool = False
+    memory: bool = False
     profile: str | None = None
     calibrations: tuple[CalibrationRecord, ...] = ()
     stages: bool = False
@@ -147,6 +149,7 @@ class Request:
             guard_cost=measured.guard_cost,
             lanes=measured.lanes,
             kernels=measured.kernels,
+            memory=measured.memory,
             profile=measured.profile,
             stages=measured.stages,
             calibrations=list(measured.calibrations),

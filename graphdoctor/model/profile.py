@@ -8,7 +8,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.bench import CallTimes
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding
 from graphdoctor.model.kernels import CacheUse, CudaGraphs
-from graphdoctor.model.profiled import Calibration, Device
+from graphdoctor.model.profiled import Calibration, Device, PeakOf
 from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import ProfilePhase
@@ -170,7 +170,7 @@ class SavedTensor(Fact):
     bytes: int | None
     """Its size, of several that of all; None if unknown."""
     is_argument: bool
-    """A parameter, buffer or argument, which is in memory anyway."""
+    """An argument of its graph, such as a parameter or an input, which is in memory anyway."""
     file: str | None = None
     """Path of the line that computes it."""
     line: int | None = None
@@ -182,10 +182,11 @@ class SavedTensor(Fact):
     count: int = 1
     """How many there are."""
     module: str | None = None
-    """The innermost module that computes it, such as ``layers.0.mlp``; None if there are several, or it is unknown."""
+    """The innermost module that computes it, such as ``layers.0.mlp``, or ``layers.*.mlp`` of several; None if their
+    paths differ in more than numbers, or it is unknown."""
     is_cheap: bool | None = None
-    """It can be computed again from what else is kept, without a matrix product, a convolution or random numbers; None
-    for an argument, and if that is unknown."""
+    """It can be computed again from what else is kept by code that Inductor writes itself, without matrix products,
+    convolutions and random numbers; None for an argument, and if that is unknown."""
 
 
 MemoryOutcome = Literal["saves", "costly", "nothing", "differs", "failed"]
@@ -217,11 +218,6 @@ class MemoryTrial(Fact):
     """Why it differs or failed, as a clause; None if it did neither."""
 
 
-PeakOf = Literal["allocator", "process"]
-"""What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident memory of the process,
-which has Python and torch itself in it."""
-
-
 class MemoryUse(Fact):
     """Memory of the call."""
 
@@ -241,8 +237,8 @@ class MemoryUse(Fact):
     before_bytes: int | None = None
     """The same memory before the call; None if unknown."""
     unlisted_bytes: int | None = None
-    """The part of ``saved_bytes`` that isn't in ``saved``: operations outside of graphs keep it, or graphs that nothing
-    is known of; None if unknown."""
+    """The part of ``saved_bytes`` that isn't in ``saved`` or an argument there: what operations outside of graphs keep,
+    or compute for a graph, and what graphs keep of which nothing is known; None if unknown."""
     eager_saved_bytes: int | None = None
     """What the same call keeps without torch.compile; None if unknown."""
     has_backward: bool = False

@@ -11,6 +11,10 @@ from graphdoctor.probe.wire import InductorKernelKind, KernelKind, ProfilePhase
 Device = Literal["cpu", "cuda"]
 """Whose kernels were measured."""
 
+PeakOf = Literal["allocator", "process"]
+"""What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident memory of the process,
+which has Python and torch itself in it."""
+
 
 class InductorOperation(Fact):
     """A node of the graph from which Inductor generates code, after all passes."""
@@ -59,6 +63,37 @@ class InductorKernel(Fact):
     """dtype of the factors of these; None if it has none."""
 
 
+class KeptTensor(Fact):
+    """A tensor that a forward graph keeps for its backward graph."""
+
+    name: str
+    """The node that is kept; it can be a view."""
+    operation: str | None
+    """The operation that makes its memory, such as ``aten.gelu.default``; None for an argument."""
+    tensor: str
+    """dtype and shape of that, such as ``f32[8, 128]``."""
+    bytes: int | None
+    """Its size; None if unknown."""
+    is_argument: bool
+    """It is an argument of the graph, such as a parameter, or a constant in it."""
+    is_cheap: bool | None
+    """It can be computed again from what else is kept by code that Inductor writes itself, without matrix products,
+    convolutions and random numbers; None for an argument, and if that is unknown."""
+    stack: tuple[StackEntry, ...] = ()
+    """Where the program computes it; outermost first, without torch's and Python's own entries. Empty if unknown."""
+    module: str | None = None
+    """The innermost module that it is computed in, such as ``L['self'].layers.0``; None outside any."""
+
+
+class Partition(Fact):
+    """What a forward graph and its backward graph have to do with each other."""
+
+    saved: tuple[KeptTensor, ...]
+    """What one keeps for the other, each memory once."""
+    recomputed: dict[str, int]
+    """Operations that both compute, without views, and how many of each."""
+
+
 class InductorGraph(Fact):
     """A graph for which Inductor generated code."""
 
@@ -72,6 +107,8 @@ class InductorGraph(Fact):
     """In the order of the graph."""
     kernels: tuple[InductorKernel, ...]
     """In the order of the calls in the code."""
+    partition: Partition | None = None
+    """Of a forward graph that has a backward graph; None for others, and if it is unknown."""
 
 
 class InductorRun(Fact):
@@ -155,6 +192,21 @@ class ProfiledCall(Fact):
     """None if it wasn't measured."""
 
 
+class MeasuredMemory(Fact):
+    """Memory of a steady call."""
+
+    peak_of: PeakOf
+    """What the peak is of."""
+    before_bytes: int | None
+    """The same memory before the call; None if unknown."""
+    peak_bytes: int | None
+    """The most; None if unknown."""
+    saved_bytes: int | None
+    """What autograd keeps while the result lives, and wasn't there before the call; None if unknown."""
+    eager_saved_bytes: int | None
+    """The same without torch.compile; None if unknown."""
+
+
 class MatchedRun(Fact):
     """A run of a kernel, or a part of one, with the call in the generated code that it is.
 
@@ -182,6 +234,8 @@ class Profiled(Fact):
     """All runs of kernels, those of one run of a graph together."""
     calibration: Calibration | None = None
     """What the device reaches; None if it wasn't measured."""
+    memory: MeasuredMemory | None = None
+    """None if it wasn't measured."""
 
     def code_of(self, found: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
         """The graph and the call in its code that a run is; None if unknown."""

@@ -146,6 +146,11 @@ class TargetInfo(Fact):
         return tuple(found.text for found in self.blocks or ()) if self.is_regional else ()
 
     @property
+    def has_backward(self) -> bool:
+        """Whether the calls ran the backward pass."""
+        return bool(self.call_options.get("backward"))
+
+    @property
     def runs_itself(self) -> bool:
         """Whether the program makes its own calls, which have no numbers and aren't repeated."""
         return self.kind in ("script", "block")

@@ -40,6 +40,7 @@ GapKind = Literal[
     "guard_cost",
     "guards",
     "kernels",
+    "memory",
     "cuda_graphs",
     "recompile_causes",
     "steady_time",
@@ -155,6 +156,8 @@ class ProbeRequest(TypedDict):
     lanes: bool
     kernels: bool
     """Profile the kernels of a steady call; Inductor's C++ kernels then name themselves to the profiler."""
+    memory: bool
+    """Measure the memory of a steady call."""
     profile: str | None
     """Write down which operations each of Inductor's kernels has, and every run of a kernel in a steady call; Inductor
     compiles into this folder, which is empty. None for a run that is no profile."""
@@ -264,6 +267,7 @@ Phase = Literal[
     "measuring guard checks",
     "profiling kernels",
     "measuring what the device reaches",
+    "measuring memory",
     "warming up",
     "making the calls",
     "exporting the target",
@@ -697,6 +701,17 @@ class ProfiledCallEvent(TypedDict):
     """The same call without torch.compile; None if it wasn't measured."""
 
 
+class MemoryEvent(TypedDict):
+    """The fields of ``MeasuredMemory``: memory of a steady call."""
+
+    event: Literal["memory"]
+    peak_of: Literal["allocator", "process"]
+    before_bytes: int | None
+    peak_bytes: int | None
+    saved_bytes: int | None
+    eager_saved_bytes: int | None
+
+
 class EagerCallRecord(TypedDict):
     """A call without torch.compile."""
 
@@ -928,6 +943,7 @@ Event = (
     | KernelsEvent
     | ProfiledCallEvent
     | CalibrationEvent
+    | MemoryEvent
     | CudaGraphsEvent
     | Float32PrecisionEvent
     | ExportEvent
@@ -1239,6 +1255,32 @@ class InductorKernelRecord(TypedDict):
     """dtype of the factors of these; None if it has none."""
 
 
+class SavedTensorRecord(TypedDict):
+    """A tensor that a forward graph keeps for its backward graph; the fields of ``KeptTensor`` in model/profiled.py."""
+
+    name: str
+    """The node that is kept; it can be a view."""
+    operation: str | None
+    """The operation that makes its memory, as in ``InductorOperationRecord``; None for an argument."""
+    tensor: str
+    """dtype and shape of that, such as ``f32[8, 128]``."""
+    bytes: int | None
+    is_argument: bool
+    is_cheap: bool | None
+    stack: int | None
+    """Index of that operation's stack."""
+    module: str | None
+
+
+class PartitionRecord(TypedDict):
+    """What a forward graph and its backward graph have to do with each other."""
+
+    saved: list[SavedTensorRecord]
+    """Each memory once."""
+    recomputed: dict[str, int]
+    """Operations that both compute, without views, and how many of each."""
+
+
 class InductorGraphArtifact(TypedDict):
     """``graphdoctor_inductor_graph``: a graph for which Inductor generated code."""
 
@@ -1250,6 +1292,8 @@ class InductorGraphArtifact(TypedDict):
     """In the order of the calls in the code."""
     stacks: list[list[tuple[str, int, str]]]
     """File, line and function of each entry that isn't torch's or Python's, outermost first."""
+    partition: PartitionRecord | None
+    """Of a forward graph that has a backward graph; None for others, and if it is unknown."""
 
 
 ArtifactName = Literal[

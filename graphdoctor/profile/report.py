@@ -11,6 +11,7 @@ from graphdoctor.model.profile import ProfiledLine, ProfileReport
 from graphdoctor.model.recording import Recording
 from graphdoctor.profile.fusion import fusion_of
 from graphdoctor.profile.lines import module_roots, share_out
+from graphdoctor.profile.memory import memory_use
 
 
 def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
@@ -37,7 +38,8 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     )
     if profiled is None or report.call_us is None:
         return report
-    shared = share_out(profiled, report.call_us.median, module_roots(recording))
+    roots = module_roots(recording)
+    shared = share_out(profiled, report.call_us.median, roots)
     seen = recording.kernels
     is_seen = seen is not None and seen.kernels_us is not None
     kernels_us = sum(kernel.us for kernel in profiled.call.kernels) if is_seen else None
@@ -53,6 +55,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
             "rest_us": None if kernels_us is None else max(0.0, report.call_us.median - kernels_us),
             "fusion": fusion_of(profiled),
             "calibration": profiled.calibration,
+            "memory": memory_use(profiled, roots, has_backward=recording.target.has_backward),
             "graph_input_copy_us": None if seen is None else seen.graph_input_copy_us,
         }
     )

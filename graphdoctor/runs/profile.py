@@ -54,7 +54,9 @@ def profile_target(request: Request, setup: Setup, selection: Selection) -> Prof
     from graphdoctor.trace.reader import read_recording
 
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
-        measured = replace(request.measured, kernels=True, profile=caches, calibrations=kept_calibrations())
+        measured = replace(
+            request.measured, kernels=True, memory=True, profile=caches, calibrations=kept_calibrations()
+        )
         recorded = record_target(replace(request, measured=measured), setup)
     # The lines' text is in the picture.
     found = read_recording(recorded.folder, picture=True)

@@ -1,11 +1,11 @@
 """Reads what a profile recorded: the graphs for which Inductor generated code, and a steady call kernel by kernel.
 
-Comes in: the probe's artifact of each such graph, and its event of the call. Goes out: ``Profiled``.
+Comes in: the probe's artifact of each such graph, and its events of the call. Goes out: ``Profiled``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from graphdoctor.model.profiled import (
@@ -13,11 +13,14 @@ from graphdoctor.model.profiled import (
     InductorGraph,
     InductorKernel,
     InductorOperation,
+    KeptTensor,
+    MeasuredMemory,
+    Partition,
     Profiled,
     ProfiledCall,
 )
 from graphdoctor.model.stack import StackEntry
-from graphdoctor.probe.wire import InductorGraphArtifact
+from graphdoctor.probe.wire import InductorGraphArtifact, PartitionRecord
 from graphdoctor.trace.attribution import matched_runs
 from graphdoctor.trace.events import Events
 
@@ -44,13 +47,25 @@ def inductor_graph(found: InductorGraphArtifact, compile_id: str | None, entries
         )
         for each in found["operations"]
     ]
+    partition = found.get("partition")
     return InductorGraph(
         graph=found["graph"],
         phase=found["phase"],
         compile_id=compile_id,
         operations=tuple(operations),
         kernels=tuple(InductorKernel.model_validate(each, skips_unknown=True) for each in found["kernels"]),
+        partition=None if partition is None else _partition(partition, stacks),
     )
+
+
+def _partition(found: PartitionRecord, stacks: Sequence[tuple[StackEntry, ...]]) -> Partition:
+    saved = [
+        KeptTensor.model_validate(
+            {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}, skips_unknown=True
+        )
+        for each in found["saved"]
+    ]
+    return Partition(saved=tuple(saved), recomputed=found["recomputed"])
 
 
 def _known(stack: Iterable[tuple[str, int, str]], entries: Entries) -> Iterable[StackEntry]:
@@ -75,9 +90,15 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
         graphs=known,
         matched=tuple(matched_runs(call, known)),
         calibration=_calibration(measured) if measured else None,
+        memory=measured_memory(events),
     )
 
 
 def _calibration(measured: dict[str, Any]) -> Calibration:
     own = {key: value for key, value in measured.items() if key != "found"}
     return Calibration.model_validate({**measured["found"], **own})
+
+
+def measured_memory(events: Events) -> MeasuredMemory | None:
+    """Memory of a steady call; None if it wasn't measured."""
+    return MeasuredMemory.model_validate(events.fields("memory")) if "memory" in events else None

@@ -155,6 +155,13 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             ],
         },
         "float32_precision": {"matmul_tf32": number, "convolution_tf32": number, "capabilities": [[number]]},
+        "memory": {
+            "peak_of": one_of("allocator", "process"),
+            "before_bytes": number,
+            "peak_bytes": number,
+            "saved_bytes": number,
+            "eager_saved_bytes": number,
+        },
         "cuda_graphs": {
             "has_device": number,
             "captured": number,

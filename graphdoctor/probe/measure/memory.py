@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -19,21 +20,34 @@ class PeakMemory:
     def __init__(self) -> None:
         self._is_cuda = torch.cuda.is_initialized()
         self._is_known = True
+        self.before_bytes: int | None
+        """What was used at that moment; None where the system doesn't tell."""
         if self._is_cuda:
             torch.cuda.reset_peak_memory_stats()
+            self.before_bytes = int(torch.cuda.memory_allocated())
             return
+        self.before_bytes = _status_bytes("VmRSS")
         try:
             _RESET.write_text(_RESET_PEAK)
         except OSError:
             # Compiling takes more than calls do, so the peak since the start says nothing about them.
             self._is_known = False
 
+    @property
+    def peak_of(self) -> Literal["allocator", "process"]:
+        """What it is a peak of."""
+        return "allocator" if self._is_cuda else "process"
+
     def bytes(self) -> int | None:
         """The peak until now; None where the system doesn't tell."""
         if self._is_cuda:
             return int(torch.cuda.max_memory_allocated())
-        if self._is_known:
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                (line,) = (line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
-                return int(line.split()[1]) * 1024
-        return None
+        return _status_bytes("VmHWM") if self._is_known else None
+
+
+def _status_bytes(name: str) -> int | None:
+    """A line of what Linux says about this process."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        (line,) = (line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+        return int(line.split()[1]) * 1024
+    return None

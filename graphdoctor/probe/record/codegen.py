@@ -7,6 +7,7 @@ compile that is under way.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -19,10 +20,19 @@ from ..torch_private.torch_codegen import (
     module_of,
     operation_of,
     readers,
+    shape,
     value_bytes,
 )
 from ..torch_private.torch_flops import dtype_name, input_dtypes
-from ..wire import InductorGraphArtifact, InductorKernelRecord, InductorOperationRecord
+from ..torch_private.torch_partition import KeptTensor, Partition, PartitionWatch
+from ..wire import (
+    InductorGraphArtifact,
+    InductorKernelRecord,
+    InductorOperationRecord,
+    PartitionRecord,
+    SavedTensorRecord,
+)
+from .describe import dtype_text
 from .files import user_file_test
 
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+), in (.*)$', re.MULTILINE)
@@ -36,10 +46,12 @@ class CodegenRecorder:
 
     Args:
         want_file: Requests a file's text.
+        partitions: Knows what a forward graph keeps for its backward graph; None where that can't be found out.
     """
 
-    def __init__(self, want_file: Callable[[str], None]) -> None:
+    def __init__(self, want_file: Callable[[str], None], partitions: PartitionWatch | None = None) -> None:
         self._want_file = want_file
+        self._partitions = partitions
         self.factor_dtypes: set[str] = set()
         """Of all matrix products and convolutions."""
 
@@ -82,21 +94,40 @@ class CodegenRecorder:
                     dtype=kernel.dtype,
                 )
             )
+        operations = [self._operation(node, kernels_of, stacks) for node in nodes]
+        found = self._partitions.take() if self._partitions is not None and graph.phase == "forward" else None
+        partition = None if found is None else self._partition(found, stacks)
         return InductorGraphArtifact(
             graph=graph.number,
             phase=graph.phase,
-            operations=[self._operation(node, kernels_of, stacks) for node in nodes],
+            operations=operations,
             kernels=records,
             stacks=[list(stack) for stack in stacks],
+            partition=partition,
+        )
+
+    def _partition(self, found: Partition, stacks: StackTable) -> PartitionRecord:
+        return PartitionRecord(
+            saved=[self._saved(kept, stacks) for kept in found.kept],
+            recomputed=dict(Counter(map(operation_of, found.recomputed))),
+        )
+
+    def _saved(self, kept: KeptTensor, stacks: StackTable) -> SavedTensorRecord:
+        node = kept.node
+        return SavedTensorRecord(
+            name=kept.name,
+            operation=None if kept.is_argument else operation_of(node),
+            tensor=_tensor_text(node),
+            bytes=value_bytes(node),
+            is_argument=kept.is_argument,
+            is_cheap=kept.is_cheap,
+            stack=None if kept.is_argument else self._stack(node, stacks),
+            module=None if kept.is_argument else module_of(node),
         )
 
     def _operation(
         self, node: torch.fx.Node, kernels_of: dict[torch.fx.Node, set[int]], stacks: StackTable
     ) -> InductorOperationRecord:
-        entries = [(file, int(line), name) for file, line, name in _STACK_LINE.findall(node.stack_trace or "")]
-        stack = tuple(entry for entry in entries if self._is_user_file(entry[0]))
-        for file, _, _ in stack:
-            self._want_file(file)
         return InductorOperationRecord(
             name=node.name,
             operation=operation_of(node),
@@ -107,9 +138,23 @@ class CodegenRecorder:
             dtype=dtype_name(node),
             input_dtypes=input_dtypes(node),
             is_stored=_is_stored(node, kernels_of),
-            stack=stacks.setdefault(stack, len(stacks)) if stack else None,
+            stack=self._stack(node, stacks),
             module=module_of(node),
         )
+
+    def _stack(self, node: torch.fx.Node, stacks: StackTable) -> int | None:
+        """Index of a node's stack; None if it has none."""
+        entries = [(file, int(line), name) for file, line, name in _STACK_LINE.findall(node.stack_trace or "")]
+        stack = tuple(entry for entry in entries if self._is_user_file(entry[0]))
+        for file, _, _ in stack:
+            self._want_file(file)
+        return stacks.setdefault(stack, len(stacks)) if stack else None
+
+
+def _tensor_text(node: torch.fx.Node) -> str:
+    """What tensor a node makes, such as ``f32[8, 128]``, with the sizes of the call that is compiled."""
+    value = node.meta["val"]
+    return f"{dtype_text(value.dtype)}[{', '.join(map(str, shape(value) or value.shape))}]"
 
 
 def _is_stored(node: torch.fx.Node, kernels_of: dict[torch.fx.Node, set[int]]) -> bool:

@@ -35,6 +35,11 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
             _measure_kernels(workload, events)
         else:
             events.gap("kernels", f"The kernels of a steady call were not measured: {UNSETTLED}")
+    if request["memory"]:
+        if is_settled:
+            _measure_memory(workload, events)
+        else:
+            events.gap("memory", f"The memory of a steady call was not measured: {UNSETTLED}")
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
@@ -142,3 +147,19 @@ def _calibrate(workload: Workload, events: EventFile) -> None:
         events.write(workload.calibrate())
     except (RuntimeError, MemoryError) as error:
         events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
+
+
+def _measure_memory(workload: Workload, events: EventFile) -> None:
+    """Repeat the last call to see what it keeps."""
+    events.phase("measuring memory")
+    workload.mark_start(None)
+    try:
+        with silence():
+            measured = workload.measure_memory()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+        measured = f"repeating the last call raised {type_name(error)}."
+    if isinstance(measured, str):
+        events.gap("memory", f"The memory of a steady call was not measured: {measured}")
+    else:
+        events.write(measured)
+    workload.mark_end(None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,6 +17,8 @@ from ..measure import coverage
 from ..measure.calibration import calibrate
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
 from ..measure.kernels import MeasuredKernels, Repeated, SeenCall, measure_kernels, seen_call
+from ..measure.memory import PeakMemory
+from ..measure.saved_tensors import kept_bytes
 from ..measure.search_cost import Searches, time_searches
 from ..measure.settling import Activity, Settling, settle
 from ..measure.timing import serve, steady_us
@@ -41,6 +44,7 @@ from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_inductor, torch_minifier, torch_parts, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch, graph_runs_marked
 from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs, launch_one_by_one
+from ..torch_private.torch_partition import PartitionWatch
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
     BlocksRecord,
@@ -53,6 +57,7 @@ from ..wire import (
     GapEvent,
     GuardCostEvent,
     KernelsEvent,
+    MemoryEvent,
     PartEvent,
     ProbeRequest,
     ProfiledCallEvent,
@@ -117,7 +122,8 @@ class Workload:
             self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
         self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
-        self._recorder = CodegenRecorder(self.listener.want_file)
+        self._partitions = self._watch_partitions() if request["profile"] else None
+        self._recorder = CodegenRecorder(self.listener.want_file, self._partitions)
         self._codegen = self._watch_codegen() if request["profile"] or request["stages"] else None
         try:
             self._compiled = self._compile()
@@ -143,6 +149,8 @@ class Workload:
             self._compiled_code.close()
         if self._codegen is not None:
             self._codegen.close()
+        if self._partitions is not None:
+            self._partitions.close()
 
     def _prepare_trial(self, trial: Trial) -> None:
         trial.prepare()
@@ -237,6 +245,13 @@ class Workload:
             return CodegenWatch(self._recorder.record)
         except (ImportError, AttributeError, KeyError) as error:
             self._events.write(hook_gap("which operations are in which kernel", error))
+            return None
+
+    def _watch_partitions(self) -> PartitionWatch | None:
+        try:
+            return PartitionWatch()
+        except (ImportError, AttributeError, KeyError) as error:
+            self._events.write(hook_gap("which tensors are kept for the backward pass", error))
             return None
 
     def _asks_for_cuda_graphs(self) -> bool:
@@ -587,16 +602,56 @@ class Workload:
 
     def _make_eagerly(self, call: Call) -> None:
         """Repeat a call without torch.compile."""
-        if self._regions is not None:
-            self._regions.switch_off()
-        try:
+        with self._eager_mode():
             output = self._forward(self._target.function, call)
             if self._request["backward"]:
                 self._backward(output)
                 self._forget_gradients()
+
+    @contextmanager
+    def _eager_mode(self) -> Iterator[None]:
+        """The target itself, which is to be called here, has nothing compiled in it."""
+        if self._regions is not None:
+            self._regions.switch_off()
+        try:
+            yield
         finally:
             if self._regions is not None:
                 self._regions.switch_on()
+
+    def _kept_eagerly(self, call: Call) -> int | None:
+        with self._eager_mode():
+            return kept_bytes(lambda: self._forward(self._target.function, call))
+
+    def measure_memory(self) -> MemoryEvent | str:
+        """Memory of the last call once it is steady, with backward where asked for.
+
+        Returns:
+            It, or the reason why it wasn't measured.
+        """
+        call = self._last_call
+        if call is None:
+            return "no call was made."
+        with kept_random_state():
+            if not settle(lambda: self._make_again(call), lambda: self._activity).is_settled:
+                return UNSETTLED
+            before = self._activity
+            # What earlier calls left behind is none of this one's.
+            gc.collect()
+            peak = PeakMemory()
+            self._make_again(call)
+            peak_bytes = peak.bytes()
+            saved_bytes = kept_bytes(lambda: self._forward(self._compiled, call))
+            if self._activity != before:
+                return "the last call compiled something again while it was measured."
+            return MemoryEvent(
+                event="memory",
+                peak_of=peak.peak_of,
+                before_bytes=peak.before_bytes,
+                peak_bytes=peak_bytes,
+                saved_bytes=saved_bytes,
+                eager_saved_bytes=self._kept_eagerly(call),
+            )
 
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts.

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -258,11 +259,14 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def _count(value: torch.Tensor, each: int = 1) -> int | None:
-    """Its elements times a number; None if a size has no hint, because it comes from the values of a tensor."""
+    """Its elements times a number; None if a size is unknown."""
+    sizes = shape(value)
+    return None if sizes is None else math.prod(sizes) * each
+
+
+def shape(value: torch.Tensor) -> list[int] | None:
+    """A tensor's shape in the call that is compiled; None if a size has no hint, as one read from a tensor."""
     sizes: list[Any] = list(value.shape)
-    for size in sizes:
-        known = size if isinstance(size, int) else getattr(size.node, "hint", None)
-        if not isinstance(known, int):
-            return None
-        each *= known
-    return each
+    found = [size if isinstance(size, int) else getattr(size.node, "hint", None) for size in sizes]
+    known = [size for size in found if isinstance(size, int)]
+    return known if len(known) == len(found) else None

@@ -1,0 +1,180 @@
+"""What forward graphs keep for their backward graphs, against what autograd is given to keep."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from graphdoctor.probe.measure.saved_tensors import kept_bytes  # noqa: E402
+from graphdoctor.probe.torch_private.torch_codegen import operation_of, value_bytes  # noqa: E402
+from graphdoctor.probe.torch_private.torch_partition import Partition, PartitionWatch  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+class Block(nn.Module):
+    """Attention with softmax and dropout written out, a norm, and an MLP."""
+
+    def __init__(self, size: int = 32) -> None:
+        super().__init__()
+        self.norm, self.qkv = nn.LayerNorm(size), nn.Linear(size, 3 * size)
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        weights = F.dropout((q @ k.transpose(1, 2)).softmax(-1), 0.1)
+        return x + self.down(F.gelu(self.up(weights @ v)))
+
+
+class Tied(nn.Module):
+    """One weight is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(50, 16), nn.Linear(16, 50, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.embedding(ids)))
+
+
+class Square(torch.autograd.Function):
+    """A custom function that also keeps a tensor without `save_for_backward`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.doubled = x * 2
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * ctx.doubled
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    """Two graphs, and an operation between them."""
+    y = (x.sin() @ x).cos()
+    torch._dynamo.graph_break()
+    return (y @ y).exp()
+
+
+def squared(x: torch.Tensor) -> torch.Tensor:
+    return Square.apply(x.sin() @ x).cos()
+
+
+def checkpointed(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return checkpoint(block, x, use_reentrant=False).sum()
+
+
+def random(*shape: int, needs_gradient: bool = True) -> torch.Tensor:
+    return torch.randn(*shape, requires_grad=needs_gradient)
+
+
+def watched(function: Callable[..., Any], *given: Any, dynamic: bool | None = None) -> tuple[list[Partition], int, int]:
+    """The partitions of a call's graphs, what the same call keeps compiled, and in eager mode."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.utils import detect_fake_mode
+    from torch._functorch import config as aot_config
+    from torch._inductor import compile_fx
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.virtualized import V
+
+    watch, found = PartitionWatch(), []
+
+    def take(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        if (partition := watch.take()) is not None:
+            found.append(partition)
+        return graph
+
+    def backend(graph: torch.fx.GraphModule, given: list[Any]) -> Callable[..., Any]:
+        compile_ = aot_autograd(
+            fw_compiler=take,
+            decompositions=select_decomp_table(),
+            bw_compiler=lambda graph, _: graph,
+            partition_fn=compile_fx.partition_fn,
+        )
+        with V.set_fake_mode(detect_fake_mode(given)):
+            return compile_(graph, given)
+
+    torch._dynamo.reset()
+    with aot_config.patch(enable_autograd_cache=False):
+        try:
+            compiled = torch.compile(function, backend=backend, dynamic=dynamic)
+            compiled(*given)
+            kept = kept_bytes(lambda: compiled(*given))
+        finally:
+            watch.close()
+            torch._dynamo.reset()
+    in_eager = kept_bytes(lambda: function(*given))
+    assert kept is not None
+    assert in_eager is not None
+    return found, kept, in_eager
+
+
+def listed(partitions: list[Partition]) -> int:
+    sizes = [value_bytes(each.node) for one in partitions for each in one.kept if not each.is_argument]
+    return sum(size or 0 for size in sizes)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "attention": (Block(), (random(4, 16, 32, needs_gradient=False),)),
+    "tied": (Tied(), (torch.randint(0, 50, (4, 8)),)),
+    "custom": (squared, (random(16, 16),)),
+    "checkpointed": (functools.partial(checkpointed, Block()), (random(4, 16, 32),)),
+    "convolution": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), (random(2, 3, 12, 12),)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_what_is_listed_is_what_autograd_keeps(name: str) -> None:
+    function, given = PROGRAMS[name]
+    (partition,), kept, _ = watched(function, *given)
+    assert listed([partition]) == kept > 0
+
+
+def test_dynamic_sizes_are_those_of_the_call() -> None:
+    (partition,), kept, _ = watched(Block(), random(4, 16, 32, needs_gradient=False), dynamic=True)
+    assert listed([partition]) == kept > 0
+
+
+def test_nothing_is_kept_without_gradients() -> None:
+    assert watched(lambda x: (x.sin() @ x).cos(), random(16, 16, needs_gradient=False)) == ([], 0, 0)
+
+
+def test_what_is_cheap_to_compute_again_needs_no_product_and_no_random_numbers() -> None:
+    (partition,), _, in_eager = watched(Block(64), random(8, 64, 64, needs_gradient=False))
+    own = [each for each in partition.kept if not each.is_argument and (value_bytes(each.node) or 0) > 20_000]
+    assert {(operation_of(each.node), each.is_cheap) for each in own} == {
+        ("aten.native_layer_norm.default", True),
+        ("aten.addmm.default", False),
+        ("aten.bmm.default", False),
+        ("aten.gelu.default", True),
+        ("aten.native_dropout.default", True),
+    }
+    assert {operation_of(node) for node in partition.recomputed} >= {"aten.gelu.default", "aten._softmax.default"}
+    assert in_eager > 0
+
+
+def test_a_graph_that_reads_another_graphs_result_has_it_as_an_argument() -> None:
+    partitions, kept, _ = watched(broken, random(16, 16))
+    assert [any(each.is_argument for each in one.kept) for one in partitions] == [True, True]
+    # The result between the graphs is new in this call, but an argument of the second.
+    assert kept - listed(partitions) in (0, 16 * 16 * 4)
+
+
+def test_a_checkpoint_keeps_less() -> None:
+    block, x = Block(), random(4, 16, 32)
+    _, less, less_in_eager = watched(functools.partial(checkpointed, block), x)
+    _, more, more_in_eager = watched(lambda x: block(x).sum(), x)
+    assert less < more
+    assert less_in_eager < more_in_eager
