@@ -79,6 +79,18 @@ call(), call()
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
     call()
 graphs = [event for event in profiler.events() if event.name.startswith("## Call CompiledFxGraph")]
+
+
+def kept(function):
+    saved = {}
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: saved.setdefault(id(one), one), lambda one: one):
+        output = function(x)
+    sizes = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in saved.values()}
+    there = {tensor.untyped_storage().data_ptr() for tensor in (x, *net.parameters())}
+    return sum(size for address, size in sizes.items() if address not in there)
+
+
+print(json.dumps([kept(compiled), kept(net)]))
 print(json.dumps(collections.Counter(child.name for graph in graphs for child in graph.cpu_children)))
 """
 
@@ -90,7 +102,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "recording").mkdir()
     (folder / "caches").mkdir()
     spec = RunSpec(target=f"{folder / 'model.py'}:Net", backend="inductor", backward=True)
-    measured = Measured(kernels=True, profile=str(folder / "caches"))
+    measured = Measured(kernels=True, memory=True, profile=str(folder / "caches"))
     watching = Watching(lambda _: None, lambda _: None)
     record(Request.of(spec, measured), folder / "recording", python=interpreter(None), timeout_s=300, watching=watching)
     return folder
@@ -123,7 +135,7 @@ def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
 
 def test_the_recording_is_as_declared(folder: Path) -> None:
     events, artifacts = assert_as_declared(folder / "recording")
-    assert "profiled_call" in events
+    assert {"profiled_call", "memory"} <= set(events)
     assert "graphdoctor_inductor_graph" in artifacts
 
 
@@ -141,17 +153,39 @@ def test_the_lines_of_each_kernel_are_those_that_torch_names(report: ProfileRepo
     assert sum(map(len, by_name.values())) >= 0.7 * sum(len(torchs[name]) for name in by_name)
 
 
-def test_kernels_run_as_often_as_in_a_profile_of_ones_own(report: ProfileReport, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def independent(folder: Path) -> list[str]:
+    """What a script of one's own prints."""
     script = folder / "independent.py"
     script.write_text(INDEPENDENT)
-    ran = run_script(script, cwd=folder, env=clean_environment())
-    independent = Counter(json.loads(ran.stdout.splitlines()[-1]))
+    return run_script(script, cwd=folder, env=clean_environment()).stdout.splitlines()
+
+
+def test_what_is_kept_is_what_hooks_of_ones_own_see(report: ProfileReport, independent: list[str]) -> None:
+    memory = report.memory
+    assert memory is not None
+    assert [memory.saved_bytes, memory.eager_saved_bytes] == json.loads(independent[-2])
+    own = [each for each in memory.saved if not each.is_argument]
+    # What the second graph gets from the first is new in the call.
+    assert memory.unlisted_bytes == 0
+    assert sum(each.bytes or 0 for each in own) == memory.saved_bytes
+    large = {(each.operation, each.line, each.tensor, each.count, each.module, each.is_cheap) for each in own[:2]}
+    assert large == {
+        ("aten.addmm", 12, "f32[32, 96]", 2, "blocks.*.up", False),
+        ("aten.mul", 13, "f32[32, 96]", 2, "blocks.*", True),
+    }
+    assert memory.recomputed["aten.gelu"] > 0
+    assert (memory.peak_of, memory.has_backward) == ("process", True)
+
+
+def test_kernels_run_as_often_as_in_a_profile_of_ones_own(report: ProfileReport, independent: list[str]) -> None:
+    counted = Counter(json.loads(independent[-1]))
     ours: Counter[str] = Counter()
     for kernel in report.kernels:
         if kernel.graph is not None:
             ours[kernel.name.replace("extern_kernels.", "aten::")] += kernel.calls
     assert ours
-    assert {name: independent[name] for name in ours} == dict(ours)
+    assert {name: counted[name] for name in ours} == dict(ours)
 
 
 def test_all_time_of_kernels_is_somebodys(report: ProfileReport) -> None:
