@@ -14,23 +14,22 @@ from graphdoctor.cli.options import (
     PythonOption,
     RecordingsOption,
     ShownOptions,
+    StagesOptions,
     TargetArgument,
     TimeoutOption,
     TrialOptions,
     with_options,
 )
-from graphdoctor.model.spec import STAGES, RunSpec
+from graphdoctor.model.spec import RunSpec
 from graphdoctor.render.formats import DIAGNOSIS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from graphdoctor.capture.request import Request
     from graphdoctor.cli.output import Output
     from graphdoctor.model.bench import BenchReport
     from graphdoctor.model.result import Result
-    from graphdoctor.runs.diagnose import StagesAsked
     from graphdoctor.runs.record import Setup
 
 
@@ -41,6 +40,7 @@ def explain(
     shown: ShownOptions,
     written: OutputOptions,
     trials: TrialOptions,
+    staged: StagesOptions,
     given: Given,
     coverage: Annotated[
         bool, typer.Option("--coverage/--no-coverage", help="Repeat the last call to measure coverage.")
@@ -54,24 +54,6 @@ def explain(
             "--bench", help="Also measure what torch.compile is worth, under inductor unless you name another."
         ),
     ] = False,
-    has_stages: Annotated[
-        bool,
-        typer.Option(
-            "--stages",
-            help="Also show each graph at each stage of the compiler, from Dynamo to the generated code. Compiles with "
-            "inductor unless you name another backend.",
-        ),
-    ] = False,
-    stage: Annotated[
-        list[str] | None,
-        typer.Option("--stage", metavar="NAME", help=f"With --stages, only this one: {', '.join(STAGES)}. Repeatable."),
-    ] = None,
-    graph: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--graph", metavar="ID", help="With --stages, only this compile's graph, such as 0/0. Repeatable."
-        ),
-    ] = None,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -85,18 +67,17 @@ def explain(
 
     if not is_tried:
         given.refuse(OF_TRIALS, without="--try")
-    if not has_stages:
-        given.refuse(("stage", "graph"), without="--stages")
-    elif "backend" not in given:
+    stages = staged.asked(given)
+    if stages is not None and "backend" not in given:
         spec = replace(spec, backend="inductor")
     settings = project_settings(recordings)
     output = choose_output(DIAGNOSIS, written, given)
-    needs = replace(output.needs, stages=_stages_asked(stage or (), graph or ()) if has_stages else None)
+    needs = replace(output.needs, stages=stages)
     selection = shown.selection(settings)
     has_page = output.needs.picture
     request = Request.of(
         replace(spec, target=target),
-        Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=has_stages, reads=is_tried),
+        Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
     )
     asked = trials_of(trials, given, is_unsafe_tried=True)
     with set_up(
@@ -117,27 +98,6 @@ def explain(
     if report is not None:
         _show(report, output)
     finish(recorded, result.diagnosis)
-
-
-def _stages_asked(stages: Sequence[str], compile_ids: Sequence[str]) -> StagesAsked:
-    """The stages and graphs that options name.
-
-    Raises:
-        GraphDoctorError: There is no such stage.
-    """
-    import difflib
-
-    from graphdoctor.errors import GraphDoctorError
-    from graphdoctor.runs.diagnose import StagesAsked
-
-    for name in stages:
-        if name not in STAGES:
-            near = difflib.get_close_matches(name.replace("_", "-"), STAGES, n=1)
-            raise GraphDoctorError(
-                f"There is no stage {name!r}.",
-                hint=f"Did you mean {near[0]}?" if near else f"Choose {', '.join(STAGES)}.",
-            )
-    return StagesAsked(tuple(known for known in STAGES if known in stages), tuple(compile_ids))
 
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.spec import RunSpec, Timing
+from graphdoctor.model.spec import STAGES, RunSpec, Timing
 
 if TYPE_CHECKING:
     from graphdoctor.config import Settings
     from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.runs.diagnose import StagesAsked
 
 
 class Color(StrEnum):
@@ -190,6 +191,54 @@ class ShownOptions:
         from graphdoctor.runs.diagnose import selection_of
 
         return selection_of(settings, select=self.select, ignore=self.ignore, is_own_code_only=self.own_code)
+
+
+@dataclass(frozen=True)
+class StagesOptions:
+    """Which stages of which graphs are shown."""
+
+    stages: Annotated[
+        bool,
+        typer.Option(
+            "--stages",
+            help="Also show each graph at each stage of the compiler, from Dynamo to the generated code. explain then "
+            "compiles with inductor unless you name another backend.",
+        ),
+    ] = False
+    stage: Annotated[
+        list[str] | None,
+        typer.Option("--stage", metavar="NAME", help=f"With --stages, only this one: {', '.join(STAGES)}. Repeatable."),
+    ] = None
+    graph: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--graph", metavar="ID", help="With --stages, only this compile's graph, such as 0/0. Repeatable."
+        ),
+    ] = None
+
+    def asked(self, given: Given) -> StagesAsked | None:
+        """What to show; None for nothing.
+
+        Args:
+            given: Options that were written out.
+
+        Raises:
+            GraphDoctorError: There is no such stage, or ``--stages`` is missing.
+        """
+        import difflib
+
+        from graphdoctor.runs.diagnose import StagesAsked
+
+        if not self.stages:
+            given.refuse(("stage", "graph"), without="--stages")
+            return None
+        names = self.stage or ()
+        for name in names:
+            if name not in STAGES:
+                near = difflib.get_close_matches(name.replace("_", "-"), STAGES, n=1)
+                hint = f"Did you mean {near[0]}?" if near else f"Choose {', '.join(STAGES)}."
+                raise GraphDoctorError(f"There is no stage {name!r}.", hint=hint)
+        return StagesAsked(tuple(known for known in STAGES if known in names), tuple(self.graph or ()))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from graphdoctor.cli.options import (
     OutputOptions,
     RecordingsOption,
     ShownOptions,
+    StagesOptions,
     with_options,
 )
 from graphdoctor.render.formats import DIAGNOSIS
@@ -26,6 +27,7 @@ _PAGE = Path("graphdoctor-report.html")
 def report(
     shown: ShownOptions,
     written: OutputOptions,
+    staged: StagesOptions,
     given: Given,
     recording: Annotated[
         str | None,
@@ -39,6 +41,8 @@ def report(
 
     By default, it is the last recording.
     """
+    from dataclasses import replace
+
     from graphdoctor.cli.output import choose_page
     from graphdoctor.cli.running import project_settings
     from graphdoctor.runs.diagnose import diagnose_place
@@ -47,4 +51,5 @@ def report(
     settings = project_settings(recordings)
     output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
-    output.write(diagnose_place(place_named(recording, settings), selection, output.needs))
+    needs = replace(output.needs, stages=staged.asked(given))
+    output.write(diagnose_place(place_named(recording, settings), selection, needs))

@@ -86,12 +86,9 @@ def _missing(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"The backend eager has Dynamo's stage alone: {_AOT}."
     elif backend == "aot_eager":
         yield "The backend aot_eager ends with AOTAutograd's stages: --backend inductor has the others."
-    if any(report.stage == "joint" for graph in graphs for report in graph.stages) and not any(
-        report.stage in ("backward", "fusion") and report.of in (None, "backward")
-        for graph in graphs
-        for report in graph.stages
-    ):
-        yield "torch compiles the backward when it first runs: add --backward to see its stages."
+    shown = {(report.stage, report.of) for graph in graphs for report in graph.stages}
+    if {("backward", None), ("fusion", "forward")} <= shown and ("fusion", "backward") not in shown:
+        yield "torch compiles the backward when it first runs, and it didn't: explain --backward shows its kernels."
 
 
 class _View:
@@ -349,7 +346,8 @@ def _saved_text(saved: Sequence[SavedValue]) -> str:
     if not made:
         return f"Keeps {inputs} for the backward, and nothing that it computes"
     shown = ", ".join(made[:_MAX_NAMES]) + (f" and {len(made) - _MAX_NAMES} more" if len(made) > _MAX_NAMES else "")
-    return f"Keeps {inputs} and {counted(len(made), 'value')} for the backward: {shown}"
+    kept = [inputs] if len(made) < len(saved) else []
+    return f"Keeps {' and '.join((*kept, counted(len(made), 'value')))} for the backward: {shown}"
 
 
 def _named_value(name: str, value: str | None) -> str:

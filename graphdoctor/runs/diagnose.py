@@ -135,9 +135,14 @@ def diagnose_recording(
 
 
 def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
-    from graphdoctor.diagnosis.stages import graph_stages, selected
+    from graphdoctor.diagnosis.stages import graph_stages
 
-    found = graph_stages(recording, recording.picture, root) if recording.picture is not None else ()
+    return _chosen(graph_stages(recording, recording.picture, root) if recording.picture is not None else (), asked)
+
+
+def _chosen(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
+    from graphdoctor.diagnosis.stages import selected
+
     known = {graph.compile_id for graph in found}
     for compile_id in asked.compile_ids:
         if compile_id not in known:
@@ -171,6 +176,10 @@ def diagnose_place(place: Place, selection: Selection | None = None, needs: Need
         )
     if needs.guards and diagnosis.guards is None:
         raise GraphDoctorError(f"{place.path} was written without guards.", hint="Name the recording itself.")
+    if needs.stages is not None:
+        if diagnosis.stages is None:
+            raise GraphDoctorError(f"{place.path} was written without stages.", hint="Name the recording itself.")
+        diagnosis = diagnosis.model_copy(update={"stages": _chosen(diagnosis.stages, needs.stages)})
     return Result(diagnosis if selection is None else _selected(diagnosis, selection))
 
 

@@ -21,6 +21,7 @@ from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
 COMMAND_FOLDER = Path(graphdoctor.__file__).parent / "cli"
 TRACES = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0"
+VERSIONS = sorted(folder.parent.name for folder in TRACES.parent.glob("*/lowered.bare"))
 
 
 @pytest.fixture
@@ -105,6 +106,10 @@ def test_the_version_is_the_packages(run_here):
         (("explain", "x.py", "--timeout", "nan"), "--timeout"),
         (("explain", "x.py", "--seed", str(2**64)), "--seed"),
         (("report", "--format", "yaml"), "yaml"),
+        (("explain", "x.py", "--stage", "fusion"), "--stage has no effect without --stages"),
+        (("report", "--graph", "0/0"), "--graph has no effect without --stages"),
+        (("explain", "x.py", "--stages", "--stage", "post_grad"), "Did you mean post-grad?"),
+        (("report", "--stages", "--stage", "nothing"), "Choose dynamo, joint, forward"),
         (("report", "--select", "XX"), "No rule's code begins with 'XX'"),
     ],
 )
@@ -305,6 +310,25 @@ def test_a_trace_folder_and_its_log_say_the_same(run_here, trace):
     assert documents[0]["findings"] == documents[1]["findings"]
     assert documents[0]["summary"]["coverage"] is None
     assert documents[0]["gaps"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_stages_of_a_log_from_elsewhere(tmp_path, run_here, version):
+    log = TRACES.parent / version / "lowered.bare"
+    process = run_here("report", log, "--stages", "--stage", "joint", "--stage", "fusion", "--graph", "0/0")
+    assert process.returncode == 0, process.stderr
+    shown = re.findall(r"^(\w[\w-]*(?:, \w+)?): ", process.stdout, re.MULTILINE)
+    assert shown == ["joint", "fusion, forward", "fusion, backward"]
+    assert "kernels: cpp_fused_mul_native_layer_norm_relu_sum_0, extern_kernels.mm" in process.stdout
+    assert "torch didn't log which operations went into which kernel" in process.stdout
+
+    assert run_here("report", log, "--stages", "-o", "out.json").returncode == 0
+    again = run_here("report", "out.json", "--stages", "--stage", "joint", "--graph", "0/0")
+    assert again.stdout[-300:] in process.stdout
+    unknown = run_here("report", log, "--stages", "--graph", "7/0")
+    assert (unknown.returncode, "hint: Graphs: 0/0, 0/1." in unknown.stderr) == (2, True)
+    assert run_here("report", log, "-o", "without.json").returncode == 0
+    assert "was written without stages" in run_here("report", "without.json", "--stages").stderr
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "text.log"])

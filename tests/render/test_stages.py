@@ -182,8 +182,13 @@ def test_what_other_backends_have() -> None:
     assert "has Dynamo's stage alone: --backend aot_eager" in rendered(staged(dynamo), width=140, backend="eager")
     ends = rendered(staged(dynamo, joint), width=140, backend="aot_eager")
     assert "ends with AOTAutograd's stages: --backend inductor has the others." in ends
-    assert "add --backward to see its stages" in ends
-    assert "add --backward" not in rendered(staged(*trained()))
+
+
+def test_a_backward_that_never_ran_has_no_kernels() -> None:
+    *stages, backward, _ = trained()
+    assert "explain --backward shows its kernels" in rendered(staged(*stages, backward), width=140)
+    assert "--backward" not in rendered(staged(*stages, *trained()[-2:]))
+    assert "--backward" not in rendered(staged(*stages))
 
 
 def test_no_graph_has_no_stages() -> None:
