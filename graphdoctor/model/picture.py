@@ -116,6 +116,29 @@ class GeneratedCode(Fact):
     """The whole code."""
 
 
+class Autotuned(Fact):
+    """What Inductor measured to choose how to compute one operation (``max_autotune``), as torch sums it up."""
+
+    operation: str
+    """What it computes, such as ``mm``."""
+    compile_id: str | None
+    """The compile that it belongs to; None if unknown."""
+    choices: int
+    """Ways to compute it that were timed."""
+    triton_choices: int
+    """Those of them that are Triton templates."""
+    best: str
+    """The fastest, such as ``triton_mm_12`` or ``mm``."""
+    best_us: float
+    """Its time in microseconds."""
+    best_settings: str | None = None
+    """Its settings, such as block sizes, as torch writes them; None if it has none."""
+    triton: str | None = None
+    """The fastest Triton template, if another choice is faster."""
+    triton_us: float | None = None
+    """Its time in microseconds."""
+
+
 class Phase(Fact):
     """One phase of compiling, from the log's ``chromium_event`` records.
 
@@ -207,6 +230,8 @@ class Picture(Fact):
     """In the order of the log."""
     generated: tuple[GeneratedCode, ...] = ()
     """In the order of the log."""
+    autotuned: tuple[Autotuned, ...] = ()
+    """Operations for which Inductor timed several ways, in the order of the log."""
     phases: tuple[Phase, ...] = ()
     """Phases in the order of their starts, process by process, without those of extra calls."""
     lanes: tuple[Lane, ...] = ()

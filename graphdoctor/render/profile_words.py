@@ -429,8 +429,11 @@ def caches_text(report: ProfileReport) -> str | None:
 
 def calibration_text(found: Calibration) -> str:
     """What the device reaches."""
+    threads = "" if found.threads is None else f", {counted(found.threads, 'thread')}"
     parts = [f"copying reaches {rate_text(found.copy_gb_per_s)} GB/s"]
     parts += [f"{dtype} products {rate_text(rate)} TFLOP/s" for dtype, rate in found.matmul_tflops_per_s.items()]
     if found.launch_us is not None:
         parts.append(f"a launch takes {time_text(found.launch_us)}")
-    return f"{found.device_name}: {', '.join(parts)}{' (measured earlier)' if found.is_kept else ''}"
+    notes = ["measured earlier"] * found.is_kept + ["unsteady"] * (not found.is_steady)
+    note = f" ({', '.join(notes)})" if notes else ""
+    return f"{found.device_name}{threads}: {', '.join(parts)}{note}"

@@ -18,12 +18,17 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.model.picture import Phase
+from graphdoctor.model.picture import Autotuned, Phase
 from graphdoctor.trace.grammar import Record
 
 _MAX_NOTE = 200
 _DUMP = 2000
 """A value this long is a dump, such as the whole config or the parts of a cache key, and isn't shown."""
+
+
+_AUTOTUNING = "_template_autotuning"
+"""How the phase ends in which Inductor times ways to compute an operation (``torch/_inductor/select_algorithm.py``,
+2.13)."""
 
 
 @dataclass(eq=False)
@@ -40,6 +45,7 @@ class _Begun:
         end_us: By torch's clock; None while it runs or if its end isn't in the log.
         gone_us: When a phase around it ended, if it has no end of its own.
         notes: What torch added.
+        timed: What Inductor timed in it; None for other phases.
         running: How many overlapping ones of another thread haven't ended.
         count: How many overlapping ones there are.
         at_once: The most that ran at a time.
@@ -54,6 +60,7 @@ class _Begun:
     end_us: float | None = None
     gone_us: float | None = None
     notes: dict[str, str] = field(default_factory=dict)
+    timed: Autotuned | None = None
     running: int = 1
     count: int = 1
     at_once: int = 1
@@ -122,6 +129,8 @@ class Phases:
                 phase.is_extra |= is_extra
                 # They repeat those of the begin event.
                 phase.notes |= _notes(args)
+                if "autotune_choices_stats" in args:
+                    phase.timed = _autotuned(phase, orjson.loads(args["autotune_choices_stats"]))
             case "i":
                 self._note(name, compile_id, time_us, args)
 
@@ -142,6 +151,13 @@ class Phases:
                 notes=phase.notes | _overlap(phase),
             )
             for phase, thread, depth in _laid_out(phases)
+        )
+
+    def autotuned(self, prefix: str) -> tuple[Autotuned, ...]:
+        """What Inductor timed, with a prefix on compile ids."""
+        found = [phase.timed for phase in self._begun if phase.timed is not None and not phase.is_extra]
+        return tuple(
+            each.model_copy(update={"compile_id": each.compile_id and f"{prefix}{each.compile_id}"}) for each in found
         )
 
     def _begin(
@@ -191,6 +207,21 @@ class Phases:
             known = [key for key in phase.notes if key.partition(" (")[0] == name]
             text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
             phase.notes[f"{name} ({len(known) + 1})" if known else name] = _short(text)
+
+
+def _autotuned(phase: _Begun, found: dict[str, Any]) -> Autotuned:
+    triton_ms = found.get("best_triton_time")
+    return Autotuned(
+        operation=phase.name.removesuffix(_AUTOTUNING),
+        compile_id=phase.compile_id,
+        choices=int(found["num_choices"]),
+        triton_choices=int(found["num_triton_choices"]),
+        best=str(found["best_kernel"]),
+        best_us=1000 * float(found["best_time"]),
+        best_settings=found.get("best_kernel_desc"),
+        triton=found.get("best_triton_kernel"),
+        triton_us=None if triton_ms is None else 1000 * float(triton_ms),
+    )
 
 
 def _compile_id(args: dict[str, Any], record: Record) -> str | None:

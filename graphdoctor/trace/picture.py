@@ -76,6 +76,7 @@ def picture_of(
         files=tuple(files.values()),
         graphs=tuple(graph for part, taken, _ in parts for graph in taken.stages.graphs(part.prefix, recording)),
         generated=tuple(code for part, taken, _ in parts for code in taken.stages.generated(part.prefix, recording)),
+        autotuned=tuple(found for part, taken, _ in parts for found in taken.phases.autotuned(part.prefix)),
         phases=tuple(phase for part, taken, _ in parts for phase in taken.phases.finish(part.prefix, part.process)),
         lanes=read_lanes(events, recording),
         records=_records(damage, is_used),

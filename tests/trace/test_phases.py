@@ -333,3 +333,25 @@ def _records(folder: Path) -> list[Record]:
     (log,) = folder.rglob("*.log")
     with log.open("rb") as lines:
         return list(read_records(lines, lambda kind: True, LogDamage()))
+
+
+def test_what_inductor_timed_is_kept_in_whole() -> None:
+    # As ``_log_autotune_choices_stats`` writes it, ``torch/_inductor/select_algorithm.py``, 2.13.
+    stats = {
+        "num_choices": 20,
+        "num_triton_choices": 19,
+        "best_kernel": "mm",
+        "best_time": 0.0123,
+        "best_triton_pos": 1,
+        "best_triton_time": 0.0145,
+        "best_triton_kernel": "triton_mm_12",
+        "best_triton_kernel_desc": "ACC_TYPE='tl.float32', " * 20,
+    }
+    phases = taken(event("B", "mm_template_autotuning", 0))
+    phases.add(event("E", "mm_template_autotuning", 50, autotune_choices_stats=json.dumps(stats)), 1, is_extra=False)
+
+    (found,) = phases.autotuned("p2:")
+    assert (found.operation, found.compile_id, found.choices, found.triton_choices) == ("mm", "p2:0/0", 20, 19)
+    assert (found.best, found.best_us, found.best_settings) == ("mm", pytest.approx(12.3), None)
+    assert (found.triton, found.triton_us) == ("triton_mm_12", pytest.approx(14.5))
+    assert taken(event("B", "a", 0), event("E", "a", 5)).autotuned("") == ()

@@ -83,6 +83,7 @@ class _Page:
         self._files = files
         self._sources, self._files_left_out = timed_files(report, picture.files if picture else (), files)
         self._anchors = {file.file: file.number for file in self._sources}
+        self._autotuned = picture.autotuned if picture else ()
         self._kernels = report.kernels[:_MAX_KERNELS]
         self._codes = codes_of(self._kernels, picture.generated if picture else ())
 
@@ -109,6 +110,7 @@ class _Page:
             "kernel_kinds": list(self._kernel_kinds()),
             "codes": self._shown_codes(),
             "codes_left_out": self._codes.left_out,
+            "autotuned": self._autotuned[:_MAX_KERNELS],
             "flames": list(self._flames()),
             "facts": list(words.fact_texts(report, self._files, is_short=False)),
             "findings": report.findings,

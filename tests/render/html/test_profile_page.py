@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.model.picture import GeneratedCode, Picture, SourceText
+from graphdoctor.model.picture import Autotuned, GeneratedCode, Picture, SourceText
 from graphdoctor.model.profile import ProfileReport
 from graphdoctor.render.html.flame import flame
 from graphdoctor.render.html.kernel_code import codes_of
@@ -60,6 +60,17 @@ def call(args):
 """
 PICTURE = Picture(
     files=(SourceText(file=FILE, text=MODEL),),
+    autotuned=(
+        Autotuned(
+            operation="mm",
+            compile_id="0/0",
+            choices=20,
+            triton_choices=19,
+            best="triton_mm_12",
+            best_us=12.3,
+            best_settings="BLOCK_K=64, BLOCK_M=128, num_warps=8",
+        ),
+    ),
     generated=(
         GeneratedCode(compile_id="0/0", stage="forward", file="/tmp/torchinductor_me/ab/cab.py", code=CODE),
         GeneratedCode(compile_id="0/1", stage="forward", code=CODE.replace("* 2.0", "* 3.0")),
@@ -141,6 +152,13 @@ def test_each_kernel_has_the_code_of_its_own_graph():
     backward = kernel("cpp_fused_sum_1", 1.0, phase="backward")
     for unknown in (backward, kernel("cpp_fused_sum_1", 1.0, compile_id=None), kernel("triton_other_7", 1.0)):
         assert codes_of([unknown], PICTURE.generated).of == ((),)
+
+
+def test_what_inductor_chose_from_is_there():
+    page = render_profile_page(profiled(), PICTURE, root=ROOT)
+    table = page.partition('id="autotuned"')[2].partition("</table>")[0]
+    for text in (">mm<", "0/0", "20", "19 Triton", "triton_mm_12", "BLOCK_K=64, BLOCK_M=128, num_warps=8", "12.3 µs"):
+        assert text in table
 
 
 def test_code_of_two_kernels_is_shown_once_and_what_is_long_is_cut():
