@@ -23,7 +23,7 @@ Triton; ``copy``: it copies memory; ``generated``: Inductor's, but of no known g
 BoundBy = Literal["host", "memory", "compute", "communication", "latency"]
 """What a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for Python and launches; ``memory``:
 its bandwidth; ``compute``: arithmetic; ``communication``: other processes; ``latency``: a kernel so short that it
-reaches neither bandwidth nor arithmetic."""
+reaches neither bandwidth nor arithmetic. A longer one that reaches neither has none of these."""
 
 
 class CodeLine(Fact):

@@ -40,6 +40,7 @@ class _Kernel:
     runs: set[int] = field(default_factory=set)
     bytes: list[int | None] = field(default_factory=list)
     flops: list[int | None] = field(default_factory=list)
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
             name = run.name if run.kind == "generated" or run.operation is None else kernel.name
             same = tuple((each.operation, each.target, each.stack[-1:], each.module) for each in operations)
             key = (name, graph.graph, graph.phase, frozenset(same))
-            made = _Kernel(name, _kind(run, kernel), graph.phase, graph, operations)
+            made = _Kernel(name, _kind(run, kernel), graph.phase, graph, operations, dtype=kernel.dtype)
         group = grouped.setdefault(key, made)
         group.us += matched.us
         if code is not None and matched.run not in group.runs:
@@ -167,6 +168,7 @@ def _profiled(kernel: _Kernel, places: dict[_Place, int], call_us: float) -> Pro
         share=kernel.us / call_us,
         bytes=_sum(kernel.bytes),
         flops=_sum(kernel.flops),
+        dtype=kernel.dtype,
         compile_id=None if kernel.graph is None else kernel.graph.compile_id,
         graph=None if kernel.graph is None else kernel.graph.graph,
     )

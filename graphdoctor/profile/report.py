@@ -12,6 +12,8 @@ from graphdoctor.model.recording import Recording
 from graphdoctor.profile.fusion import fusion_of
 from graphdoctor.profile.lines import module_roots, share_out
 from graphdoctor.profile.memory import memory_use
+from graphdoctor.profile.regime import regime_of
+from graphdoctor.profile.roofline import judged, with_bounds
 
 
 def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
@@ -40,15 +42,17 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         return report
     roots = module_roots(recording)
     shared = share_out(profiled, report.call_us.median, roots)
+    kernels = judged(shared.kernels, profiled.calibration, profiled.call.device)
+    lines = with_bounds(shared.lines, shared.parts, kernels)
     seen = recording.kernels
     is_seen = seen is not None and seen.kernels_us is not None
     kernels_us = sum(kernel.us for kernel in profiled.call.kernels) if is_seen else None
-    return report.model_copy(
+    known = report.model_copy(
         update={
             "eager_us": None if profiled.call.eager is None else CallTimes.of(profiled.call.eager.times_us),
             "kernels_us": kernels_us,
-            "kernels": shared.kernels,
-            "lines": tuple(_with_texts(shared.lines, recording.picture.files if recording.picture else ())),
+            "kernels": kernels,
+            "lines": tuple(_with_texts(lines, recording.picture.files if recording.picture else ())),
             "modules": shared.modules,
             "parts": shared.parts,
             "unattributed_us": shared.unattributed_us,
@@ -59,6 +63,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
             "graph_input_copy_us": None if seen is None else seen.graph_input_copy_us,
         }
     )
+    return known.model_copy(update={"regime": regime_of(known, recording, diagnosis)})
 
 
 def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> Iterator[ProfiledLine]:
