@@ -220,6 +220,9 @@ def trained() -> ProfileReport:
         graph_input_copy_us=85.0,
         caches=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("a custom operator",)),
         restart_caches=CacheUse(hits=1, misses=0, bypasses=1, bypass_reasons=("a custom operator",)),
+        compile_cold_s=9.4,
+        compile_warm_s=3.1,
+        dynamo_warm_s=0.62,
         findings=(finding("GD402", "running 1 compiled function with 14 kernels takes 55% of a steady call"),),
         gaps=(CaptureGap(code="GD900", message="The backward pass was profiled only once."),),
     )  # fmt: skip

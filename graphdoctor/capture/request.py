@@ -56,6 +56,8 @@ class Measured:
         memory: What a steady call keeps for its backward pass, and its peak.
         profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
             folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
+            With the folder of an earlier profile and without ``kernels``, a second start: torch asks its caches for the
+            same code.
         stages: Each graph at each stage of the compiler, which torch then takes from no cache.
         calibrations: What earlier profiles measured of this machine, for a profile.
         reads: Which files are read.

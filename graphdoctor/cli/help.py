@@ -17,7 +17,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("--python", "--timeout"),
     ),
     "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--regional", "--config"),
-    "What to measure": ("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify"),
+    "What to measure": ("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify", "--restart"),
     "Trials": (
         *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run", "--budget"),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),

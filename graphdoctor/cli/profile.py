@@ -35,6 +35,10 @@ def profile(
             show_default=False,
         ),
     ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Start the program once more, to see what torch's caches on disk save."),
+    ] = False,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -54,12 +58,12 @@ def profile(
     selection = shown.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
+        given.refuse((*RUN_OPTIONS, "restart", "timeout", "python"), without="a target")
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
-        profile = profile_target(request, setup, selection)
+        profile = profile_target(request, setup, selection, is_restarted=restart)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)
     finish(profile.recorded, profile.diagnosis)

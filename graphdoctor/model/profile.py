@@ -295,6 +295,12 @@ class ProfileReport(Fact):
     """What the caches on disk did in this run, which began with an empty folder."""
     restart_caches: CacheUse | None = None
     """What they did in a second start, which found what the first left there; None if there was none."""
+    compile_cold_s: float | None = None
+    """Seconds of compiling in this run, with our own records of it; None if torch didn't say."""
+    compile_warm_s: float | None = None
+    """The same in the second start."""
+    dynamo_warm_s: float | None = None
+    """Of these, in Dynamo: it traces the program in each start, because no cache on disk keeps that."""
     calibration: Calibration | None = None
     """What this device reaches; None if it wasn't measured."""
     findings: tuple[Finding, ...] = ()

@@ -13,15 +13,19 @@ from graphdoctor.profile.fusion import fusion_of
 from graphdoctor.profile.lines import module_roots, share_out
 from graphdoctor.profile.memory import memory_use
 from graphdoctor.profile.regime import regime_of
+from graphdoctor.profile.restart import compiling, restarted
 from graphdoctor.profile.roofline import judged, with_bounds
 
 
-def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
+def profile_report(
+    recording: Recording, diagnosis: Diagnosis, again: Recording | None = None, *, version: str
+) -> ProfileReport:
     """What a profile found.
 
     Args:
         recording: What was recorded; with its picture, lines have their text.
         diagnosis: What it means.
+        again: A second start of the program; None if there was none.
         version: The version that writes it.
     """
     profiled = recording.profiled
@@ -35,9 +39,12 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         call_us=None if profiled is None else CallTimes.of(profiled.call.times_us),
         cuda_graphs=recording.cuda_graphs,
         caches=recording.caches,
+        compile_cold_s=compiling(recording).all_s,
         findings=diagnosis.findings,
         gaps=diagnosis.gaps,
     )
+    if again is not None:
+        report = report.model_copy(update=restarted(again))
     if profiled is None or report.call_us is None:
         return report
     roots = module_roots(recording)

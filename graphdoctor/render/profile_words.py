@@ -22,6 +22,7 @@ from graphdoctor.render.bench_words import (
     cache_text,
     call_cell,
     rate_text,
+    seconds_text,
     skip_text,
     time_text,
 )
@@ -284,7 +285,7 @@ def fact_texts(report: ProfileReport, files: Files, *, is_short: bool) -> Iterat
         ("fusion", [] if report.fusion is None else [fusion_text(report.fusion)]),
         ("memory", [] if memory is None else [*memory_texts(memory, files, is_short=is_short)]),
         ("CUDA graphs", [*cuda_graphs_texts(report)]),
-        ("caches", [text] if (text := caches_text(report)) else []),
+        ("caches", list(caches_texts(report))),
         ("device", [] if report.calibration is None else [calibration_text(report.calibration)]),
     )
     yield from (each for each in found if each[1])
@@ -415,16 +416,22 @@ def _function_texts(found: CudaGraphs) -> Iterator[str]:
         yield f"each launch copies {counted(len(copied), 'input')} ({size}), the largest of them {name}"
 
 
-def caches_text(report: ProfileReport) -> str | None:
-    """What a second start finds on disk, as far as that is known; None if there is nothing to say."""
+def caches_texts(report: ProfileReport) -> Iterator[str]:
+    """What a second start finds on disk and what that saves, as far as it is known."""
     restart, first = report.restart_caches, report.caches
     if restart is not None:
-        whole = counted(restart.hits, "graph")
-        return cache_text(restart) or (f"a restart finds all {whole} on disk" if restart.hits else None)
-    if first is None or not first.bypasses:
-        return None
-    reasons = f" ({'; '.join(first.bypass_reasons)})" if first.bypass_reasons else ""
-    return f"{counted(first.bypasses, 'graph')} can't be kept on disk{reasons}"
+        found = "its only graph" if restart.hits == 1 else f"all {restart.hits} graphs"
+        text = cache_text(restart) or (f"a restart finds {found} on disk" if restart.hits else None)
+        if text is not None:
+            yield text
+    elif first is not None and first.bypasses:
+        reasons = f" ({'; '.join(first.bypass_reasons)})" if first.bypass_reasons else ""
+        yield f"{counted(first.bypasses, 'graph')} can't be kept on disk{reasons}"
+    if report.compile_warm_s is not None:
+        times = f"compiling takes {seconds_text(report.compile_cold_s)} with empty caches"
+        dynamo = report.dynamo_warm_s
+        tracing = "" if dynamo is None else f"; {seconds_text(dynamo)} of that is Dynamo's tracing, which isn't cached"
+        yield f"{times} and {seconds_text(report.compile_warm_s)} after a restart{tracing}"
 
 
 def calibration_text(found: Calibration) -> str:

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.profile import ProfileReport
+    from graphdoctor.model.recording import Recording
     from graphdoctor.model.result import ProfileResult
     from graphdoctor.runs.diagnose import Needs
     from graphdoctor.runs.named import Place
     from graphdoctor.runs.record import Recorded, Setup
+
+
+_RESTART = "restart"
+"""The folder of the second start, below the first one's."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +42,14 @@ class Profile:
     result: ProfileResult
 
 
-def profile_target(request: Request, setup: Setup, selection: Selection) -> Profile:
+def profile_target(request: Request, setup: Setup, selection: Selection, *, is_restarted: bool = False) -> Profile:
     """Record a target's calls and profile the last one; the recording holds the report.
 
     Args:
         request: What the user asked for, with the backend to profile.
         setup: How to run processes.
         selection: Findings to show.
+        is_restarted: Start the program once more, to see what torch's caches on disk save.
     """
     from graphdoctor.capture.calibrations import keep_calibration, kept_calibrations
     from graphdoctor.diagnosis.diagnose import diagnose
@@ -58,15 +64,43 @@ def profile_target(request: Request, setup: Setup, selection: Selection) -> Prof
             request.measured, kernels=True, memory=True, profile=caches, calibrations=kept_calibrations()
         )
         recorded = record_target(replace(request, measured=measured), setup)
+        again = _restarted(request, setup, caches, recorded) if is_restarted else None
     # The lines' text is in the picture.
     found = read_recording(recorded.folder, picture=True)
     calibration = None if found.profiled is None else found.profiled.calibration
     if calibration is not None and calibration.is_steady and not calibration.is_kept:
         keep_calibration(calibration)
     diagnosis = diagnose(found, RULES, root=Path.cwd(), version=__version__, selection=selection)
-    report = profile_report(found, diagnosis, version=__version__)
+    report = profile_report(found, diagnosis, again, version=__version__)
     (recorded.folder / PROFILE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
     return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
+
+
+def _restarted(request: Request, setup: Setup, caches: str, recorded: Recorded) -> Recording | None:
+    """The program in a new process that finds what the first left on disk; None if one of the two failed."""
+    from graphdoctor.capture.child import Watching, record
+    from graphdoctor.capture.request import Measured
+    from graphdoctor.trace.reader import read_recording
+
+    if recorded.exit.reason != "finished":
+        return None
+    setup.watching.on_phase("starting once more")
+    folder = recorded.folder / _RESTART
+    folder.mkdir()
+    ended = record(
+        replace(request, measured=Measured(profile=caches)),
+        folder,
+        python=setup.interpreter,
+        timeout_s=setup.limit_s,
+        # The first start has already shown what the program prints.
+        watching=Watching(on_phase=_ignore, on_output=_ignore),
+        warm=setup.warm,
+    )
+    return read_recording(folder) if ended.reason == "finished" else None
+
+
+def _ignore(_what: object) -> None:
+    """Drop it."""
 
 
 def kept_profile(place: Place, needs: Needs) -> ProfileResult:

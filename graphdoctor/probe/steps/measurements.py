@@ -43,7 +43,7 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
-    if request["profile"] is not None:
+    if request["profile"] is not None and request["kernels"]:
         _calibrate(workload, events)
 
 

@@ -31,7 +31,7 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     Raises:
         TargetError: The request doesn't fit the program.
     """
-    if request["kernels"]:
+    if request["kernels"] or request["profile"] is not None:
         show_generated_kernels()
     if request["profile"] is not None:
         torch_inductor.compile_into(request["profile"])

@@ -151,7 +151,7 @@ def _finish(events: EventFile, *, is_complete: bool) -> int:
 
 
 def _looks_at_kernels(request: ProbeRequest) -> bool:
-    return request["kernels"] or request["stages"]
+    return request["kernels"] or request["stages"] or request["profile"] is not None
 
 
 def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile) -> int:

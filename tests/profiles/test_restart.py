@@ -1,0 +1,33 @@
+"""What a second start costs."""
+
+from __future__ import annotations
+
+from graphdoctor.model.kernels import CacheUse
+from graphdoctor.model.recording import Recording
+from graphdoctor.profile.restart import Compiling, compiling, restarted
+from tests.factories import compiled, recording
+
+
+def recorded(*times: tuple[float | None, float | None]) -> Recording:
+    compiles = tuple(
+        compiled(f"{number}/0").model_copy(update={"duration_s": all_s, "backend_s": backend_s})
+        for number, (all_s, backend_s) in enumerate(times)
+    )
+    return recording().model_copy(update={"compiles": compiles})
+
+
+def test_what_is_not_in_the_backend_is_dynamos():
+    assert compiling(recorded((4.0, 3.0), (2.0, 0.5))) == Compiling(6.0, 2.5)
+    # A function without operations has no graph for the backend.
+    assert compiling(recorded((4.0, 3.0), (1.0, None))) == Compiling(5.0, 2.0)
+
+
+def test_a_compile_that_torch_did_not_time_leaves_all_unknown():
+    assert compiling(recorded((4.0, 3.0), (None, None))) == Compiling(None, None)
+    assert compiling(recorded()) == Compiling(None, None)
+
+
+def test_a_second_start_gives_its_caches_and_seconds():
+    again = recorded((4.0, 3.0)).model_copy(update={"caches": CacheUse(hits=1, misses=0, bypasses=0)})
+    found = restarted(again)
+    assert found == {"restart_caches": again.caches, "compile_warm_s": 4.0, "dynamo_warm_s": 1.0}
