@@ -659,7 +659,7 @@ class Recording(Fact):
     cuda_graphs: CudaGraphs | None = None
     """What became of CUDA graphs; None if none were asked for, and if unknown."""
     float32_precision: Float32Precision | None = None
-    """What float32 computes with on CUDA; None without a CUDA device, or if unknown."""
+    """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
     cache_bypasses: tuple[CacheBypass, ...] = ()
     """Why torch's caches on disk leave graphs out, one for each reason of each graph."""
     caches: CacheUse | None = None

@@ -140,7 +140,7 @@ def kernel_share(events: Events) -> KernelShare | None:
 
 
 def float32_precision(events: Events) -> Float32Precision | None:
-    """What float32 computes with on CUDA; None without a CUDA device, or if unknown."""
+    """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
     found = events.fields("float32_precision")
     return Float32Precision.model_validate(found) if found else None
 

@@ -12,7 +12,7 @@ from graphdoctor.trace.events import Events
 
 def with_devices(monkeypatch, *capabilities: tuple[int, int]) -> None:
     monkeypatch.setattr(torch.version, "cuda", "12.8")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(capabilities))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: bool(capabilities))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capabilities[device])
 
@@ -40,7 +40,7 @@ def test_the_setting_is_read_as_the_program_leaves_it(monkeypatch):
     )
 
 
-def test_without_a_cuda_device_nothing_is_said(monkeypatch):
+def test_without_cuda_nothing_is_said(monkeypatch):
     with_devices(monkeypatch)
     assert float32_precision() is None
     with_devices(monkeypatch, (9, 4))

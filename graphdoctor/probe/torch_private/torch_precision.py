@@ -18,9 +18,9 @@ def float32_precision() -> Float32PrecisionEvent | None:
     """What a program's float32 matmuls and convolutions compute with on CUDA, as it is set now.
 
     Returns:
-        None without a CUDA device, on ROCm, whose devices have other names, and if this torch doesn't say.
+        None if the program hasn't used CUDA, on ROCm, whose devices have other names, and if this torch doesn't say.
     """
-    if torch.version.cuda is None or not torch.cuda.is_available():
+    if torch.version.cuda is None or not torch.cuda.is_initialized():
         return None
     try:
         matmul = torch.backends.cuda.matmul.fp32_precision

@@ -131,6 +131,7 @@ class _BlockRecorder:
         self._switches.look()
         reports.report_environment(self._events, device_name())
         reports.report_config(self._events)
+        reports.report_float32_precision(self._events)
         reports.report_failures(self._listener, self._recompiles, self._keeper, self._events)
         if reasons := torch_api.unrecorded_breaks(self._counted):
             self._events.write(unrecorded_gap(reasons))

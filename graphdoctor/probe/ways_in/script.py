@@ -356,6 +356,11 @@ class _Recorder:
                 from ..torch_private.torch_config import changed_config
 
                 self._write({"event": "config", "values": changed_config()})
+            with self._surviving("what float32 computes with"):
+                from ..torch_private.torch_precision import float32_precision
+
+                if (precision := float32_precision()) is not None:
+                    self._write(precision)
             for kind, value in torch_api.compile_switches():
                 self._write({"event": "compile_switch", "kind": kind, "value": value, "call": None})
             if reasons := torch_api.unrecorded_breaks():
