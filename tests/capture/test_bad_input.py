@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CLEAN_TARGET, clean_environment, command_line
+from tests.conftest import CLEAN_TARGET, clean_environment, command_line, probe_python
 
 pytestmark = pytest.mark.slow
 
@@ -400,41 +400,47 @@ STUBBORN = ENDLESS + "import signal\nfor n in (signal.SIGINT, signal.SIGTERM): s
 def test_a_timeout_reports_what_was_recorded(tmp_path, run_cli, program):
     (tmp_path / "file.py").write_text(program)
     # Long enough for the first call on a slow machine; it never ends by itself.
-    process = run_cli("explain", "file.py", "--timeout", "10", "--format", "json")
+    process = run_cli("explain", "file.py", "--timeout", "6", "--format", "json")
     assert process.returncode == 2
-    assert "Stopped after 10 s while making the inputs of call 2" in process.stderr
+    assert "Stopped after 6 s while making the inputs of call 2" in process.stderr
     assert "Raise --timeout" in process.stderr
     document = json.loads(process.stdout)
     assert document["is_partial"]
     assert (document["exit"]["reason"], document["summary"]["graphs"]) == ("timeout", 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("program", [ENDLESS, STUBBORN], ids=["endless", "stubborn"])
-def test_an_interrupt_reports_what_was_recorded(tmp_path, program, number):
-    (tmp_path / "file.py").write_text(program + "import os; open('pid', 'w').write(str(os.getpid()))\n")
-    process = subprocess.Popen(
-        command_line("explain", "file.py", "--format", "json"),
-        cwd=tmp_path,
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line == b"waiting\n":
-            break
-    process.send_signal(number)
-    output, errors = process.communicate()
-    assert process.returncode == 130
-    assert b"Interrupted while making the inputs of call 2" in errors
-    assert b"Traceback" not in errors
-    document = json.loads(output)
-    assert document["is_partial"]
-    assert (document["exit"]["reason"], document["summary"]["graphs"]) == ("interrupted", 1)
-    probe = int((tmp_path / "pid").read_text())
-    with pytest.raises(ProcessLookupError):
-        os.kill(probe, 0)
+def test_an_interrupt_reports_what_was_recorded(tmp_path, program):
+    running = {}
+    # Side by side: a stubborn program is waited for.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        folder = tmp_path / number.name
+        folder.mkdir()
+        (folder / "file.py").write_text(program + "import os; open('pid', 'w').write(str(os.getpid()))\n")
+        running[number] = subprocess.Popen(
+            command_line("explain", "file.py", "--format", "json", "--python", probe_python()),
+            cwd=folder,
+            env=clean_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    for number, process in running.items():
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line == b"waiting\n":
+                break
+        process.send_signal(number)
+    for number, process in running.items():
+        output, errors = process.communicate()
+        assert process.returncode == 130, number
+        assert b"Interrupted while making the inputs of call 2" in errors, number
+        assert b"Traceback" not in errors, number
+        document = json.loads(output)
+        assert document["is_partial"], number
+        assert (document["exit"]["reason"], document["summary"]["graphs"]) == ("interrupted", 1), number
+        probe = int((tmp_path / number.name / "pid").read_text())
+        with pytest.raises(ProcessLookupError):
+            os.kill(probe, 0)
 
 
 # Another interpreter.

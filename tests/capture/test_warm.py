@@ -19,6 +19,7 @@ from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
+from tests.conftest import probe_python
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -70,13 +71,19 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[WarmProbes]:
-    probes = WarmProbes(probe_command(sys.executable))
+    probes = WarmProbes(probe_command(probe_python()))
     yield probes
     probes.close()
 
 
 def run(
-    program: Path, name: str, folder: Path, warm: WarmProbes | None, timeout_s: float | None = None
+    program: Path,
+    name: str,
+    folder: Path,
+    warm: WarmProbes | None,
+    timeout_s: float | None = None,
+    *,
+    python: str | None = None,
 ) -> tuple[ProbeExit, str]:
     """How a function's probe ends, and what it prints."""
     folder.mkdir()
@@ -84,7 +91,7 @@ def run(
     output: list[bytes] = []
     watching = Watching(on_phase=lambda _phase: None, on_output=output.append)
     request = Request(spec=RunSpec(target=target), target=parse_target(target))
-    found = record(request, folder, python=sys.executable, timeout_s=timeout_s, watching=watching, warm=warm)
+    found = record(request, folder, python=python or probe_python(), timeout_s=timeout_s, watching=watching, warm=warm)
     return found, b"".join(output).decode()
 
 
@@ -97,7 +104,7 @@ def counts(found: Recording) -> list[object]:
 
 @pytest.mark.slow
 def test_a_forked_probe_records_what_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
-    started, printed = run(program, "plain", tmp_path / "started", None)
+    started, printed = run(program, "plain", tmp_path / "started", None, python=sys.executable)
     forked, printed_too = run(program, "plain", tmp_path / "forked", warm)
     again, _ = run(program, "plain", tmp_path / "again", warm)
     assert started.reason == forked.reason == again.reason == "finished"
@@ -118,7 +125,7 @@ def test_a_forked_probe_ends_as_a_started_one_does(name: str, program: Path, tmp
 
 @pytest.mark.slow
 def test_a_forked_probe_is_stopped_after_its_time(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
-    found, _ = run(program, "hangs", tmp_path / "hanging", warm, timeout_s=8)
+    found, _ = run(program, "hangs", tmp_path / "hanging", warm, timeout_s=5)
     assert found.reason == "timeout"
     assert run(program, "plain", tmp_path / "next", warm)[0].reason == "finished"
 
@@ -133,7 +140,7 @@ def test_several_are_forked_at_once(program: Path, tmp_path: Path, warm: WarmPro
 
 @pytest.mark.slow
 def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path) -> None:
-    probes = WarmProbes(probe_command(sys.executable))
+    probes = WarmProbes(probe_command(probe_python()))
     with ThreadPoolExecutor(max_workers=1) as pool:
         end = pool.submit(run, program, "hangs", tmp_path / "hanging", probes, 60)
         events = tmp_path / "hanging" / "probe.jsonl"

@@ -233,7 +233,7 @@ def test_a_trial_that_goes_wrong_is_failed_and_costs_nothing_else(tmp_path, name
     # The program compares its own text as Python sees it with the one on disk, so only an edited one misbehaves.
     guard = 'import linecache\nif "".join(linecache.getlines(__file__)) != open(__file__).read():\n    '
     (tmp_path / "model.py").write_text(f"{guard}{statement}\n{SPEAKING}")
-    limits = ["--trial-timeout", "10" if name == "a hang" else "100", "--trial-memory", "1"]
+    limits = ["--trial-timeout", "5" if name == "a hang" else "100", "--trial-memory", "1"]
     # The memory of the process that was started is watched, so it must be the one that takes it.
     document = tried(tmp_path, "model.py", *limits, is_forked=name != "memory")
     [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code" and case["is_safe"]]

@@ -165,10 +165,11 @@ def _serve(path: str, ours: dict[str, str]) -> None:
         is_script = _takes_scripts and arguments[:1] and arguments[0].endswith(".py")
         if is_recorded := _load == "scripts":
             is_script = is_script and _is_recorded(request)
-            request["environment"]["PYTHONPATH"] = _without_startup(request["environment"].get("PYTHONPATH", ""))
+            _leave_out_startup(request["environment"])
         fits = (
             (is_script or arguments[: len(command)] == command)
-            and _read_at_start(request["environment"]) == ours
+            # A test that starts probes in its own process needn't have our PYTHONPATH, which hides nothing from them.
+            and {"PYTHONPATH": ours["PYTHONPATH"], **_read_at_start(request["environment"])} == ours
             # Its group may be nobody's any more: whoever led it can have ended.
             and request["session"] == os.getsid(0)
         )
@@ -246,9 +247,11 @@ def _is_recorded(request: dict[str, Any]) -> bool:
     return is_here and _RECORDING in request["environment"]
 
 
-def _without_startup(path: str) -> str:
-    """PYTHONPATH without the folder that ``graphdoctor run`` puts before it."""
-    return path.removeprefix(_startup() + os.pathsep)
+def _leave_out_startup(environment: dict[str, str]) -> None:
+    """Take the folder from PYTHONPATH that ``graphdoctor run`` puts before it."""
+    rest = environment.pop("PYTHONPATH", "").split(os.pathsep)
+    if rest := [entry for entry in rest if entry != _startup()]:
+        environment["PYTHONPATH"] = os.pathsep.join(rest)
 
 
 def _startup() -> str:
@@ -259,7 +262,8 @@ def _run_next(arguments: list[str]) -> None:
     """Have Python, which is about to run a module, run a script, with what ``graphdoctor run`` starts before it."""
     script = os.path.abspath(arguments[0])
     sys.argv[:] = sys.orig_argv[1:] = arguments
-    os.environ["PYTHONPATH"] = os.pathsep.join([_startup(), os.environ["PYTHONPATH"]])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([_startup(), *([before] if before else [])])
     main = vars(sys.modules["__main__"])
     main.update(__file__=script, __cached__=None, __loader__=SourceFileLoader("__main__", script))
     with open(script, "rb") as source:
