@@ -179,7 +179,7 @@ def _reason(dim: TriedDim) -> str | None:
     if dim.is_dynamic:
         return None
     if dim.size < _SMALL:
-        return f"torch makes a size of {dim.size} a constant; call it with 2 or more"
+        return f"torch makes a size of {dim.size} a constant; export with 2 or more"
     return "it must equal another size that is a constant" if dim.is_by_another else None
 
 

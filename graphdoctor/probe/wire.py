@@ -849,6 +849,8 @@ class ExportFailureRecord(TypedDict):
     stack: list[StackEntryRecord]
     """The program's lines that led there and torch's below them, outermost first; the definition of what is exported
     where there is none."""
+    is_at_line: bool
+    """There are such lines."""
     is_truth: bool
     """The program asked whether a tensor is true."""
     classes: list[NamedClassRecord]

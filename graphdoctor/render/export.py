@@ -65,6 +65,8 @@ def _report(report: ExportReport, *, is_verbose: bool) -> Iterator[RenderableTyp
         yield Text()
         yield clean("Export it so", "bold")
         yield labeled_rows([("", Code(line))])
+    if (static := words.static_text(report)) is not None:
+        yield clean(static, "dim")
     if report.gaps:
         yield Text()
         yield labeled_rows((("unknown", clean(gap.message)) for gap in report.gaps), style="dim")

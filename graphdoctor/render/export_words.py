@@ -131,7 +131,8 @@ def dim_text(dim: ExportDim, dynamic: DynamicShapes) -> str:
         if dim.location is not None:
             where = f" by {base_name(dim.location.file)}:{dim.location.line}"
             where += f" `{dim.location.text}`" if dim.location.text else ""
-        return f"always {dim.size}, made a constant{where}" + (f": {dim.reason}" if dim.reason else "")
+        made = f", made a constant{where}" if where or not dim.reason else ""
+        return f"always {dim.size}{made}" + (f": {dim.reason}" if dim.reason else "")
     limits = f"{dim.low or 0} to {dim.high}" if dim.high is not None else f"{dim.low or 0} or more"
     equal = [
         dim_name(other)
@@ -170,6 +171,13 @@ def calls_text(report: ExportReport) -> str | None:
         f"Calls with other arguments than the first one weren't made: {numbers}. An exported program takes the "
         "arguments that it was exported with, in other sizes at most."
     )
+
+
+def static_text(report: ExportReport) -> str | None:
+    """That the program takes no other sizes, where nobody asked; None where it was asked or there is no program."""
+    if report.dynamic is not None or to_paste(report) is None:
+        return None
+    return "The program takes the sizes that it was exported with. --dynamic tries which can stay dynamic."
 
 
 def to_paste(report: ExportReport) -> str | None:

@@ -64,11 +64,13 @@ class ExportError(BreakRule):
     def message(self, site: BreakSite) -> str:
         """The expression."""
         expression = shortened(site.expression)
-        return f"torch.export can't trace `{expression}`" if expression else "torch.export raises an error here"
+        if not expression or not site.records[0].is_stack_exact:
+            return "torch.export raises an error"
+        return f"torch.export can't trace `{expression}`"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Nothing is known of it, but that the line must stay within torch."""
-        if not site.is_own_code:
+        if not site.is_own_code or not site.records[0].is_stack_exact:
             return ()
         return (
             Fix(

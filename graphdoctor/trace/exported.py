@@ -81,7 +81,7 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
         effect="raised",
         chain=chain,
         stack=stack,
-        is_stack_exact=True,
+        is_stack_exact=bool(failure["is_at_line"]),
         words=words[:_MAX_MESSAGE],
         topic=topic,
         classes=tuple(NamedClass.model_validate(found) for found in failure["classes"]),

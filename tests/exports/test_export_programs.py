@@ -146,7 +146,10 @@ def test_a_function_is_wrapped_and_torch_says_which_sizes_it_makes_constants(tmp
     assert dims["y", 0]["location"]["text"] == "if y.shape[0] == 3:"
     assert dims["x", 1]["location"]["line"] == 10
     assert document["dynamic"]["constraints"]
-    assert document["dynamic"]["line"].startswith("from torch.export import Dim\nwrapper = torch.nn.Module()")
+    assert document["dynamic"]["line"].startswith(
+        "from torch.export import Dim\nwrapper = torch.nn.Module()\nwrapper.linear = linear\n"
+        "wrapper.forward = forward\n"
+    )
 
 
 PAGES = """

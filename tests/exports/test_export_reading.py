@@ -26,7 +26,7 @@ GUARD = (
 USER = {"file": "/project/model.py", "function": "forward", "indent": 8, "text": "if x.sum() > 0:", "line": 7}
 
 
-def event(message: str, *, is_truth: bool = False, classes: tuple[dict, ...] = ()) -> dict:
+def event(message: str, *, is_truth: bool = False, is_at_line: bool = True, classes: tuple[dict, ...] = ()) -> dict:
     inside = {"file": "/torch/_export/utils.py", "line": 3, "function": "run", "indent": 0, "text": "x"}
     return {
         "event": "export",
@@ -38,6 +38,7 @@ def event(message: str, *, is_truth: bool = False, classes: tuple[dict, ...] = (
             "type": "builtins.ValueError",
             "message": message,
             "stack": [{**USER, "column": 12, "end_column": 23}, inside],
+            "is_at_line": is_at_line,
             "is_truth": is_truth,
             "classes": list(classes),
         },
@@ -75,6 +76,11 @@ def test_what_torch_says_is_named_by_a_rule(tmp_path, message, is_truth, code):
 def test_an_error_of_any_kind_shows_its_type(tmp_path):
     finding, _ = finding_of(tmp_path, "it is late")
     assert finding.torch_reason == "ValueError: it is late"
+
+
+def test_an_error_that_is_about_no_line_has_no_advice_for_one(tmp_path):
+    finding, _ = finding_of(tmp_path, "Must provide a tree_name", is_at_line=False)
+    assert (finding.message, finding.fixes) == ("torch.export raises an error", ())
 
 
 def test_a_dataclass_that_torch_names_can_be_registered(tmp_path):

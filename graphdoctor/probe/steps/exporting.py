@@ -13,7 +13,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -41,9 +41,10 @@ from ..wire import (
 )
 from .workload import Workload
 
-_CLASS = re.compile(r"<class '([\w.]+)'>")
+_CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
 _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
 _ALL = "all"
+_MODEL = "model"
 
 
 class Exporting:
@@ -230,11 +231,13 @@ class Exporting:
 
     def _failure(self, error: BaseException) -> ExportFailureRecord:
         stack = self._stack_of(error)
+        # What torch says before it runs the program, or after, is about no line of it.
         trace = error.__traceback__
         return ExportFailureRecord(
             type=type_name(error),
             message=message_of(error),
             stack=self._known(stack or self._definition()),
+            is_at_line=bool(stack),
             is_truth=trace is not None and torch_export.asks_for_truth(trace, self._is_user_file),
             classes=self._named_classes(message_of(error)),
         )
@@ -296,7 +299,7 @@ class Exporting:
     def _line(self, call: Call, shapes: str | None) -> str:
         args, kwargs = call
         names = _argument_names(args, self._signature)
-        name = "wrapper" if self._is_wrapped else "model"
+        name = "wrapper" if self._is_wrapped else _MODEL
         parts = [name, f"({', '.join(names)}{',' * (len(names) == 1)})"]
         if kwargs:
             parts.append("{" + ", ".join(f'"{key}": {key}' for key in kwargs) + "}")
@@ -305,18 +308,31 @@ class Exporting:
         parts.append(f"strict={self._is_strict}")
         before = "" if shapes is None else "from torch.export import Dim\n"
         if self._is_wrapped:
-            called = getattr(self._workload.function, "__name__", "function")
-            before += f"wrapper = torch.nn.Module()\nwrapper.forward = {called}\n"
+            before += "\n".join(_wrapping(self._workload.function)) + "\n"
         return f"{before}program = torch.export.export({', '.join(parts)})"
 
 
 def _wrapped(function: Any) -> torch.nn.Module:  # noqa: ANN401
     """A module that calls a function: ``torch.export`` takes nothing else."""
     wrapper = torch.nn.Module()
-    for name, module in modules_of(function).items():
-        wrapper.add_module(name.replace(".", "_"), module)
+    for name, module in _parts(function).items():
+        wrapper.add_module(name, module)
     wrapper.forward = function
     return wrapper
+
+
+def _parts(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
+    """The modules that a function uses, whose parameters are the wrapper's then, by the names to give them."""
+    return {_MODEL if name == "self" else name: module for name, module in modules_of(function).items()}
+
+
+def _wrapping(function: Any) -> Iterator[str]:  # noqa: ANN401
+    """Python that wraps a function as ``_wrapped`` does."""
+    yield "wrapper = torch.nn.Module()"
+    yield from (f"wrapper.{name} = {name}" for name in _parts(function))
+    called = getattr(function, "__name__", "function")
+    owner = getattr(function, "__self__", None)
+    yield f"wrapper.forward = {_MODEL}.{called}" if owner is not None else f"wrapper.forward = {called}"
 
 
 def _argument_names(args: tuple[Any, ...], signature: inspect.Signature | None) -> list[str]:
