@@ -36,6 +36,8 @@ _LEAST = 12
 """Cells that a line of code or a name is given at least."""
 _WIDEST_PLACE = 44
 """A longer path has its beginning cut."""
+_FEW_OPERATIONS = 2
+"""Operations of a kernel that are named on a narrow terminal."""
 _WORDS = ("kind", "waits for")
 """Columns that hold words."""
 _EIGHTHS = "▏▎▍▌▋▊▉█"
@@ -199,12 +201,13 @@ class _Views:
         return table
 
     def _kernel(self, kernel: ProfiledKernel) -> RenderableType:
-        details = ["backward" if kernel.phase == "backward" else ""]
+        phase = "backward" if kernel.phase == "backward" else ""
         if self._is_wide:
-            details.append(words.operations_text(kernel))
+            details = [phase, words.operations_text(kernel), words.lines_text(kernel)]
         else:
             bound = f"waits for {kernel.bound_by}" if kernel.bound_by else ""
-            details = [words.rates_text(kernel), bound, *details, words.operations_text(kernel, 2)]
+            operations = words.operations_text(kernel, _FEW_OPERATIONS)
+            details = [words.rates_text(kernel), bound, phase, operations, words.lines_text(kernel)]
         details = [part for part in details if part]
         name = _Name(words.kernel_name(kernel))
         return Group(name, Prose(clean(" · ".join(details), "dim"))) if details else name

@@ -88,15 +88,15 @@ def _line(line: ProfiledLine, files: words.Files, *, has_backward: bool) -> str:
 
 
 def _kernels(report: ProfileReport) -> Section:
-    head = "### By kernel\n\n| share | time | calls | kernel | kind | operations | reaches | waits for |\n"
-    head += "| ---: | ---: | ---: | --- | --- | --- | --- | --- |\n"
+    head = "### By kernel\n\n| share | time | calls | kernel | kind | operations | line | reaches | waits for |\n"
+    head += "| ---: | ---: | ---: | --- | --- | --- | --- | --- | --- |\n"
     shown = report.kernels[: words.FEW]
     rows = [_kernel(kernel) for kernel in shown]
     if len(shown) < len(report.kernels):
         hidden = report.kernels[len(shown) :]
         us, share = sum(kernel.time_us for kernel in hidden), sum(kernel.share for kernel in hidden)
         more = counted(len(hidden), "more kernel")
-        rows.append(f"| {words.small_percent(share)} | {time_text(us)} | | {more} | | | | |")
+        rows.append(f"| {words.small_percent(share)} | {time_text(us)} | | {more} | | | | | |")
     return Section(rows, "kernel", head)
 
 
@@ -108,6 +108,7 @@ def _kernel(kernel: ProfiledKernel) -> str:
         code(words.short_name(words.kernel_name(kernel), _NAME)),
         f"{kernel.kind}, backward" if kernel.phase == "backward" else kernel.kind,
         plain(words.operations_text(kernel)),
+        code(words.lines_text(kernel)),
         words.rates_text(kernel),
         kernel.bound_by or "",
     )

@@ -26,6 +26,7 @@ from graphdoctor.render.bench_words import (
     skip_text,
     time_text,
 )
+from graphdoctor.render.words import base_name
 
 if TYPE_CHECKING:
     from graphdoctor.model.kernels import CudaGraphs
@@ -244,6 +245,14 @@ def operations_text(kernel: ProfiledKernel, most: int | None = _FEW_OPERATIONS) 
     names = [name.removeprefix("aten.").removeprefix("aten::") for name in kernel.operations]
     more = 0 if most is None else max(len(names) - most, 0)
     return ", ".join(names[: len(names) - more]) + (f" +{more}" if more else "")
+
+
+def lines_text(kernel: ProfiledKernel) -> str:
+    """The line that most of its operations come from, and how many others there are; empty if unknown."""
+    if not kernel.lines:
+        return ""
+    first, *others = kernel.lines
+    return f"{base_name(first.file)}:{first.line}{f' +{len(others)}' if others else ''}"
 
 
 def bandwidth_cell(kernel: ProfiledKernel) -> Cell:
