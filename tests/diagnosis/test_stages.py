@@ -12,6 +12,7 @@ from graphdoctor.diagnosis.stages import graph_stages, selected
 from graphdoctor.model.picture import FusedKernel, GeneratedCode, Picture, SourceText, StageGraph, StageNode
 from graphdoctor.model.stages import GraphStages, StageChange, StageReport
 from tests import factories
+from tests.probe.test_wire import assert_as_declared
 
 ROOT = Path("/project")
 CODE = "# AOT ID: ['0_inference']\n"
@@ -246,6 +247,9 @@ def test_the_stages_of_a_real_program(tmp_path, run_cli):
     for number in (1, 2):
         process = run_cli("explain", "model.py", "--stages", "--backward", "-o", f"{number}.json")
         assert process.returncode == 0, process.stderr
+    folder = tmp_path / ".graphdoctor"
+    _, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
+    assert "graphdoctor_inductor_graph" in artifacts
     (graph,) = json.loads((tmp_path / "2.json").read_text())["stages"]
     assert (graph["function"], graph["place"]["line"]) == ("Net.forward", 9)
     stages = {(found["stage"], found["of"]): found for found in graph["stages"]}
