@@ -7,7 +7,9 @@ from typing import ClassVar
 from graphdoctor.diagnosis.frames import frame_entry, main_frame
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.wording import percent
+from graphdoctor.model.expressions import expression
+from graphdoctor.model.recording import Recording
+from graphdoctor.model.wording import names, percent
 
 _MIN_SHARE = 0.1
 
@@ -75,13 +77,24 @@ class CudaGraphInputs(RecordingRule):
         return (
             RuleMatch(
                 entry=frame_entry(frame),
-                message=f"copying inputs into the memory of CUDA graphs takes {percent(share)} of a steady call",
+                message=f"copying {_copied(view.recording)} into the memory of CUDA graphs takes {percent(share)} of a "
+                "steady call",
                 count=kernels.graph_launches,
                 call_us=kernels.graph_input_copy_us,
                 share=share,
                 fixes=_FIXES,
             ),
         )
+
+
+def _copied(recording: Recording) -> str:
+    """The inputs that are copied, the largest first, as far as their names are known."""
+    graphs = recording.cuda_graphs
+    copied = [each for function in (graphs.functions or () if graphs else ()) for each in function.copied]
+    known = [each for each in sorted(copied, key=lambda each: -each.bytes) if each.source is not None]
+    if not known or len(known) < len(copied):
+        return "inputs"
+    return names(list(dict.fromkeys(expression(each.source or "") for each in known)))
 
 
 _FIXES = (

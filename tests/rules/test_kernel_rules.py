@@ -17,6 +17,8 @@ from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.kernels import (
     CacheBypass,
     CacheBypassKind,
+    CudaGraphFunction,
+    CudaGraphInput,
     CudaGraphs,
     CudaGraphSkip,
     Float32Precision,
@@ -154,6 +156,48 @@ def test_copies_into_cuda_graphs() -> None:
     assert finding.message == "copying inputs into the memory of CUDA graphs takes 13% of a steady call"
     assert codes(recorded(share(device="cuda", copy_us=9.0, graph_input_copy_us=9.0, graph_launches=1))) == []
     assert codes(recorded(share(copy_us=40.0))) == []
+
+
+def recorded_as(**values: object) -> CudaGraphFunction:
+    """A function that torch records."""
+    known = {"compile_id": "0/0", "phase": "forward", "name": "f", "sizes": 1, "recordings": 1, "rerecordings": 0}
+    return CudaGraphFunction(**{**known, "copied": (), **values})
+
+
+def graph_input(name: str, size: int = 8, source: str | None = "") -> CudaGraphInput:
+    return CudaGraphInput(placeholder=name, bytes=size, source=f"L['{name}']" if source == "" else source)
+
+
+def test_copies_into_cuda_graphs_are_of_inputs_with_names() -> None:
+    copying = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
+    function = recorded_as(copied=(graph_input("y"), graph_input("x", 64)))
+    (finding,) = found(recorded(copying, cuda_graphs=CudaGraphs(captured=1, functions=(function,))))
+    assert finding.message == "copying `x` and `y` into the memory of CUDA graphs takes 13% of a steady call"
+    unnamed = recorded_as(copied=(graph_input("y"), graph_input("tangents_1", source=None)))
+    (finding,) = found(recorded(copying, cuda_graphs=CudaGraphs(captured=1, functions=(unnamed,))))
+    assert finding.message.startswith("copying inputs into")
+
+
+def test_a_cuda_graph_for_each_of_many_sizes() -> None:
+    graphs = CudaGraphs(captured=9, functions=(recorded_as(sizes=8), recorded_as(sizes=20, recordings=0)))
+    (finding,) = found(recorded(cuda_graphs=graphs))
+    assert (finding.code, finding.severity, finding.count) == ("GD511", "warning", 20)
+    assert finding.message == "torch records a CUDA graph for each of 20 sizes"
+    assert finding.fixes[1].snippet == "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True"
+
+
+def test_a_cuda_graph_that_is_recorded_again() -> None:
+    moved = recorded_as(recordings=3, rerecordings=2, moved=(graph_input("weight"),))
+    held = recorded_as(recordings=2, rerecordings=1, phase="backward")
+    unnamed = recorded_as(recordings=2, rerecordings=1, name="g", moved=(graph_input("primals_1", source=None),))
+    graphs = CudaGraphs(captured=2, functions=(moved, held, unnamed))
+    messages = [finding.message.partition(": ")[2] for finding in found(recorded(cuda_graphs=graphs))]
+    assert messages == [
+        "2 times, because `weight` moved to new addresses",
+        "1 time, because tensors that an earlier call returned were still in use",
+        "1 time, because static inputs moved to new addresses",
+    ]
+    assert codes(recorded(cuda_graphs=CudaGraphs(captured=1, functions=(recorded_as(),)))) == []
 
 
 def test_kernels_that_are_slower_than_those_they_replaced() -> None:
