@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections import defaultdict
+from typing import Literal, NamedTuple
 
 from graphdoctor.model.base import Fact
+from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.probe.wire import InductorKernelKind, KernelKind, ProfilePhase
 
 Device = Literal["cpu", "cuda"]
 """Whose kernels were measured."""
+
+ACTIVATION_BUDGET = "torch._functorch.config.activation_memory_budget"
+"""The share of what AOTAutograd's partitioner would keep that it may keep (``torch/_functorch/config.py``, 2.11 to
+2.15)."""
+
+_LEAST_CHEAP, _SMALLEST_BUDGET, _HALF = 0.1, 0.1, 0.5
 
 PeakOf = Literal["allocator", "process"]
 """What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident memory of the process,
@@ -223,6 +232,13 @@ class MatchedRun(Fact):
     """Index of the call in its code; None as above."""
 
 
+class KeptBy(NamedTuple):
+    """A tensor with the forward graph that keeps it."""
+
+    graph: InductorGraph
+    tensor: KeptTensor
+
+
 class Profiled(Fact):
     """All that a recording has for a profile."""
 
@@ -234,8 +250,36 @@ class Profiled(Fact):
     """All runs of kernels, those of one run of a graph together."""
     calibration: Calibration | None = None
     """What the device reaches; None if it wasn't measured."""
-    memory: MeasuredMemory | None = None
-    """None if it wasn't measured."""
+
+    @property
+    def partitioned(self) -> tuple[InductorGraph, ...]:
+        """The forward graph of each run of a graph in the call, as far as it is known."""
+        known = {graph.graph: graph for graph in self.graphs if graph.phase == "forward"}
+        runs = (run.graph for run in self.call.runs if run.phase == "forward")
+        return tuple(known[number] for number in runs if number in known)
+
+    @property
+    def kept_alike(self) -> tuple[tuple[KeptBy, ...], ...]:
+        """What these keep for their backward graphs: equal tensors of one line together."""
+        groups: dict[object, list[KeptBy]] = defaultdict(list)
+        for graph in self.partitioned:
+            for tensor in graph.partition.saved if graph.partition else ():
+                place = [(entry.file, entry.line) for entry in tensor.stack[-1:]]
+                same = (*place, tensor.operation, tensor.tensor, tensor.is_cheap)
+                groups[same if place else (graph.graph, tensor.name)].append(KeptBy(graph, tensor))
+        return tuple(map(tuple, groups.values()))
+
+    @property
+    def smaller_budget(self) -> Setting:
+        """The setting with which AOTAutograd keeps as much as is left without what is cheap to compute again.
+
+        AOTAutograd chooses what it computes again for that. Where nothing is cheap, it keeps half.
+        """
+        own = [kept.tensor for group in self.kept_alike for kept in group if not kept.tensor.is_argument]
+        cheap = sum(tensor.bytes or 0 for tensor in own if tensor.is_cheap)
+        share = cheap / (sum(tensor.bytes or 0 for tensor in own) or 1)
+        budget = math.floor((1 - share) * 10) / 10 if share >= _LEAST_CHEAP else _HALF
+        return Setting(name=ACTIVATION_BUDGET, value=max(_SMALLEST_BUDGET, budget))
 
     def code_of(self, found: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
         """The graph and the call in its code that a run is; None if unknown."""

@@ -15,7 +15,7 @@ from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
 from graphdoctor.model.picture import Picture
-from graphdoctor.model.profiled import Profiled
+from graphdoctor.model.profiled import MeasuredMemory, Profiled
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import Origin, StackEntry
@@ -654,6 +654,8 @@ class Recording(Fact):
     """Where the time of a steady call goes; None if not measured."""
     eager_kernels: KernelShare | None = None
     """The same call in eager mode, in another process; None if nobody compares them."""
+    memory: MeasuredMemory | None = None
+    """Memory of a steady call; None if it wasn't measured."""
     profiled: Profiled | None = None
     """A steady call kernel by kernel; None for a run that was no profile."""
     cuda_graphs: CudaGraphs | None = None

@@ -6,27 +6,30 @@ Comes in: the graphs for which code was generated, their runs, and the memory th
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphdoctor.model.profile import MemoryUse, SavedTensor
-from graphdoctor.model.profiled import InductorGraph, KeptTensor, Profiled
+from graphdoctor.model.profiled import InductorGraph, KeptBy, MeasuredMemory, Profiled
 from graphdoctor.profile.lines import module_path, operation_name
 
 
-def memory_use(profiled: Profiled, roots: Mapping[str, str], *, has_backward: bool) -> MemoryUse | None:
+def memory_use(
+    profiled: Profiled, measured: MeasuredMemory | None, roots: Mapping[str, str], *, has_backward: bool
+) -> MemoryUse | None:
     """Memory of the call; None if neither that nor a graph's part of it is known.
 
     Args:
         profiled: What was recorded.
+        measured: The memory; None if it wasn't measured.
         roots: What the paths of modules begin with, by compile: see ``module_roots``.
         has_backward: The call runs its backward pass.
     """
-    measured = profiled.memory
-    graphs = list(_run_graphs(profiled))
+    graphs = profiled.partitioned
     if measured is None and not any(graph.partition for graph in graphs):
         return None
-    saved = tuple(_grouped(graphs, roots))
+    groups = (_saved(group, roots) for group in profiled.kept_alike)
+    saved = tuple(sorted(groups, key=lambda tensor: (tensor.is_argument, -(tensor.bytes or 0))))
     recomputed = _recomputed(graphs)
     saved_bytes = None if measured is None else measured.saved_bytes
     sizes = [tensor.bytes for tensor in saved if not tensor.is_argument]
@@ -46,24 +49,7 @@ def memory_use(profiled: Profiled, roots: Mapping[str, str], *, has_backward: bo
     )
 
 
-def _run_graphs(profiled: Profiled) -> Iterator[InductorGraph]:
-    """The forward graph of each run in the call."""
-    known = {graph.graph: graph for graph in profiled.graphs if graph.phase == "forward"}
-    return (known[run.graph] for run in profiled.call.runs if run.phase == "forward" and run.graph in known)
-
-
-def _grouped(graphs: Iterable[InductorGraph], roots: Mapping[str, str]) -> list[SavedTensor]:
-    groups: dict[object, list[tuple[InductorGraph, KeptTensor]]] = defaultdict(list)
-    for graph in graphs:
-        for tensor in graph.partition.saved if graph.partition else ():
-            place = [(entry.file, entry.line) for entry in tensor.stack[-1:]]
-            same = (*place, tensor.operation, tensor.tensor, tensor.is_cheap) if place else (graph.graph, tensor.name)
-            groups[same].append((graph, tensor))
-    saved = (_saved(group, roots) for group in groups.values())
-    return sorted(saved, key=lambda tensor: (tensor.is_argument, -(tensor.bytes or 0)))
-
-
-def _saved(group: Sequence[tuple[InductorGraph, KeptTensor]], roots: Mapping[str, str]) -> SavedTensor:
+def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
     (_, first) = group[0]
     ids = {graph.compile_id for graph, _ in group}
     modules = {module_path(tensor.module, roots.get(graph.compile_id or "", "")) for graph, tensor in group}

@@ -66,7 +66,7 @@ def profile_report(
             "rest_us": None if kernels_us is None else max(0.0, report.call_us.median - kernels_us),
             "fusion": fusion_of(profiled),
             "calibration": profiled.calibration,
-            "memory": memory_use(profiled, roots, has_backward=recording.target.has_backward),
+            "memory": memory_use(profiled, recording.memory, roots, has_backward=recording.target.has_backward),
             "graph_input_copy_us": None if seen is None else seen.graph_input_copy_us,
         }
     )

@@ -90,7 +90,6 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
         graphs=known,
         matched=tuple(matched_runs(call, known)),
         calibration=_calibration(measured) if measured else None,
-        memory=measured_memory(events),
     )
 
 

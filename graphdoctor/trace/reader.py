@@ -35,7 +35,7 @@ from graphdoctor.trace.generated import generated_names, with_generated
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
-from graphdoctor.trace.profiled import profiled_call
+from graphdoctor.trace.profiled import measured_memory, profiled_call
 from graphdoctor.trace.sections import LogContents, Section, first_section, read_logs
 from graphdoctor.trace.variations import read_variations
 from graphdoctor.trace.watched import call_watch
@@ -123,6 +123,7 @@ def _merged(
         update={
             "gaps": tuple(gaps),
             "kernels": kernel_share(events),
+            "memory": measured_memory(events),
             "profiled": profiled_call(events, _inductor_graphs(contents)),
             "float32_precision": float32_precision(events),
             "cuda_graphs": cuda_graphs(events, merged.graphs),

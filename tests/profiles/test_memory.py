@@ -40,7 +40,7 @@ def measured(**more: Any) -> MeasuredMemory:
 
 
 def use(found: Profiled, memory: MeasuredMemory | None) -> MemoryUse:
-    known = memory_use(found.model_copy(update={"memory": memory}), {}, has_backward=True)
+    known = memory_use(found, memory, {}, has_backward=True)
     assert known is not None
     return known
 
@@ -76,4 +76,13 @@ def test_nothing_kept_is_not_unknown() -> None:
     assert (found.saved, found.saved_bytes, found.unlisted_bytes, found.eager_saved_bytes) == ((), 0, 0, None)
     unknown = use(profiled((), cut(0, kept("gelu"))), None)
     assert (unknown.saved_bytes, unknown.peak_bytes, unknown.peak_of) == (None, None, None)
-    assert memory_use(profiled((), graph(())), {}, has_backward=True) is None
+    assert memory_use(profiled((), graph(())), None, {}, has_backward=True) is None
+
+
+def test_the_smaller_budget_is_what_is_left_without_cheap_ones() -> None:
+    costly = kept("addmm", 2, operation="aten.addmm.default", is_cheap=False, bytes=800)
+    values = [
+        profiled((), cut(0, *saved, argument("primals_1"))).smaller_budget.value
+        for saved in ((kept("gelu"), costly), (kept("gelu"),), (costly,), ())
+    ]
+    assert values == [0.6, 0.1, 0.5, 0.5]

@@ -25,6 +25,7 @@ from graphdoctor.model.kernels import (
     KernelShare,
     KernelTime,
 )
+from graphdoctor.model.profiled import KeptTensor, MeasuredMemory, Partition
 from graphdoctor.model.recording import Graph, GraphNode, Recording
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.replay.program import RunChange
@@ -32,6 +33,7 @@ from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.trace.reader import read_recording
 from tests import factories
 from tests.conftest import RunCli
+from tests.profiles import facts
 from tests.rules.test_documentation import BELOW_DYNAMO, first_block
 
 
@@ -326,17 +328,66 @@ def example_inputs():
 """
 
 
-def measured(code: str, folder: Path, *, eager: bool = False) -> Recording:
-    """A page's program with its kernels."""
+def kept(megabytes: int, layers: int = 1, **more: Any) -> Partition:
+    """What layers keep, each as much."""
+    given: dict[str, Any] = {"operation": "aten.gelu.default", "tensor": "f32[8, 9]", "is_argument": False}
+    size, place = megabytes * 1024**2, factories.entry(7)
+    names = [f"gelu_{number}" for number in range(layers)]
+    saved = [
+        KeptTensor(**{"name": name, "bytes": size, "is_cheap": True, "stack": (place,)} | given | more)
+        for name in names
+    ]
+    return Partition(saved=tuple(saved), recomputed={})
+
+
+def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Recording:
+    """A profiled call with a graph that keeps something, of 100 MiB in all."""
+    known = {"peak_of": "process", "before_bytes": 0, "peak_bytes": 2**30, "saved_bytes": 100 * 2**20}
+    made = recorded(
+        profiled=facts.profiled((), facts.graph((), partition=partition)),
+        memory=MeasuredMemory(**known | {"eager_saved_bytes": None} | memory),
+    )
+    return made.model_copy(update={"target": made.target.model_copy(update={"call_options": {"backward": backward}})})
+
+
+def test_a_large_cheap_tensor_that_is_kept() -> None:
+    (finding,) = found(keeping(kept(20, layers=3)))
+    assert (finding.code, finding.severity, finding.count, finding.location.line) == ("GD511", "info", 3, 7)
+    assert finding.message == (
+        "the result of `gelu`, 3 × f32[8, 9], is kept for the backward pass: 60 MiB, 60% of what is kept; it is cheap "
+        "to compute again"
+    )
+    assert finding.fixes[0].snippet == "torch._functorch.config.activation_memory_budget = 0.1"
+
+
+def test_what_is_small_or_costly_or_no_longer_needed_is_no_finding() -> None:
+    assert codes(keeping(kept(31))) == []
+    assert codes(keeping(kept(60, is_cheap=False))) == []
+    assert codes(keeping(kept(60, is_cheap=None, is_argument=True))) == []
+    assert codes(keeping(kept(60), saved_bytes=400 * 2**20)) == []
+    assert codes(keeping(kept(60), saved_bytes=None)) == []
+    assert codes(keeping(kept(60), backward=False)) == []
+    assert codes(keeping(kept(60), peak_of="allocator")) == []
+    assert codes(keeping(kept(60), peak_of="allocator", peak_bytes=500 * 2**20)) == ["GD511"]
+
+
+def measured(code: str, folder: Path, *, eager: bool = False, is_profile: bool = False) -> Recording:
+    """A page's program with its kernels; in a profile with its backward pass and its memory, too."""
     folder.mkdir(parents=True)
     # A thread that waits for another one is at the mercy of what else the machine does.
     (folder / "snippet.py").write_text(f"{code}{_CALLS}torch.set_num_threads(1)\n")
     asked = re.search(r"^ARGUMENTS = (\[.*\])$", code, re.MULTILINE)
     options = json.loads(asked[1]) if asked else []
     given = {name.removeprefix("--"): value for name, value in zip(options[::2], options[1::2], strict=True)}
-    spec = RunSpec(target=f"{folder / 'snippet.py'}:forward", **{"backend": "inductor", **given})
+    spec = RunSpec(
+        target=f"{folder / 'snippet.py'}:forward", **{"backend": "inductor", "backward": is_profile, **given}
+    )
+    measures = Measured(kernels=True)
+    if is_profile:
+        (folder / "caches").mkdir()
+        measures = Measured(kernels=True, memory=True, profile=str(folder / "caches"))
     plan = {**RunChange().plan(), "is_eager": True, "references": {}, "outputs": str(folder / "outputs.pt")}
-    request = Request(spec, Request.of(spec).target, measured=Measured(kernels=True), trial=plan if eager else None)
+    request = Request(spec, Request.of(spec).target, measured=measures, trial=plan if eager else None)
     (folder / "recording").mkdir()
     watching = Watching(lambda _: None, lambda _: None)
     ended = record(request, folder / "recording", python=interpreter(None), timeout_s=300, watching=watching)
@@ -356,8 +407,9 @@ def is_run(example: str) -> None:
 def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
     example, instead = (first_block(ALL_RULES[rule], section) for section in ("Example", "Use instead"))
     is_run(example)
-    assert rule in codes(measured(example, tmp_path / "example"))
-    assert rule not in codes(measured(instead, tmp_path / "instead"))
+    is_profile = rule == "GD511"
+    assert rule in codes(measured(example, tmp_path / "example", is_profile=is_profile))
+    assert rule not in codes(measured(instead, tmp_path / "instead", is_profile=is_profile))
 
 
 @pytest.mark.slow
