@@ -185,8 +185,12 @@ class _Reports:
         # The partitioner picks nodes of the joint graph, and they keep their names.
         own = {node.name for node in forward.nodes}
         ahead = [node for node in joint.nodes if node.name in own]
-        of_backward = len(_operations(joint.nodes)) - len(_operations(ahead))
-        return self._from_dynamo(report, ahead, "forward").model_copy(update={"of_backward": of_backward})
+        backward = self._by_stage.get("backward")
+        back = set() if backward is None else {node.name for node in backward.nodes} - own
+        of_backward = sum(node.name in back for node in _operations(joint.nodes))
+        return self._from_dynamo(report, ahead, "forward").model_copy(
+            update={"of_backward": None if backward is None else of_backward}
+        )
 
     def _lowered(self, of: LoweredGraph, graph: StageGraph) -> StageReport:
         report = self._report(of, graph)

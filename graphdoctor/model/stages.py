@@ -79,10 +79,10 @@ class StageReport(Fact):
     kept: int | None = None
     """Operations that are the same as in the stage before; None without a comparison."""
     of_backward: int | None = None
-    """For ``joint``, the operations that aren't in the forward graph; None if unknown, and elsewhere."""
+    """For ``joint``, the operations that only the backward graph has; None if unknown, and elsewhere."""
     changes: tuple[StageChange, ...] = ()
-    """What changed against the stage before, in the order of the graph. For ``joint``, without what only the backward
-    has."""
+    """What changed against the stage before, in the order of the graph. For ``joint``, what the forward graph has of
+    it; for ``forward``, what neither half has of the joint graph."""
     saved: tuple[SavedValue, ...] | None = None
     """For ``forward``, what it keeps for the backward; None if unknown, and elsewhere."""
     recomputed: tuple[str, ...] | None = None

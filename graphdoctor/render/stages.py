@@ -154,7 +154,7 @@ class _View:
         if report.saved is not None:
             yield _saved_text(report.saved)
         if report.recomputed:
-            yield f"Computes again what the forward has computed: {_words_text(report.recomputed)}"
+            yield f"Computes again what the forward has computed: {_counts_text(report.recomputed)}"
         if report.unread_lines:
             unread = counted(report.unread_lines, "line")
             yield f"{unread} of the printed graph couldn't be read; --format json has it whole"
@@ -309,7 +309,8 @@ def _headline(report: StageReport) -> str:
     if report.of_backward:
         parts.append(f"{report.of_backward} of them only for the backward")
     if report.compared_with == "joint":
-        parts.append("picked from the joint graph")
+        kept = "all" if report.kept == report.operations else f"{report.kept or 'none'}"
+        parts.append(f"{kept} from the joint graph")
     elif report.compared_with is not None:
         before = _FROM.get(report.compared_with, f"the {report.compared_with} graph")
         parts.append(
