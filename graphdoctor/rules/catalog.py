@@ -60,7 +60,7 @@ from graphdoctor.rules.gd505_cuda_graph_inputs import CudaGraphInputs
 from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
 from graphdoctor.rules.gd510_tf32_off import Tf32Off
 from graphdoctor.rules.gd511_cuda_graph_recordings import CudaGraphRecordings
-from graphdoctor.rules.gd511_saved_activation import SavedActivation
+from graphdoctor.rules.gd512_saved_activation import SavedActivation
 from graphdoctor.rules.gd600_export_error import ExportError
 from graphdoctor.rules.gd601_export_type import ExportType
 from graphdoctor.rules.gd900_not_measured import NotMeasured

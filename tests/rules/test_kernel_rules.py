@@ -352,7 +352,7 @@ def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Re
 
 def test_a_large_cheap_tensor_that_is_kept() -> None:
     (finding,) = found(keeping(kept(20, layers=3)))
-    assert (finding.code, finding.severity, finding.count, finding.location.line) == ("GD511", "info", 3, 7)
+    assert (finding.code, finding.severity, finding.count, finding.location.line) == ("GD512", "info", 3, 7)
     assert finding.message == (
         "the result of `gelu`, 3 × f32[8, 9], is kept for the backward pass: 60 MiB, 60% of what is kept; it is cheap "
         "to compute again"
@@ -368,7 +368,7 @@ def test_what_is_small_or_costly_or_no_longer_needed_is_no_finding() -> None:
     assert codes(keeping(kept(60), saved_bytes=None)) == []
     assert codes(keeping(kept(60), backward=False)) == []
     assert codes(keeping(kept(60), peak_of="allocator")) == []
-    assert codes(keeping(kept(60), peak_of="allocator", peak_bytes=500 * 2**20)) == ["GD511"]
+    assert codes(keeping(kept(60), peak_of="allocator", peak_bytes=500 * 2**20)) == ["GD512"]
 
 
 def measured(code: str, folder: Path, *, eager: bool = False, is_profile: bool = False) -> Recording:
@@ -407,7 +407,7 @@ def is_run(example: str) -> None:
 def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
     example, instead = (first_block(ALL_RULES[rule], section) for section in ("Example", "Use instead"))
     is_run(example)
-    is_profile = rule == "GD511"
+    is_profile = rule == "GD512"
     assert rule in codes(measured(example, tmp_path / "example", is_profile=is_profile))
     assert rule not in codes(measured(instead, tmp_path / "instead", is_profile=is_profile))
 

@@ -1,4 +1,4 @@
-"""GD511: a large tensor that is kept for the backward pass, though it is cheap to compute again."""
+"""GD512: a large tensor that is kept for the backward pass, though it is cheap to compute again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SavedActivation(RecordingRule):
     Techniques in PyTorch".
     """
 
-    code: ClassVar = "GD511"
+    code: ClassVar = "GD512"
     name: ClassVar = "saved-activation"
     severity: ClassVar = "info"
 
