@@ -14,8 +14,10 @@ from graphdoctor.bench.correctness import Reference
 from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.diagnosis.verdicts import fixes_with
 from graphdoctor.export.attempts import Attempt, Exporter
+from graphdoctor.export.snippets import written
 from graphdoctor.fixes.patch import FileChange, LineMap
 from graphdoctor.fixes.proposals import Proposal, Sources, options_for
+from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.trial_log import diff_text
 from graphdoctor.fixes.trials import with_proposals
 from graphdoctor.model.diagnosis import Finding
@@ -190,7 +192,23 @@ class ExportTrials:
             if fix.kind == "call" and fix.snippet is not None and fix.place is not None and fix.place.where == "start"
         ]
         # Settings are of torch.compile: export has its own.
-        return [one for one in (*edits, *calls) if not one.contains and one.kind != "config"]
+        found = [one for one in (*edits, *calls) if not one.contains and one.kind != "config"]
+        return found or self._snippets(finding, sources)
+
+    @staticmethod
+    def _snippets(finding: Finding, sources: Sources) -> list[Proposal]:
+        """What the rule suggests for the line, as it stands."""
+        if finding.location.origin != "user":
+            return []
+        try:
+            source = sources.file_of(finding)
+        except DeclinedError:
+            return []
+        return [
+            Proposal(title=fix.title, kind="code", is_safe=False, targets=(finding.fingerprint,), edit=edit)
+            for fix in finding.fixes
+            if (edit := written(fix, source)) is not None
+        ]
 
     def _blocker(
         self, finding: Finding, now: Attempt, program: Program, trials: Sequence[_Trial], *, number: int

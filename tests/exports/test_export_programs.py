@@ -27,6 +27,9 @@ class Net(torch.nn.Module):
             x = x * 2
         y = torch.from_numpy(numpy.sin(x.detach().numpy()))
         torch._dynamo.graph_break()
+        kept = x[x > 0]
+        if kept.shape[0] > 2:
+            y = y + 1
         return x + y
 
 
@@ -94,9 +97,10 @@ def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
     assert loose["blockers"][1]["finding"]["location"]["line"] == 10
     assert not loose["is_cured"]
     # Dynamo follows it.
-    assert [blocker["finding"]["code"] for blocker in strict["blockers"]] == ["GD102", "GD107"]
-    assert [fix["verdict"] for blocker in strict["blockers"] for fix in blocker["tried"]] == ["verified", "verified"]
-    assert [blocker["is_behind"] for blocker in strict["blockers"]] == [False, True]
+    assert [blocker["finding"]["code"] for blocker in strict["blockers"]] == ["GD102", "GD107", "GD119"]
+    assert [fix["verdict"] for blocker in strict["blockers"] for fix in blocker["tried"]] == ["verified"] * 3
+    assert [blocker["is_behind"] for blocker in strict["blockers"]] == [False, True, True]
+    assert "torch._check(kept.shape[0] > 2)" in strict["diff"]
     assert strict["is_cured"]
     assert "torch.where" in strict["diff"]
     assert document["text"].endswith("With the verified fixes, `strict=True` works.")
