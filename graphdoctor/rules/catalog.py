@@ -58,6 +58,8 @@ from graphdoctor.rules.gd503_library_calls import LibraryCalls
 from graphdoctor.rules.gd504_cuda_graphs_skipped import CudaGraphsSkipped
 from graphdoctor.rules.gd505_cuda_graph_inputs import CudaGraphInputs
 from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
+from graphdoctor.rules.gd508_layout_copies import LayoutCopies
+from graphdoctor.rules.gd509_dtype_casts import DtypeCasts
 from graphdoctor.rules.gd510_tf32_off import Tf32Off
 from graphdoctor.rules.gd511_cuda_graph_recordings import CudaGraphRecordings
 from graphdoctor.rules.gd512_saved_activation import SavedActivation
@@ -123,6 +125,8 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     CudaGraphInputs(),
     CudaGraphRecordings(),
     SlowerKernels(),
+    LayoutCopies(),
+    DtypeCasts(),
     Tf32Off(),
     SavedActivation(),
     _BACKEND,

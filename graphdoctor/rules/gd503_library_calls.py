@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry, main_frame
+from graphdoctor.diagnosis.kernel_times import by_line, call_us, timed_kernels
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import compile_argument
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.kernels import KernelShare
+from graphdoctor.model.profiled import Profiled
 from graphdoctor.model.recording import Recording
-from graphdoctor.model.wording import factor_text, percent
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.wording import counted, factor_text, percent
 
 _MIN_SHARE = 0.8
 _MIN_NAMED = 0.2
@@ -77,12 +80,16 @@ class LibraryCalls(RecordingRule):
         share = kernels.library_us / kernels.call_us
         if share < _MIN_SHARE:
             return ()
+        lines = _lines(recording.profiled)
+        entry, others = next(iter(lines), frame_entry(frame)), [*lines][1:]
         return (
             RuleMatch(
-                entry=frame_entry(frame),
-                message=f"library calls take {percent(share)} of a steady call{_mostly(kernels)}; torch.compile can't "
-                f"fuse them, and without all the rest the call would be only {factor_text(1 / share)} faster",
+                entry=entry,
+                message=f"library calls take {percent(share)} of a steady call{_mostly(kernels)}{_where(lines)}; "
+                "torch.compile can't fuse them, and without all the rest the call would be only "
+                f"{factor_text(1 / share)} faster",
                 count=sum(each.count for each in kernels.largest if each.kind == "library"),
+                related=tuple((line, f"{percent(lines[line])} of the call") for line in others),
                 fixes=tuple(_fixes(kernels, recording)),
             ),
         )
@@ -95,6 +102,21 @@ def _mostly(kernels: KernelShare) -> str:
         if each.kind == "library" and each.us >= _MIN_NAMED * (kernels.library_us or 0)
     ]
     return f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
+
+
+def _lines(profiled: Profiled | None) -> dict[StackEntry, float]:
+    """Lines with the shares of the call that their library calls take, the largest first; empty without a profile."""
+    if profiled is None:
+        return {}
+    calls = [kernel for kernel in timed_kernels(profiled) if kernel.kernel.kind == "library"]
+    whole = call_us(profiled)
+    return {line: us / whole for line, us in by_line(calls, lambda kernel: kernel.operations).items()}
+
+
+def _where(lines: Mapping[StackEntry, float]) -> str:
+    if not lines:
+        return ""
+    return ", at this line" if len(lines) == 1 else f", at this line and {counted(len(lines) - 1, 'other')}"
 
 
 def _fixes(kernels: KernelShare, recording: Recording) -> Iterator[Fix]:

@@ -18,7 +18,7 @@ RULES = list(ALL_RULES.values())
 NEEDS_RANKS = {"GD209"}
 """Rules whose examples are programs of several processes; test_ranks.py has recordings of such."""
 
-BELOW_DYNAMO = {"GD402", "GD403", "GD503", "GD504", "GD505", "GD506", "GD510", "GD511", "GD512"}
+BELOW_DYNAMO = {"GD402", "GD403", "GD503", "GD504", "GD505", "GD506", "GD508", "GD509", "GD510", "GD511", "GD512"}
 """Rules about what is below Dynamo, which explain doesn't measure; test_kernel_rules.py does."""
 
 OF_EXPORT = {"GD600", "GD601"}

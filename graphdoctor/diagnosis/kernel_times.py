@@ -1,0 +1,95 @@
+"""The kernels of a profiled call with their time and their operations, for rules.
+
+Comes in: what a profile recorded. Goes out: kernels of generated code, each with the time of all its runs, and lines
+with the time of the kernels that are about them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
+from graphdoctor.model.stack import StackEntry
+
+CLEAR = 0.05
+"""A share of the call that's worth a finding: less than that can't be told from noise once it is gone."""
+
+
+@dataclass(frozen=True)
+class TimedKernel:
+    """A call of a kernel in generated code, with all its runs in the profiled call.
+
+    Args:
+        graph: Whose code it is in.
+        kernel: The call.
+        us: Microseconds of all runs.
+        runs: How often it ran.
+        is_copy: What ran copies memory.
+    """
+
+    graph: InductorGraph
+    kernel: InductorKernel
+    us: float
+    runs: int
+    is_copy: bool
+
+    @property
+    def operations(self) -> tuple[InductorOperation, ...]:
+        """What it computes."""
+        return tuple(self.graph.operations[number] for number in self.kernel.operations)
+
+    @property
+    def is_generated(self) -> bool:
+        """Inductor wrote it."""
+        return self.kernel.kind in ("pointwise", "reduction")
+
+
+def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
+    """The kernels of all graphs, the most costly first.
+
+    Args:
+        profiled: What a profile recorded.
+    """
+    runs: dict[tuple[int, int], list[tuple[float, bool]]] = {}
+    for matched in profiled.matched:
+        if matched.graph is not None and matched.kernel is not None:
+            is_copy = profiled.call.kernels[matched.run].kind == "copy"
+            runs.setdefault((matched.graph, matched.kernel), []).append((matched.us, is_copy))
+    found = []
+    for (number, call), own in runs.items():
+        graph = profiled.graphs[number]
+        us = sum(each for each, _ in own)
+        found.append(TimedKernel(graph, graph.kernels[call], us, len(own), all(is_copy for _, is_copy in own)))
+    return sorted(found, key=lambda each: -each.us)
+
+
+def call_us(profiled: Profiled) -> float:
+    """What the call takes, or its kernels if these were measured to take longer."""
+    kernels_us = sum(each.us for each in profiled.call.kernels)
+    return max(statistics.median(profiled.call.times_us), kernels_us)
+
+
+def library_operations(graph: InductorGraph) -> frozenset[int]:
+    """Indices of the operations that libraries compute, or kernels made from templates."""
+    return frozenset(
+        number for kernel in graph.kernels if kernel.kind in ("library", "template") for number in kernel.operations
+    )
+
+
+def by_line(
+    kernels: Iterable[TimedKernel], about: Callable[[TimedKernel], Sequence[InductorOperation]]
+) -> dict[StackEntry, float]:
+    """Lines with the time of their kernels, the most costly first.
+
+    Args:
+        kernels: Kernels.
+        about: The operations that a kernel is about; of several lines, each has an equal part.
+    """
+    times: dict[StackEntry, float] = {}
+    for kernel in kernels:
+        lines = list(dict.fromkeys(operation.stack[-1] for operation in about(kernel) if operation.stack))
+        for line in lines:
+            times[line] = times.get(line, 0.0) + kernel.us / len(lines)
+    return dict(sorted(times.items(), key=lambda item: -item[1]))

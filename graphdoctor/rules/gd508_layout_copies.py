@@ -1,0 +1,152 @@
+"""GD508: kernels that only copy tensors into another layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from graphdoctor.diagnosis.kernel_times import (
+    CLEAR,
+    TimedKernel,
+    by_line,
+    call_us,
+    library_operations,
+    timed_kernels,
+)
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.profiled import InductorOperation
+from graphdoctor.model.wording import counted, names, percent
+
+_COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
+
+
+class LayoutCopies(RecordingRule):
+    """Kernels that compute nothing: they copy tensors into another layout.
+
+    ## What it finds
+    Kernels that take 5% of a steady call or more, and only bring tensors into another layout: what `.contiguous()`,
+    `.clone()` or a `.reshape()` of a permuted tensor copies, and what Inductor copies because a library wants another
+    layout, such as the inputs and results of convolutions on a CPU or in mixed layouts. Copies that are fused into a
+    kernel that computes something aren't counted, and neither are writes to arguments. `graphdoctor profile` reports
+    it.
+
+    ## Why it costs
+    Such a kernel reads and writes a whole tensor, and one of the two not in the order of memory, which is slower. The
+    call would be faster by all of its time if the tensor were in the right layout from the beginning.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return torch.nn.functional.conv2d(x, weight)
+
+    def inputs():
+        return (torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3))
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return torch.nn.functional.conv2d(x, weight)
+
+    def inputs():
+        x, weight = torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3)
+        return tuple(each.to(memory_format=torch.channels_last) for each in (x, weight))
+    ```
+    For a module: `model.to(memory_format=torch.channels_last)`, and the same for its input. Leave out `.contiguous()`
+    and `.clone()` where nothing needs them, and permute a tensor where it is made rather than in each layer.
+
+    ## Fix safety
+    Values stay the same. What reads the strides of a result, such as `.view()` or NumPy, sees other ones.
+
+    ## Source
+    PyTorch tutorials, "Channels Last Memory Format in PyTorch"; `torch/_inductor/graph.py`, 2.13
+    (`decide_layout_opt`).
+    """
+
+    code: ClassVar = "GD508"
+    name: ClassVar = "layout-copies"
+    severity: ClassVar = "warning"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for copies around libraries and one for the program's own, at the line with the most of them."""
+        profiled = view.recording.profiled
+        if profiled is None:
+            return ()
+        whole = call_us(profiled)
+        for_library: list[TimedKernel] = []
+        own: list[TimedKernel] = []
+        for kernel in timed_kernels(profiled):
+            if _only_copies(kernel):
+                (for_library if _of_library(kernel) else own).append(kernel)
+        found = (_match(for_library, whole, is_for_library=True), _match(own, whole, is_for_library=False))
+        return tuple(match for match in found if match is not None)
+
+
+def _only_copies(kernel: TimedKernel) -> bool:
+    operations = kernel.operations
+    if not operations or (kernel.kernel.kind != "pointwise" and not kernel.is_copy):
+        return False
+    of_library = library_operations(kernel.graph)
+    return all(
+        number in of_library or operation.target in _COPIES
+        for number, operation in zip(kernel.kernel.operations, operations, strict=True)
+    )
+
+
+def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    """The operations of a copy that a library computes: it copies what that reads or makes."""
+    of_library = library_operations(kernel.graph)
+    return [kernel.graph.operations[number] for number in kernel.kernel.operations if number in of_library]
+
+
+def _match(kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool) -> RuleMatch | None:
+    lines = by_line(kernels, lambda kernel: _of_library(kernel) or kernel.operations)
+    us = sum(kernel.us for kernel in kernels)
+    if not lines or us < CLEAR * whole_us:
+        return None
+    entry, *others = lines
+    about = [operation for kernel in kernels for operation in (_of_library(kernel) or kernel.operations)]
+    operations = list(dict.fromkeys(operation.operation.rpartition(".")[0] for operation in about))
+    runs = sum(kernel.runs for kernel in kernels)
+    what = (
+        f"copies into the layouts that {names(operations)} and what reads {'its' if len(operations) == 1 else 'their'} "
+        "results need"
+        if is_for_library
+        else f"copies by {names(operations)}"
+    )
+    return RuleMatch(
+        entry=entry,
+        message=f"{what} take {percent(us / whole_us)} of a steady call ({counted(runs, 'kernel')})",
+        count=runs,
+        compile_ids=tuple(dict.fromkeys(each.graph.compile_id for each in kernels if each.graph.compile_id)),
+        related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
+        subject="library" if is_for_library else "copy",
+        call_us=us,
+        share=us / whole_us,
+        fixes=_FIXES[is_for_library],
+    )
+
+
+_TUTORIAL = 'PyTorch tutorials: "Channels Last Memory Format in PyTorch"'
+_FIXES = {
+    True: (
+        Fix(
+            title="Keep the model and its inputs in the layout that the library uses: for convolutions "
+            "model.to(memory_format=torch.channels_last), and the same for the inputs",
+            kind="code",
+            source=_TUTORIAL,
+        ),
+    ),
+    False: (
+        Fix(
+            title="Leave out the copy if nothing needs it, or make the tensor in the order in which it is read",
+            kind="code",
+            source="PyTorch documentation: Tensor Views",
+        ),
+    ),
+}

@@ -1,0 +1,176 @@
+"""GD509: kernels that only cast, and values that become float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from graphdoctor.diagnosis.kernel_times import CLEAR, TimedKernel, by_line, call_us, timed_kernels
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.profiled import InductorOperation, Profiled
+from graphdoctor.model.wording import counted, percent
+
+_CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
+_COPIES = frozenset({"aten.clone.default"})
+_WIDE = "float64"
+_NARROWER = frozenset({"float32", "bfloat16", "float16"})
+
+
+class DtypeCasts(RecordingRule):
+    """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
+
+    ## What it finds
+    Kernels that take 5% of a steady call or more and only cast, such as weights that autocast casts in each call.
+    Also a line at which narrower values become float64, if kernels that compute in float64 take 5% or more: a NumPy
+    array or a tensor made of one is float64, and what is computed with it becomes so. Casts that are fused into a
+    kernel that computes something cost next to nothing, and aren't counted. `graphdoctor profile` reports it.
+
+    ## Why it costs
+    A cast reads and writes a whole tensor. float64 moves twice the bytes of float32, and GPUs compute in it at half
+    their speed in float32 at best, most of them at a thirty-second or less.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return x @ weight.float()
+
+    def inputs():
+        return (torch.ones(1, 2048), torch.ones(2048, 2048, dtype=torch.float16))
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return x @ weight
+
+    def inputs():
+        return (torch.ones(1, 2048), torch.ones(2048, 2048))
+    ```
+    Cast once, outside of the call: keep weights in the dtype in which they are used, such as
+    `model.to(torch.bfloat16)` in place of autocast for inference. Make arrays float32 before they become tensors, or
+    use Python numbers, which don't make float64 of float32.
+
+    ## Fix safety
+    A smaller dtype changes results, and so does float32 in place of float64. Training needs weights in float32, which
+    is why autocast casts them.
+
+    ## Source
+    PyTorch documentation, "Automatic Mixed Precision package" and "Type Promotion"; NVIDIA CUDA C++ Programming Guide,
+    "Arithmetic Instructions".
+    """
+
+    code: ClassVar = "GD509"
+    name: ClassVar = "dtype-casts"
+    severity: ClassVar = "warning"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for casts and one for float64, at the line with the most of it."""
+        profiled = view.recording.profiled
+        if profiled is None:
+            return ()
+        kernels, whole = timed_kernels(profiled), call_us(profiled)
+        found = (_casts([kernel for kernel in kernels if _only_casts(kernel)], whole), _wide(profiled, kernels, whole))
+        return tuple(match for match in found if match is not None)
+
+
+def _only_casts(kernel: TimedKernel) -> bool:
+    targets = {operation.target for operation in kernel.operations}
+    return bool(targets & _CASTS) and targets <= _CASTS | _COPIES and (kernel.is_generated or kernel.is_copy)
+
+
+def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    return [operation for operation in kernel.operations if operation.target in _CASTS]
+
+
+def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> RuleMatch | None:
+    us = sum(kernel.us for kernel in kernels)
+    lines = by_line(kernels, _casts_of)
+    if not lines or us < CLEAR * whole_us:
+        return None
+    entry, *others = lines
+    casts = [operation for kernel in kernels for operation in _casts_of(kernel)]
+    kinds = dict.fromkeys((each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype)
+    moved = [(kernel.kernel.bytes or 0) * kernel.runs for kernel in kernels]
+    runs = sum(kernel.runs for kernel in kernels)
+    return RuleMatch(
+        entry=entry,
+        message=f"casts{_kinds_text(list(kinds))} take {percent(us / whole_us)} of a steady call: "
+        f"{counted(runs, 'kernel')} that only {'casts moves' if runs == 1 else 'cast move'} {_mb(sum(moved))}",
+        count=runs,
+        compile_ids=_compile_ids(kernels),
+        related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
+        subject="cast",
+        call_us=us,
+        share=us / whole_us,
+        fixes=(
+            Fix(
+                title="Cast once, outside of the call: keep the tensor in the dtype in which it is used, such as "
+                "weights with model.to(torch.bfloat16) in place of autocast for inference",
+                kind="code",
+                source="PyTorch documentation: Automatic Mixed Precision package",
+            ),
+        ),
+    )
+
+
+def _kinds_text(kinds: Sequence[tuple[str, str]]) -> str:
+    return f" from {kinds[0][0]} to {kinds[0][1]}" if len(kinds) == 1 else ""
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:.3g} MB"
+
+
+def _compile_ids(kernels: Sequence[TimedKernel]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.graph.compile_id for each in kernels if each.graph.compile_id))
+
+
+def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> RuleMatch | None:
+    """Values that become float64, where kernels that compute in it take long enough."""
+    widened = [
+        operation
+        for graph in profiled.graphs
+        for operation in graph.operations
+        if operation.target in _CASTS
+        and operation.dtype == _WIDE
+        and operation.stack
+        and _NARROWER.intersection(operation.input_dtypes)
+    ]
+    own = [kernel for kernel in kernels if any(_computes_wide(each) for each in kernel.operations)]
+    us = sum(kernel.us for kernel in own)
+    if not widened or us < CLEAR * whole_us:
+        return None
+    first = max(widened, key=lambda operation: operation.bytes or 0)
+    entry = first.stack[-1]
+    others = dict.fromkeys(each.stack[-1] for each in widened if each.stack[-1] != entry)
+    runs = sum(kernel.runs for kernel in own)
+    return RuleMatch(
+        entry=entry,
+        message=f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that "
+        f"{'computes' if runs == 1 else 'compute'} in float64 {'takes' if runs == 1 else 'take'} "
+        f"{percent(us / whole_us)} of a steady call",
+        count=runs,
+        compile_ids=_compile_ids(own),
+        related=tuple((line, "becomes float64 here too") for line in others),
+        user_stack=first.stack,
+        subject=_WIDE,
+        share=us / whole_us,
+        call_us=us,
+        fixes=(
+            Fix(
+                title="Compute in float32: make the array that it is computed with float32 before it becomes a "
+                "tensor, or use a Python number",
+                kind="code",
+                source="PyTorch documentation: Type Promotion",
+            ),
+        ),
+    )
+
+
+def _computes_wide(operation: InductorOperation) -> bool:
+    return operation.target not in _CASTS and _WIDE in (operation.dtype, *operation.input_dtypes)
