@@ -48,7 +48,7 @@ class Observed:
     @property
     def measures(self) -> Measures:
         """The counts."""
-        summary = self.diagnosis.summary
+        summary, graphs = self.diagnosis.summary, self.recording.cuda_graphs
         return Measures(
             break_sites=summary.break_sites,
             skipped_frames=summary.skipped_frames,
@@ -58,6 +58,7 @@ class Observed:
             frames_over_limit=summary.frames_over_limit,
             coverage=summary.coverage,
             compile_time_s=summary.compile_time_s if self.is_compile_counted else None,
+            cuda_graphs=None if graphs is None else graphs.captured,
         )
 
 

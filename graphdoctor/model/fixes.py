@@ -84,6 +84,8 @@ class Measures(Fact):
     """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
     compile_time_s: float | None = None
     """Seconds spent compiling; None if nobody measured that with the user's backend."""
+    cuda_graphs: int | None = None
+    """Functions that torch recorded as CUDA graphs; None if it wasn't asked to, or that is unknown."""
 
     @property
     def torch_counts(self) -> tuple[int, int, int, int, int]:

@@ -62,6 +62,8 @@ def _counts(before: Measures, after: Measures) -> Iterator[str]:
     ):
         if was != now:
             yield f"{was} → {now} {noun}"
+    if None not in (before.cuda_graphs, after.cuda_graphs) and before.cuda_graphs != after.cuda_graphs:
+        yield f"{before.cuda_graphs} → {after.cuda_graphs} CUDA graphs"
 
 
 def _speed(treatment: Treatment, target: TargetInfo) -> str | None:

@@ -496,6 +496,8 @@ def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str,
     yield "recompiles", str(before.recompiles), str(after.recompiles)
     if before.frames_over_limit or after.frames_over_limit:
         yield "frames over the limit", str(before.frames_over_limit), str(after.frames_over_limit)
+    if before.cuda_graphs is not None and after.cuda_graphs is not None:
+        yield "CUDA graphs", str(before.cuda_graphs), str(after.cuda_graphs)
     yield "coverage", *share_changes(before.coverage, after.coverage)
 
 

@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.model.fixes import ColdCompile, LeftFinding, Measures, PairedTime, Treatment, TriedFix
 from graphdoctor.model.recording import TargetInfo
 from graphdoctor.render.outcome import outcome
-from graphdoctor.render.words import timed_rows
+from graphdoctor.render.words import measured_rows, timed_rows
 
 BEFORE = Measures(
     break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5
@@ -45,6 +45,14 @@ def said(treatment: Treatment, backend: str = "eager") -> str:
 
 
 FASTER, SLOWER = times("inductor", 0.59, 0.58, 0.6), times("inductor", 1.2, 1.1, 1.3)
+
+
+def test_cuda_graphs_that_torch_records_with_a_fix_are_counted() -> None:
+    treatment = treated(cuda_graphs=1).model_copy(update={"before": BEFORE.model_copy(update={"cuda_graphs": 0})})
+    assert said(treatment) == "With the fix: 0 → 1 CUDA graphs; the call wasn't timed."
+    assert treatment.after is not None
+    assert ("CUDA graphs", "0", "1") in [*measured_rows(treatment.before, treatment.after)]
+    assert "CUDA graphs" not in said(treated(cuda_graphs=1))
 
 
 def test_only_what_changed_is_named() -> None:

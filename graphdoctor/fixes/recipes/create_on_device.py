@@ -42,7 +42,7 @@ class CreateOnDevice(Recipe):
         """
         source, skip = place.source, place.finding.cuda_graph_skip
         if skip is not None and skip.kind != "cpu_device":
-            raise DeclinedError("the CPU isn't what keeps torch from recording a CUDA graph")
+            raise DeclinedError("edits only move tensors from the CPU to the GPU")
         statement = place.small_statement
         change = next(_changes(source, statement), None)
         if change is None:

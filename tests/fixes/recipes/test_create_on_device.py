@@ -52,5 +52,5 @@ def test_it_declines_what_it_cannot_know(line: str) -> None:
 
 
 def test_it_declines_another_reason() -> None:
-    with pytest.raises(DeclinedError, match="isn't what keeps torch"):
+    with pytest.raises(DeclinedError, match="edits only move"):
         edited("y = torch.zeros(3).cuda()", kind="mutation")
