@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MAX_LINES = 400
 """Lines of one kernel that are shown."""
 _MAX_CALLS = 12
-_MAX_CHARACTERS = 1_000_000
+_MAX_CHARACTERS = 500_000
 """Of all code in a page; kernels come in the order of their time."""
 
 

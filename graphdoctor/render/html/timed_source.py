@@ -1,7 +1,8 @@
 """The source with the time of each line.
 
 Comes in: the lines of a profile, and files as they were while the program ran. Goes out: files in the order of their
-time. A line without time is folded away unless it is near one that has some; of a package's file it is left out.
+time. A line without time is folded away unless it is near one that has some; of a package's file, and where there is no
+room, it is left out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.statements import SourceFile
@@ -26,7 +27,10 @@ _CONTEXT = 2
 """Lines before and after one that has time."""
 _LEAST_FOLDED = 4
 """Fewer lines take no more room than the line that would stand for them."""
-_MAX_OWN_LINES = 3_000
+_MAX_LINES = 12_000
+"""Lines without time that are kept, folded, of all files; of others they are left out."""
+_MAX_COLORED = 1_000_000
+"""Characters of files that are colored, which takes a few seconds; others are plain."""
 _MAX_FILES = 40
 
 
@@ -105,25 +109,39 @@ def timed_files(report: ProfileReport, texts: Sequence[SourceText], files: Files
         by_file.setdefault(line.file, []).append(line)
     most = max((line.forward_us + line.backward_us for line in report.lines), default=0.0) or 1.0
     costly = sorted(by_file.items(), key=lambda item: -sum(line.share for line in item[1]))
-    found = [
-        _file(number, file, own, known.get(file), files, most) for number, (file, own) in enumerate(costly[:_MAX_FILES])
-    ]
+    found: list[TimedFile] = []
+    room, colors = _MAX_LINES, _MAX_COLORED
+    for number, (file, own) in enumerate(costly[:_MAX_FILES]):
+        text = known.get(file)
+        count = 0 if text is None else text.count("\n")
+        is_whole = files.package(file) is None and count <= room
+        room -= count if is_whole else 0
+        colors -= len(text or "")
+        shown = _codes(own, text, is_colored=colors >= 0)
+        found.append(_file(number, file, own, shown, files, most, is_whole=is_whole, has_text=text is not None))
     return found, len(costly) - len(found)
 
 
 def _file(
-    number: int, file: str, own: Sequence[ProfiledLine], text: str | None, files: Files, most: float
+    number: int,
+    file: str,
+    own: Sequence[ProfiledLine],
+    found: tuple[dict[int, Markup | None], set[int]],
+    files: Files,
+    most: float,
+    *,
+    is_whole: bool,
+    has_text: bool,
 ) -> TimedFile:
     by_number = {line.line: line for line in own}
-    codes, shown = _codes(own, text)
-    is_package = files.package(file) is not None or len(codes) > _MAX_OWN_LINES
-    kept = sorted(shown if is_package else codes)
+    codes, shown = found
+    kept = sorted(codes if is_whole else shown)
     lines = [_line(each, codes.get(each), by_number.get(each), most) for each in kept]
     runs, last = [], 0
     for is_folded, group in groupby(lines, lambda line: line.number not in shown):
         for run in _unbroken(list(group)):
             hides = is_folded and len(run) >= _LEAST_FOLDED
-            runs.append(Run(tuple(run), hides, run[0].number - last - 1 if text is not None else 0))
+            runs.append(Run(tuple(run), hides, run[0].number - last - 1 if has_text else 0))
             last = run[-1].number
     return TimedFile(
         number=number,
@@ -133,8 +151,8 @@ def _file(
         forward_us=sum(line.forward_us for line in own),
         backward_us=sum(line.backward_us for line in own),
         runs=tuple(runs),
-        hidden=max(0, len(codes) - last) if text is not None else 0,
-        has_text=text is not None,
+        hidden=max(0, len(codes) - last) if has_text else 0,
+        has_text=has_text,
     )
 
 
@@ -149,12 +167,16 @@ def _unbroken(lines: Sequence[SourceLine]) -> Iterator[list[SourceLine]]:
     yield run
 
 
-def _codes(own: Sequence[ProfiledLine], text: str | None) -> tuple[dict[int, Markup | None], set[int]]:
+def _codes(
+    own: Sequence[ProfiledLine], text: str | None, *, is_colored: bool
+) -> tuple[dict[int, Markup | None], set[int]]:
     """The lines of a file, and the numbers of those to show."""
     timed = {line.line for line in own}
     if text is None:
         return {line.line: _alone(line.text) for line in own}, timed
-    codes: dict[int, Markup | None] = dict(enumerate(highlighted(text.removesuffix("\n")), start=1))
+    whole = text.removesuffix("\n")
+    lines = highlighted(whole) if is_colored else [escape(line) for line in printable(whole).split("\n")]
+    codes: dict[int, Markup | None] = dict(enumerate(lines, start=1))
     codes.update(dict.fromkeys(timed - codes.keys()))
     near = {number + by for number in timed for by in range(-_CONTEXT, _CONTEXT + 1)}
     return codes, (near | _definitions(text, timed)) & codes.keys()

@@ -15,7 +15,7 @@ from graphdoctor.model.profile import ProfileReport
 from graphdoctor.render.html.flame import flame
 from graphdoctor.render.html.kernel_code import codes_of
 from graphdoctor.render.html.profile import render_profile_page
-from tests.profile_reports import FILE, kernel, profiled, trained
+from tests.profile_reports import FILE, PACKAGE_FILE, kernel, profiled, trained
 from tests.render.html.test_page_use import AXE_RUN, NARROW
 
 ROOT = Path("/project")
@@ -127,6 +127,15 @@ def test_lines_without_time_are_folded_and_the_function_around_is_shown():
     assert "secret plan" not in folded
     assert "8 folded lines" in section
     assert text_of(f"<main{section}").index("class Net") < text_of(f"<main{section}").index("y = gelu(y)")
+
+
+def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_counted():
+    text = "\n".join(f"value_{number} = {number}" for number in range(1, 401))
+    page = render_profile_page(trained(), Picture(files=(SourceText(file=PACKAGE_FILE, text=text),)), root=ROOT)
+    assert "237 hidden lines" in page
+    assert "146 hidden lines" in page
+    assert 'id="f0-L238"' in page
+    assert 'id="f0-L237"' not in page
 
 
 def test_a_page_without_source_has_none():
