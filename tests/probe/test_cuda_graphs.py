@@ -51,7 +51,9 @@ class Trees:
 
     def add(self, number: int, model: object, *placeholders: str, mode: str = "INFERENCE") -> None:
         names = [SimpleNamespace(name=name) for name in placeholders]
-        self.manager.ids_to_funcs[number] = SimpleNamespace(model=model, placeholders=names)
+        self.manager.ids_to_funcs[number] = SimpleNamespace(
+            model=model, placeholders=names, mutated_input_idxs=(), static_input_idxs=()
+        )
         self.manager.id_to_mode[number] = SimpleNamespace(name=mode)
         self.manager.id_to_compile_id[number] = "0/0"
 
