@@ -439,9 +439,19 @@ def _export(report: ExportReport, console: Console, options: RenderOptions) -> N
     render_export(report, console, is_verbose=options.is_verbose)
 
 
+def _export_markdown(report: ExportReport, _: RenderOptions) -> str:
+    from graphdoctor.render.export_markdown import render_export_markdown
+
+    return render_export_markdown(report)
+
+
 EXPORT: Document[ExportReport] = Document(
     "an export",
-    (ConsoleFormat("text", _export, (".txt", ".text")), Format("json", _json, (".json",))),
+    (
+        ConsoleFormat("text", _export, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("markdown", _export_markdown, (".md",)),
+    ),
 )
 """``export``."""
 

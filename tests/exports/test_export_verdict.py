@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from graphdoctor.export.verdict import answer, best_of
 from graphdoctor.model.export import ExportWay
+from graphdoctor.render.export_markdown import render_export_markdown
 from graphdoctor.render.export_words import blocked_groups, cured_groups, dim_text, to_paste
-from tests.export_reports import EDIT, dims, exported, made, refused
+from tests.export_reports import EDIT, blocked, dims, exported, made, refused
 
 
 def said(*ways: ExportWay) -> tuple[str | None, str]:
@@ -83,6 +84,16 @@ def test_what_to_paste_is_what_was_run():
     assert to_paste(exported(refused(is_strict=False), refused(), best=None)) is None
     cured = refused(is_strict=False, is_cured=True, settings=("import this",), line=made().line)
     assert to_paste(exported(cured, refused(), best=None)) == f"import this\n{made().line}"
+
+
+def test_markdown_has_the_answer_the_blockers_and_what_to_paste():
+    text = render_export_markdown(blocked())
+    assert text.startswith("## graphdoctor\n\n")
+    assert "- **GD102** `model.py:7` the branch depends on a tensor's value: `y.sum() > 0`" in text
+    assert "### With this, strict=True works\n\n```diff\n" in text
+    assert "- `x.shape[0]` dynamic, 2 to 4 (exported with 3; run with 4)\n" in text
+    assert f"```python\n{dims().line}\n```" in text
+    assert "<summary>torch.compile also breaks at 1 line</summary>" in text
 
 
 def test_sizes_are_described_as_torch_left_them():
