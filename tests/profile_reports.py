@@ -217,6 +217,7 @@ def trained() -> ProfileReport:
                 CudaGraphSkip(kind="mutation", reason="mutated inputs (1 instances)", file="/project/train.py", line=8),
             ),
         ),
+        graph_launches=2,
         graph_input_copy_us=85.0,
         caches=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("a custom operator",)),
         restart_caches=CacheUse(hits=1, misses=0, bypasses=1, bypass_reasons=("a custom operator",)),

@@ -289,6 +289,8 @@ class ProfileReport(Fact):
     """None if it wasn't measured."""
     cuda_graphs: CudaGraphs | None = None
     """None if none were asked for."""
+    graph_launches: int | None = None
+    """CUDA graphs that were launched in the call; None if its kernels weren't measured."""
     graph_input_copy_us: float | None = None
     """Copies into the static inputs of CUDA graphs; None if unknown."""
     caches: CacheUse | None = None

@@ -67,6 +67,7 @@ def profile_report(
             "fusion": fusion_of(profiled),
             "calibration": profiled.calibration,
             "memory": memory_use(profiled, recording.memory, roots, has_backward=recording.target.has_backward),
+            "graph_launches": None if seen is None else seen.graph_launches,
             "graph_input_copy_us": None if seen is None else seen.graph_input_copy_us,
         }
     )

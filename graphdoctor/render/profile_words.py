@@ -397,7 +397,8 @@ def cuda_graphs_texts(report: ProfileReport) -> Iterator[str]:
     """What became CUDA graphs, what didn't and why, and what copying into their inputs takes."""
     found = report.cuda_graphs
     if found is not None:
-        yield _captured_text(found)
+        launches = report.graph_launches
+        yield _captured_text(found) + (f", {launches} launched in the call" if launches else "")
         yield from (f"skipped: {skip_text(skip)}" for skip in found.skipped)
         yield from (f"left out: {skip_text(skip)}" for skip in found.left_out)
         yield from _function_texts(found)
