@@ -130,6 +130,7 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
         "rerecordings": 1,
         "copied": copied,
         "moved": copied[3:4],
+        "mutated": ["primals_3"],
     }
     event = {"event": "cuda_graphs", "has_device": True, "captured": 1, "skipped": [], "functions": [function]}
     event["partitions"] = [{"compile_id": "0/0", "count": 2, "recordable": 1}]
@@ -145,6 +146,7 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
         "tangents_1": None,
     }
     assert [each.source for each in found.functions[0].moved] == ["L['y']"]
+    assert found.functions[0].mutated == ("L['y']",)
     assert (found.rerecordings, found.partitions[0].count, found.partitions[0].recordable) == (1, 2, 1)
 
 
