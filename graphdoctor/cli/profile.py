@@ -39,6 +39,12 @@ def profile(
         bool,
         typer.Option("--restart", help="Start the program once more, to see what torch's caches on disk save."),
     ] = False,
+    is_tried: Annotated[
+        bool,
+        typer.Option(
+            "--try", help="With --backward, try to keep less for the backward pass, and report what it saves and costs."
+        ),
+    ] = False,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -58,12 +64,12 @@ def profile(
     selection = shown.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse((*RUN_OPTIONS, "restart", "timeout", "python"), without="a target")
+        given.refuse((*RUN_OPTIONS, "restart", "is_tried", "timeout", "python"), without="a target")
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
-        profile = profile_target(request, setup, selection, is_restarted=restart)
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
+        profile = profile_target(request, setup, selection, is_restarted=restart, is_tried=is_tried)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)
     finish(profile.recorded, profile.diagnosis)

@@ -189,10 +189,10 @@ class SavedTensor(Fact):
     convolutions and random numbers; None for an argument, and if that is unknown."""
 
 
-MemoryOutcome = Literal["saves", "costly", "nothing", "differs", "failed"]
-"""What came of keeping less. ``saves``: less is kept, and the call takes no longer, or by a smaller share than is
-saved; ``costly``: it takes longer by a larger share than is saved; ``nothing``: no less is kept; ``differs``: results
-or gradients do; ``failed``: that couldn't be found out."""
+MemoryOutcome = Literal["saves", "costly", "unclear", "nothing", "differs", "failed"]
+"""What came of keeping less. ``saves``: less is kept, and the call certainly doesn't take longer by a larger share than
+is saved; ``costly``: it certainly does; ``unclear``: less is kept, but times vary too much to say either; ``nothing``:
+no less is kept; ``differs``: results or gradients do; ``failed``: that couldn't be found out."""
 
 
 class MemoryTrial(Fact):

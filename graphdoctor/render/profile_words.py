@@ -387,6 +387,7 @@ def trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
 _OUTCOMES: dict[MemoryOutcome, str] = {
     "saves": "pays",
     "costly": "costs more time than it saves memory",
+    "unclear": "saves memory, but it's unclear how much time it costs",
     "nothing": "keeps no less",
     "differs": "changes the results",
     "failed": "couldn't be measured",

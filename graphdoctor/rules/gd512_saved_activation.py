@@ -116,10 +116,11 @@ def _match(group: Sequence[KeptBy], profiled: Profiled, memory: MeasuredMemory) 
 
 
 def _fixes(profiled: Profiled) -> list[Fix]:
+    budget = profiled.smaller_budget
     return [
         from_setting(
-            profiled.smaller_budget,
-            "Keep less for the backward pass, and compute what is cheapest again",
+            budget,
+            f"Keep less, and compute what is cheapest again: {budget.line}",
             is_safe=True,
             source="torch/_functorch/config.py, 2.13",
         ),

@@ -42,7 +42,9 @@ class Profile:
     result: ProfileResult
 
 
-def profile_target(request: Request, setup: Setup, selection: Selection, *, is_restarted: bool = False) -> Profile:
+def profile_target(
+    request: Request, setup: Setup, selection: Selection, *, is_restarted: bool = False, is_tried: bool = False
+) -> Profile:
     """Record a target's calls and profile the last one; the recording holds the report.
 
     Args:
@@ -50,6 +52,7 @@ def profile_target(request: Request, setup: Setup, selection: Selection, *, is_r
         setup: How to run processes.
         selection: Findings to show.
         is_restarted: Start the program once more, to see what torch's caches on disk save.
+        is_tried: Try to keep less for the backward pass.
     """
     from graphdoctor.capture.calibrations import keep_calibration, kept_calibrations
     from graphdoctor.diagnosis.diagnose import diagnose
@@ -72,8 +75,23 @@ def profile_target(request: Request, setup: Setup, selection: Selection, *, is_r
         keep_calibration(calibration)
     diagnosis = diagnose(found, RULES, root=Path.cwd(), version=__version__, selection=selection)
     report = profile_report(found, diagnosis, again, version=__version__)
+    if is_tried:
+        report = _with_less_kept(report, found, request, recorded.folder, setup)
     (recorded.folder / PROFILE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
     return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
+
+
+def _with_less_kept(
+    report: ProfileReport, found: Recording, request: Request, folder: Path, setup: Setup
+) -> ProfileReport:
+    """The report with what keeping less for the backward pass did, where the call runs one and keeps something."""
+    from graphdoctor.runs.keeping_less import try_keeping_less
+
+    memory = report.memory
+    if found.profiled is None or memory is None or not memory.has_backward or not memory.saved_bytes:
+        return report
+    trial = try_keeping_less(request, folder, memory, found.profiled.smaller_budget, setup)
+    return report.model_copy(update={"memory": memory.model_copy(update={"trial": trial})})
 
 
 def _restarted(request: Request, setup: Setup, caches: str, recorded: Recorded) -> Recording | None:

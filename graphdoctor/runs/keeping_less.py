@@ -1,0 +1,80 @@
+"""Tries to keep less of a profiled call for its backward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphdoctor.runs.bench import PROCESS_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphdoctor.capture.request import Request
+    from graphdoctor.model.profile import MemoryTrial, MemoryUse
+    from graphdoctor.model.recording import Recording
+    from graphdoctor.model.run import Setting
+    from graphdoctor.profile.keeping_less import Replayed
+    from graphdoctor.replay.program import RunChange
+    from graphdoctor.replay.replays import Replays
+    from graphdoctor.runs.record import Setup
+
+MEMORY_FOLDER = "memory"
+"""Below a recording: the recordings of the trial."""
+
+_NAME = "kept-less"
+
+
+def try_keeping_less(
+    request: Request, recording: Path, before: MemoryUse, setting: Setting, setup: Setup
+) -> MemoryTrial:
+    """Run the same calls with a setting, compare their results with eager mode's, and time them in turns.
+
+    Args:
+        request: What the user asked for.
+        recording: The folder of the profile's recording; those of the trial go below it.
+        before: What the call keeps without the setting.
+        setting: The setting.
+        setup: How to run processes.
+    """
+    from graphdoctor.profile.keeping_less import memory_trial
+    from graphdoctor.replay.replays import Limits, Replays
+
+    limits = Limits(timeout_s=setup.limit_s or PROCESS_TIMEOUT_S)
+    replays = Replays(request, recording / MEMORY_FOLDER, python=setup.interpreter, limits=limits, warm=setup.warm)
+    try:
+        return memory_trial(setting, before, _replayed(replays, request, before, setting, setup))
+    except BaseException:
+        replays.cancel()
+        raise
+    finally:
+        replays.close()
+
+
+def _replayed(replays: Replays, request: Request, before: MemoryUse, setting: Setting, setup: Setup) -> Replayed:
+    from graphdoctor.bench.correctness import Reference
+    from graphdoctor.capture.request import Measured
+    from graphdoctor.fixes.timing import time_pair
+    from graphdoctor.profile.keeping_less import Replayed, keeps_less
+    from graphdoctor.replay.program import Program, RunChange
+    from graphdoctor.replay.results import clause
+
+    on_phase = setup.watching.on_phase
+    program = Program(change=RunChange(settings=(setting,)))
+    reference = Reference(replays, Program(), on_phase=on_phase)
+
+    def replay(change: RunChange, name: str) -> Recording:
+        changed = Program(change=program.change.joined(change))
+        return replays.replay(changed, name, measured=Measured(memory=True), **reference.arguments)
+
+    on_phase(f"running with {setting.line}")
+    found = replay(RunChange(), _NAME)
+    if found.exit.reason != "finished":
+        return Replayed(None, None, None, clause(found.exit.message))
+    verdict = reference.judge(found, _NAME, replay)
+    if verdict.correct is False or not keeps_less(before, found.memory):
+        return Replayed(found.memory, verdict.correct, None, verdict.reason)
+    on_phase("timing both in turns")
+    times = time_pair(replays, Program(), program, "time", backend=request.spec.backend)
+    if isinstance(times, str):
+        return Replayed(found.memory, verdict.correct, None, times)
+    return Replayed(found.memory, verdict.correct, times, verdict.reason)

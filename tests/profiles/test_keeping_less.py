@@ -1,0 +1,97 @@
+"""Whether keeping less for the backward pass is worth it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.model.fixes import PairedTime
+from graphdoctor.model.profile import MemoryTrial, MemoryUse
+from graphdoctor.model.profiled import ACTIVATION_BUDGET, MeasuredMemory
+from graphdoctor.model.run import Setting
+from graphdoctor.profile.keeping_less import Replayed, memory_trial
+from tests.conftest import RunCli
+
+BEFORE = MemoryUse(saved=(), saved_bytes=1000, recomputed={}, recomputed_count=0, peak_bytes=9000, peak_of="allocator")
+
+
+def times(ratio: float, low: float | None = None) -> PairedTime:
+    ends = {"ratio_low": ratio - 0.01 if low is None else low, "ratio_high": ratio + 0.01}
+    return PairedTime(backend="inductor", before_us=100.0, after_us=100.0 * ratio, ratio=ratio, turns=8, **ends)
+
+
+def tried(
+    saved: int | None, ratio: PairedTime | None = None, *, is_same: bool | None = True, reason: str | None = None
+) -> MemoryTrial:
+    after = MeasuredMemory(
+        peak_of="allocator", before_bytes=0, peak_bytes=8000, saved_bytes=saved, eager_saved_bytes=None
+    )
+    found = Replayed(after if saved is not None else None, is_same, ratio, reason)
+    return memory_trial(Setting(name=ACTIVATION_BUDGET, value=0.5), BEFORE, found)
+
+
+@pytest.mark.parametrize(
+    ("trial", "outcome"),
+    [
+        (tried(500, times(1.1)), "saves"),
+        (tried(500, times(0.9)), "saves"),
+        (tried(900, times(1.2)), "costly"),
+        (tried(900, times(1.2, 0.8)), "unclear"),
+        (tried(900, times(1.2, 1.05)), "unclear"),
+        (tried(999), "nothing"),
+        (tried(1000), "nothing"),
+        (tried(500, is_same=False, reason="gradient of x in call 1 differs by 0.3"), "differs"),
+        (tried(None, is_same=None, reason="it ran out of memory"), "failed"),
+        (tried(500, reason="the call is too short to time"), "failed"),
+    ],
+)
+def test_it_pays_if_it_saves_more_than_it_costs(trial: MemoryTrial, outcome: str) -> None:
+    assert trial.outcome == outcome
+    assert trial.what == "torch._functorch.config.activation_memory_budget = 0.5"
+
+
+def test_what_was_measured_is_kept() -> None:
+    trial = tried(500, times(1.1))
+    assert (trial.saved_bytes, trial.peak_bytes, trial.is_same) == (500, 8000, True)
+    assert (trial.ratio, trial.ratio_low, trial.ratio_high) == pytest.approx((1.1, 1.09, 1.11))
+
+
+def test_peaks_of_two_processes_are_not_compared() -> None:
+    after = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=8000, saved_bytes=500, eager_saved_bytes=None)
+    found = Replayed(after, is_same=True, times=times(1.1))
+    assert memory_trial(Setting(name=ACTIVATION_BUDGET, value=0.5), BEFORE, found).peak_bytes is None
+
+
+PROGRAM = """\
+import torch
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)
+
+    def forward(self, x):
+        return self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+def example_inputs():
+    return torch.randn(512, 64)
+"""
+
+
+@pytest.mark.slow
+def test_a_smaller_budget_is_tried_on_the_very_model(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "model.py").write_text(PROGRAM)
+    found = run_cli("profile", "model.py", "--backward", "--try", "-o", "profile.json", "-q")
+    assert found.returncode == 0, found.stderr
+    memory = json.loads((tmp_path / "profile.json").read_text())["memory"]
+    both = 512 * 256 * 4
+    assert (memory["saved_bytes"], memory["eager_saved_bytes"]) == (2 * both, 2 * both)
+    trial = memory["trial"]
+    assert trial["what"] == "torch._functorch.config.activation_memory_budget = 0.5"
+    assert (trial["saved_bytes"], trial["is_same"]) == (both, True)
+    assert trial["outcome"] in ("saves", "unclear", "costly")
+    assert trial["ratio_low"] <= trial["ratio"] <= trial["ratio_high"]
