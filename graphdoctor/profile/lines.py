@@ -120,20 +120,30 @@ def _kind(run: KernelRun, kernel: InductorKernel) -> ProfiledKind:
 def module_roots(recording: Recording) -> dict[str, str]:
     """The class of the module whose ``forward`` a compile is of, where that isn't the target itself.
 
-    After a graph break torch compiles what the target calls on its own, and names modules from there.
+    After a graph break torch compiles what the target calls on its own, and names modules from there. A function that
+    a decorator puts around a ``forward`` is no module.
 
     Args:
-        recording: What was recorded.
+        recording: What was recorded; with its picture, functions can be told from classes.
     """
     target = (recording.target.class_name or "").rpartition(".")[2]
     frames = {frame.frame_id: frame for frame in recording.frames}
+    texts = {file.file: file.text for file in recording.picture.files} if recording.picture is not None else {}
     roots = {}
     for compile_ in recording.compiles:
         frame = frames.get(compile_.frame_id)
-        owner = "" if frame is None else (frame.qualname or "").rpartition(".")[0].rpartition(".")[2]
-        if owner not in ("", "<locals>", target):
+        if frame is None:
+            continue
+        owner = (frame.qualname or "").rpartition(".")[0].rpartition(".")[2]
+        if owner not in ("", "<locals>", target) and not _is_function(owner, texts.get(frame.file)):
             roots[compile_.compile_id] = owner
     return roots
+
+
+def _is_function(name: str, text: str | None) -> bool:
+    """Whether a file defines a function with a name, and no class."""
+    found = re.findall(rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE)
+    return "def" in found and "class" not in found
 
 
 def _root(kernel: _Kernel, roots: Mapping[str, str]) -> str:

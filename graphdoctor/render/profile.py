@@ -177,7 +177,7 @@ class _Views:
             return None
         has_rates = any(words.rates_text(kernel) for kernel in kernels) and self._is_wide
         table = _grid(2)
-        headings = ["", "share", "time", "calls", "kind", *(["GB/s", "TFLOP/s", "waits for"] if has_rates else [])]
+        headings = ["", "share", "time", "calls", "kind", *(["memory", "arithmetic", "waits for"] if has_rates else [])]
         for heading in headings:
             table.add_column(heading, justify="left" if heading in _WORDS else "right", no_wrap=True)
         table.add_column("", ratio=1)

@@ -256,26 +256,30 @@ def lines_text(kernel: ProfiledKernel) -> str:
 
 
 def bandwidth_cell(kernel: ProfiledKernel) -> Cell:
-    """Gigabytes a second; as its detail, the share of what the device reaches."""
-    return _rate_cell(kernel.gb_per_s, kernel.bandwidth_share)
+    """Memory a second; as its detail, the share of what the device reaches."""
+    rate = rate_text(kernel.gb_per_s)
+    return _rate_cell(None if rate is None else f"{rate} GB/s", kernel.bandwidth_share)
 
 
 def compute_cell(kernel: ProfiledKernel) -> Cell:
-    """1e12 operations a second; as its detail, the share of what the device reaches."""
-    return _rate_cell(kernel.tflops_per_s, kernel.compute_share)
+    """Operations a second; as its detail, the share of what the device reaches."""
+    return _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share)
 
 
-def _rate_cell(rate: float | None, share: float | None) -> Cell:
-    text = rate_text(rate)
+def flops_text(tflops_per_s: float | None) -> str | None:
+    """Floating-point operations a second, in a unit that fits them."""
+    if tflops_per_s is None:
+        return None
+    return f"{rate_text(tflops_per_s)} TFLOP/s" if tflops_per_s >= 1 else f"{rate_text(1e3 * tflops_per_s)} GFLOP/s"
+
+
+def _rate_cell(text: str | None, share: float | None) -> Cell:
     return NOTHING if text is None else Cell(text, "" if share is None else percent(share))
 
 
 def rates_text(kernel: ProfiledKernel) -> str:
     """Both rates in a line; empty if unknown."""
-    cells = ((bandwidth_cell(kernel), "GB/s"), (compute_cell(kernel), "TFLOP/s"))
-    return ", ".join(
-        f"{cell.text} {unit}{f' ({cell.detail})' if cell.detail else ''}" for cell, unit in cells if cell.text
-    )
+    return ", ".join(cell.line for cell in (bandwidth_cell(kernel), compute_cell(kernel)) if cell.text)
 
 
 # What else there is.
@@ -449,7 +453,7 @@ def calibration_text(found: Calibration) -> str:
     """What the device reaches."""
     threads = "" if found.threads is None else f", {counted(found.threads, 'thread')}"
     parts = [f"copying reaches {rate_text(found.copy_gb_per_s)} GB/s"]
-    parts += [f"{dtype} products {rate_text(rate)} TFLOP/s" for dtype, rate in found.matmul_tflops_per_s.items()]
+    parts += [f"{dtype} products {flops_text(rate)}" for dtype, rate in found.matmul_tflops_per_s.items()]
     if found.launch_us is not None:
         parts.append(f"a launch takes {time_text(found.launch_us)}")
     notes = ["measured earlier"] * found.is_kept + ["unsteady"] * (not found.is_steady)

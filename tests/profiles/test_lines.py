@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from graphdoctor.model.picture import Picture, SourceText
 from graphdoctor.profile.fusion import fusion_of
-from graphdoctor.profile.lines import Shared, module_path, operation_name, share_out
+from graphdoctor.profile.lines import Shared, module_path, module_roots, operation_name, share_out
+from tests.factories import frame, recording
 from tests.profiles.facts import code, graph, operation, profiled, ran
 
 
@@ -121,3 +123,18 @@ def test_fusion_counts_operations_before_and_what_never_gets_to_memory():
     assert (found.operations, found.decomposed, found.kernels, found.vanished) == (2, 3, 1, 2)
     assert found.vanished_bytes is None
     assert fusion_of(profiled([ran("x", run=None)])) is None
+
+
+@pytest.mark.parametrize(
+    ("qualname", "text", "roots"),
+    [
+        ("Conv.forward", "class Conv(nn.Module):\n    def forward(self, x):\n        pass\n", {"0/0": "Conv"}),
+        ("Conv.forward", None, {"0/0": "Conv"}),
+        ("keeps_defaults.wrapper", "def keeps_defaults(f):\n    def wrapper(self, x):\n        pass\n", {}),
+        ("Net.forward", None, {}),
+    ],
+)
+def test_what_a_decorator_wraps_around_a_forward_is_no_module(qualname, text, roots):
+    found = recording(frames=(frame().model_copy(update={"qualname": qualname}),))
+    picture = Picture(files=(SourceText(file=found.frames[0].file, text=text),))
+    assert module_roots(found.model_copy(update={"picture": picture})) == roots
