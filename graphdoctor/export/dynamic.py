@@ -90,6 +90,13 @@ class DynamicTrials:
                 is_strict=asked.is_strict, origin=origin, status=found.status, reason=found.reason, blocker=blocker
             )
         dims = [self._dim(dim) for dim in export.dims]
+        if not dims:
+            return DynamicShapes(
+                is_strict=asked.is_strict,
+                origin=origin,
+                status="unknown",
+                reason="torch doesn't say what became of the sizes of its arguments",
+            )
         free = [dim for dim in export.dims if dim.is_dynamic]
         if not free:
             return DynamicShapes(
@@ -123,17 +130,8 @@ class DynamicTrials:
         self, program: Program, asked: Asked, free: Sequence[TriedDim]
     ) -> tuple[Attempt, dict[tuple[str, int], tuple[int, ...]]]:
         """Export with the dims that stay dynamic, and make calls of other sizes with the result."""
-        sizes = {(dim.source, dim.dim): dim.sizes for dim in asked.differing}
-        change = RunChange(alike="kinds")
-        if not asked.differing:
-            sizes = {(dim.source, dim.dim): (dim.other_size,) for dim in free if dim.other_size is not None}
-            change = RunChange(
-                alike="kinds",
-                sizes=tuple((_torch_source(source), dim, size) for (source, dim), (size,) in sizes.items()),
-            )
+        sizes, change, reference = self._with_other_sizes(program, asked, free)
         other = with_change(program, change)
-        self._on_phase("running with other sizes")
-        reference = self._run_eager(with_change(Program(change=program.change), change), "other-")
         wanted = tuple((dim.source, dim.dim) for dim in free)
         found = None
         for hint in ("DYNAMIC", "AUTO"):
@@ -143,6 +141,28 @@ class DynamicTrials:
                 break
         assert found is not None
         return found, sizes
+
+    def _with_other_sizes(
+        self, program: Program, asked: Asked, free: Sequence[TriedDim]
+    ) -> tuple[dict[tuple[str, int], tuple[int, ...]], RunChange, Reference]:
+        """The calls of other sizes that the program has, or else such that eager mode takes; and eager mode's run."""
+        self._on_phase("running with other sizes")
+        untouched = Program(change=program.change)
+        if asked.differing:
+            change = RunChange(alike="kinds")
+            sizes = {(dim.source, dim.dim): dim.sizes for dim in asked.differing}
+            return sizes, change, self._run_eager(with_change(untouched, change), "other-")
+        count = max(len(dim.other_sizes) for dim in free)
+        for choice in range(max(count, 1)):
+            sizes = {(dim.source, dim.dim): (dim.other_sizes[choice],) for dim in free if choice < len(dim.other_sizes)}
+            change = RunChange(
+                alike="kinds",
+                sizes=tuple((_torch_source(source), dim, size) for (source, dim), (size,) in sizes.items()),
+            )
+            reference = self._run_eager(with_change(untouched, change), f"other-{choice + 1}-")
+            if reference.own.reason is None:
+                break
+        return sizes, change, reference
 
     def _trials(self, asked: Asked) -> ExportTrials:
         plan = ExportPlan(asked.is_strict)

@@ -541,8 +541,8 @@ class TriedDim(Fact):
     """The least size; None if unknown."""
     high: int | None = None
     """The largest size; None if there is no limit, or it is unknown."""
-    other_size: int | None = None
-    """Another size that fits; None if none is known."""
+    other_sizes: tuple[int, ...] = ()
+    """Sizes that fit too, each together with those of all dims at the same place; empty if none are known."""
     stack: tuple[StackEntry, ...] = ()
     """The lines that made it a constant; empty if they are unknown."""
     is_by_another: bool = False

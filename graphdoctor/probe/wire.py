@@ -874,10 +874,11 @@ class ExportDimRecord(TypedDict):
     size: int
     is_dynamic: bool
     expression: str | None
-    """In torch's symbols; None for a constant, as the next three."""
+    """In torch's symbols; None for a constant, as the next two."""
     low: int | None
     high: int | None
-    other_size: int | None
+    other_sizes: list[int]
+    """Sizes that fit too, each together with those of all dims at the same place."""
     stack: list[StackEntryRecord]
     """The lines that made it a constant; empty if they are unknown."""
     is_by_another: bool

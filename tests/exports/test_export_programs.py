@@ -147,6 +147,8 @@ def test_a_function_is_wrapped_and_torch_says_which_sizes_it_makes_constants(tmp
     assert document["is_wrapped"]
     dims = {(one["source"], one["dim"]): one for one in document["dynamic"]["dims"]}
     assert [dims[key]["is_dynamic"] for key in (("x", 0), ("x", 1), ("y", 0))] == [True, False, False]
+    # Of other sizes, one that the program takes: it was exported for an odd one.
+    assert (dims["x", 0]["other_sizes"], document["dynamic"]["status"]) == ([7], "exported")
     assert dims["y", 0]["location"]["text"] == "if y.shape[0] == 3:"
     assert dims["x", 1]["location"]["line"] == 10
     assert document["dynamic"]["constraints"]

@@ -13,7 +13,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from ..replay.alike import named_leaves
 from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function
-from ..torch_private import torch_export, torch_trace
+from ..torch_private import torch_api, torch_export, torch_trace
 from ..wire import (
     DifferingDimRecord,
     ExportCallsEvent,
@@ -45,6 +45,8 @@ _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
 _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
 _ALL = "all"
 _MODEL = "model"
+_MAX_CHOICES = 2
+"""Ways in which sizes are changed to run the program with others."""
 
 
 class Exporting:
@@ -81,7 +83,7 @@ class Exporting:
         call = self._workload.peek()
         self._events.phase("exporting the target")
         if call is None:
-            return True
+            return False
         args, kwargs = call
         arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
         shapes, shown = self._dynamic_shapes(call)
@@ -178,7 +180,7 @@ class Exporting:
             parts = [self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value)]
             text = ", ".join(shown for _, shown in parts)
             if isinstance(value, tuple):
-                return tuple(shape for shape, _ in parts), f"({text},)"
+                return tuple(shape for shape, _ in parts), f"({text},)" if parts else "()"
             return [shape for shape, _ in parts], f"[{text}]"
         return None, "None"
 
@@ -203,10 +205,11 @@ class Exporting:
             for size, found in zip(leaf.shape, shape, strict=True)
             if (expression := torch_export.expression_of(found)) is not None
         }
+        choices = self._other_sizes(program, call, list(shapes.values()), sizes)
         records = []
         for index, source, leaf, shape in pairs:
             for dim in self._wanted(source, leaf):
-                found = torch_export.dim_range(program, shape[dim], sizes)
+                found = torch_export.dim_range(program, shape[dim])
                 why = watch.found.get(f"{_torch_source(source)}.size()[{dim}]") or watch.found.get(
                     # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
                     f"L['flat_args'][{index}].size()[{dim}]"
@@ -220,18 +223,44 @@ class Exporting:
                         expression=None if found is None else found.expression,
                         low=None if found is None else found.low,
                         high=None if found is None else found.high,
-                        other_size=None if found is None else found.other,
+                        other_sizes=[]
+                        if found is None
+                        else [torch_export.size_under(shape[dim], choice) for choice in choices],
                         stack=self._known(stack_entries(why.stack)) if why is not None and found is None else [],
                         is_by_another=why is not None and found is None and why.is_by_another,
                     )
                 )
         return records
 
+    def _other_sizes(
+        self,
+        program: Any,  # noqa: ANN401
+        call: Call,
+        shapes: list[tuple[Any, ...]],
+        sizes: Mapping[str, int],
+    ) -> list[torch_export.Sizes]:
+        """Other sizes that the program takes, by torch's symbols."""
+        guards = torch_export.guards_of(program)
+        found = []
+        for choice in torch_export.other_sizes(program, shapes, sizes):
+            resized = (
+                torch.empty([torch_export.size_under(size, choice) for size in shape], device="meta")
+                if isinstance(leaf, torch.Tensor)
+                else leaf
+                for leaf, shape in zip(torch_api.tree_leaves(call), shapes, strict=True)
+            )
+            leaves = list(resized)
+            args, kwargs = _with_leaves(call, leaves)
+            bound = {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
+            if torch_export.passes(guards, {**bound, "flat_args": leaves}):
+                found.append(choice)
+        return found[:_MAX_CHOICES]
+
     # What torch said.
 
     def _failure(self, error: BaseException) -> ExportFailureRecord:
-        stack = self._stack_of(error)
         # What torch says before it runs the program, or after, is about no line of it.
+        stack = self._stack_of(error)
         trace = error.__traceback__
         return ExportFailureRecord(
             type=type_name(error),
@@ -310,6 +339,13 @@ class Exporting:
         if self._is_wrapped:
             before += "\n".join(_wrapping(self._workload.function)) + "\n"
         return f"{before}program = torch.export.export({', '.join(parts)})"
+
+
+def _with_leaves(call: Call, leaves: Sequence[Any]) -> Call:
+    """A call with other leaves in its containers."""
+    left = iter(leaves)
+    changed: Call = torch_api.tree_map(lambda _leaf: next(left), call)
+    return changed
 
 
 def _wrapped(function: Any) -> torch.nn.Module:  # noqa: ANN401

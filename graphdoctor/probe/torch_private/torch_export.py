@@ -6,8 +6,10 @@ Seen in ``torch/export/exported_program.py``, ``torch/_export/non_strict_utils.p
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -27,13 +29,15 @@ class DimRange(NamedTuple):
         expression: In torch's symbols, such as ``s77`` or ``2*s77``.
         low: The least size.
         high: The largest size; None if there is no limit.
-        other: Another size that fits, changed together with all dims of the same symbols; None if none is known.
     """
 
     expression: str
     low: int | None
     high: int | None
-    other: int | None
+
+
+Sizes = Mapping[Any, int]
+"""Sizes by torch's symbols."""
 
 
 def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
@@ -43,23 +47,23 @@ def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
     return {name: tuple(getattr(values.get(name), "shape", ())) for name in wanted}
 
 
-def dim_range(program: Any, size: Any, sizes: dict[str, int]) -> DimRange | None:  # noqa: ANN401
+def dim_range(program: Any, size: Any) -> DimRange | None:  # noqa: ANN401
     """What an exported program takes for one dim; None if the dim is a constant.
 
     Args:
         program: The exported program.
         size: The dim's size in the program's graph.
-        sizes: The sizes that it was exported with, by the expression that stands for them.
     """
     # A symbol that became a constant while the program was traced is a SymInt still.
     if expression_of(size) is None:
         return None
     expression = size.node.expr
-    others = {symbol: _other(program, symbol, sizes.get(str(symbol))) for symbol in expression.free_symbols}
-    known = program.range_constraints.get(expression)
-    other = None if None in others.values() else int(expression.subs(others))
-    low, high = (None, None) if known is None else (_number(known.lower), _number(known.upper))
-    return DimRange(str(expression), low, high, other)
+    return DimRange(str(expression), *_range(program, expression))
+
+
+def size_under(size: Any, sizes: Sizes) -> int:  # noqa: ANN401
+    """A dim's size if symbols have other sizes."""
+    return int(size.node.expr.subs(dict(sizes))) if expression_of(size) is not None else int(size)
 
 
 def expression_of(size: Any) -> str | None:  # noqa: ANN401
@@ -68,16 +72,62 @@ def expression_of(size: Any) -> str | None:  # noqa: ANN401
     return str(size.node.expr) if is_dynamic else None
 
 
-def _other(program: Any, symbol: Any, size: int | None) -> int | None:  # noqa: ANN401
-    known = program.range_constraints.get(symbol)
-    if size is None:
-        return None
-    low, high = (None, None) if known is None else (_number(known.lower), _number(known.upper))
+def other_sizes(program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[str, int]) -> Iterator[Sizes]:  # noqa: ANN401
+    """Sizes within their ranges for the symbols of an exported program's inputs, in several ways.
+
+    Args:
+        program: The exported program.
+        shapes: The shapes of its inputs in its graph.
+        sizes: The sizes that it was exported with, by the expression that stands for them.
+    """
+    symbols = {
+        symbol
+        for shape in shapes
+        for size in shape
+        if expression_of(size) is not None
+        for symbol in size.node.expr.free_symbols
+    }
+    if not symbols or any(str(symbol) not in sizes for symbol in symbols):
+        return
+    for change in _CHANGES:
+        found = {}
+        for symbol in symbols:
+            low, high = _range(program, symbol)
+            now = sizes[str(symbol)]
+            fitting = (size for size in change(now) if size >= max(low or 0, 2) and (high is None or size <= high))
+            found[symbol] = next(fitting, now)
+        if any(size != sizes[str(symbol)] for symbol, size in found.items()):
+            yield found
+
+
+_CHANGES: tuple[Callable[[int], tuple[int, ...]], ...] = (
     # Twice the size is divisible by whatever the size is.
-    for other in (2 * size, size + 1, size - 1):
-        if other >= max(low or 0, 2) and (high is None or other <= high):
-            return other
-    return None
+    lambda size: (2 * size, size + 1, size - 1),
+    # A program may refuse a larger one, and take a larger one only where the size is small.
+    lambda size: (size // 2, size - 1, size + 1),
+    lambda size: (size + 2, size - 2),
+    lambda size: (size - 1, size + 1),
+    lambda size: (size + 1,),
+)
+
+
+def _range(program: Any, expression: Any) -> tuple[int | None, int | None]:  # noqa: ANN401
+    known = program.range_constraints.get(expression)
+    return (None, None) if known is None else (_number(known.lower), _number(known.upper))
+
+
+def passes(guards: Iterable[str], arguments: Mapping[str, Any]) -> bool:
+    """Whether arguments pass the conditions on sizes of an exported program; one that can't be computed is passed.
+
+    Args:
+        guards: What ``guards_of`` gave.
+        arguments: What torch calls ``L``: values by name, and under ``flat_args`` all leaves.
+    """
+    for guard in guards:
+        with contextlib.suppress(Exception):
+            if not eval(guard, {"L": arguments, "torch": torch, "math": math}):
+                return False
+    return True
 
 
 def _number(bound: Any) -> int | None:  # noqa: ANN401
