@@ -145,6 +145,8 @@ class KernelRun(Fact):
     operation: str | None
     """The outermost operation on the host that it is, or that launched it; None for a generated kernel, and if that is
     unknown, as in a CUDA graph."""
+    launch: int | None = None
+    """Which time an operation ran: all kernels that it launched then have the same number. None if it is unknown."""
     run: int | None
     """Index of the graph's run; None outside any."""
 

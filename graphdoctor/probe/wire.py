@@ -681,6 +681,8 @@ class KernelRunRecord(TypedDict):
     operation: str | None
     """The outermost operation that computes, such as ``aten::addmm``, that it is, or that launched it; None for a
     generated kernel and one that nothing on the host can be told of."""
+    launch: int | None
+    """Which time the operation ran: one can launch several kernels. None like ``operation``."""
     run: int | None
     """Index of the graph's run; None outside any."""
 

@@ -87,21 +87,25 @@ class _InGraph:
         """Runs of libraries, with the calls of the code at the same place."""
         left = list(calls)
         taken: set[int] = set()
-        last: tuple[str | None, int] | None = None
+        launch: int | None = None
+        launched: int | None = None
         unknown: list[int] = []
         for run in runs:
-            operation = self._kernels[run].operation
-            if operation is None:
+            kernel = self._kernels[run]
+            if kernel.operation is None:
                 unknown.append(run)
                 continue
-            at = next((place for place, call in enumerate(left) if _launches(self._names[call], operation)), None)
-            if at is not None:
-                last = operation, left[at]
-                taken.add(left[at])
-                # What stands before it in the code ran before it.
-                left = left[at + 1 :]
             # One call can run several kernels.
-            yield self._match(run, last[1] if last is not None and last[0] == operation else None)
+            if kernel.launch is None or kernel.launch != launch:
+                launch = kernel.launch
+                places = (at for at, call in enumerate(left) if _launches(self._names[call], kernel.operation))
+                at = next(places, None)
+                launched = None if at is None else left[at]
+                if at is not None:
+                    taken.add(left[at])
+                    # What stands before it in the code ran before it.
+                    left = left[at + 1 :]
+            yield self._match(run, launched)
         left = [call for call in calls if call not in taken and self._calls[call].kind not in _GENERATED]
         yield from self._by_place(unknown, left)
 

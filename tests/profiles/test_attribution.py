@@ -38,7 +38,11 @@ def test_one_name_that_is_called_again_is_the_next_call():
 
 def test_several_kernels_of_one_call_are_all_its():
     found = profiled(
-        [ran("splitk", 7.0, "aten::mm"), ran("reduce", 3.0, "aten::mm"), ran("gemm", 5.0, "aten::bmm")],
+        [
+            ran("splitk", 7.0, "aten::mm", launch=1),
+            ran("reduce", 3.0, "aten::mm", launch=1),
+            ran("gemm", 5.0, "aten::bmm", launch=2),
+        ],
         graph([code("extern_kernels.mm"), code("extern_kernels.bmm")]),
     )
     assert [(name, us) for _, name, us in names_of(found)] == [
@@ -46,6 +50,20 @@ def test_several_kernels_of_one_call_are_all_its():
         ("extern_kernels.mm", 3.0),
         ("extern_kernels.bmm", 5.0),
     ]
+
+
+def test_calls_of_one_operation_in_a_row_have_their_own_kernels():
+    found = profiled(
+        [
+            ran("splitk", operation="aten::mm", launch=1),
+            ran("reduce", operation="aten::mm", launch=1),
+            ran("splitk", operation="aten::mm", launch=2),
+            ran("reduce", operation="aten::mm", launch=2),
+            ran("splitk", operation="aten::mm", launch=3),
+        ],
+        graph([code("extern_kernels.mm", 0), code("extern_kernels.mm", 1)]),
+    )
+    assert [each.kernel for each in found.matched] == [0, 0, 1, 1, None]
 
 
 def test_in_a_cuda_graph_the_place_between_generated_kernels_tells():

@@ -208,13 +208,15 @@ def _run(kernel: Kernel, counted_ns: int, index: dict[int, int], runs: Sequence[
     run = next((index[id(node)] for node in around if id(node) in index), None)
     is_backward = any(node.event.name.startswith(_AUTOGRAD) for node in around)
     inside = itertools.takewhile(lambda node: id(node) not in index, around)
-    operations = [node.event.name for node in inside if _OPERATION.match(node.event.name)]
+    operations = [node.event for node in inside if _OPERATION.match(node.event.name)]
+    launched_by = operations[-1] if operations and kernel.kind != "generated" else None
     return KernelRunRecord(
         name=short_name(kernel.name),
         kind=kernel.kind,
         us=counted_ns / 1e3,
         phase=runs[run]["phase"] if run is not None else "backward" if is_backward else "forward",
-        operation=operations[-1] if operations and kernel.kind != "generated" else None,
+        operation=None if launched_by is None else launched_by.name,
+        launch=None if launched_by is None else launched_by.number,
         run=run,
     )
 
@@ -329,7 +331,7 @@ def _tell_operations(kernels: Sequence[KernelRunRecord], one_by_one: Sequence[Ke
         if [kernel["name"] for kernel in own] != [kernel["name"] for kernel in known]:
             continue
         for kernel, same in zip(own, known, strict=True):
-            kernel["operation"], kernel["kind"] = same["operation"], same["kind"]
+            kernel["operation"], kernel["launch"], kernel["kind"] = same["operation"], same["launch"], same["kind"]
 
 
 def is_disturbed(measured: KernelsEvent) -> bool:
