@@ -60,6 +60,7 @@ def profile_target(
     from graphdoctor.profile.report import profile_report
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.runs.record import record_target
+    from graphdoctor.trace.cache_keys import key_changes
     from graphdoctor.trace.reader import read_recording
 
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
@@ -77,6 +78,9 @@ def profile_target(
     report = profile_report(found, diagnosis, again, version=__version__)
     if is_tried:
         report = _with_less_kept(report, found, request, recorded.folder, setup)
+    if again is not None and again.caches is not None and again.caches.misses:
+        changes = key_changes(recorded.folder, recorded.folder / _RESTART)
+        report = report.model_copy(update={"restart_changes": changes})
     (recorded.folder / PROFILE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
     return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
 
