@@ -95,6 +95,8 @@ class _Views:
             for finding in self._report.findings:
                 yield labeled_rows(self._finding(finding))
         rows = [*self._facts()]
+        if self._is_verbose and (evidence := words.evidence(self._report)):
+            rows.append(("evidence", clean(", ".join(f"{name} {value}" for name, value in evidence))))
         rows += [("unknown", clean(gap.message, "dim")) for gap in self._report.gaps]
         if rows:
             yield Text()

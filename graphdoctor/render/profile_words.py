@@ -122,6 +122,19 @@ def advice(report: ProfileReport) -> tuple[str, ...]:
     return () if report.regime is None else report.regime.advice
 
 
+def evidence(report: ProfileReport) -> list[tuple[str, str]]:
+    """The numbers that the answer rests on, each with its name."""
+    return [] if report.regime is None else [*map(_evidence, report.regime.evidence.items())]
+
+
+def _evidence(item: tuple[str, float]) -> tuple[str, str]:
+    name, value = item
+    for ending, text in (("_share", small_percent), ("_us", time_text)):
+        if name.endswith(ending):
+            return name.removesuffix(ending).replace("_", " "), text(value) if value else "0"
+    return name.replace("_", " "), f"{value:,.0f}"
+
+
 # Where the time goes.
 
 
@@ -170,7 +183,9 @@ def _parts(report: ProfileReport, found: Sequence[tuple[str, str, float | None]]
 
 
 def sum_note(report: ProfileReport) -> str | None:
-    """Why the rows of a table add up to more than the call; None if they don't."""
+    """Why the rows of a table add up to more than the call; None if they don't, or the answer says it."""
+    if report.regime is not None and not report.regime.evidence:
+        return None
     if report.call_us is None or report.kernels_us is None or report.kernels_us <= report.call_us.median:
         return None
     kernels, call = time_text(report.kernels_us), time_text(report.call_us.median)

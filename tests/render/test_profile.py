@@ -59,6 +59,7 @@ def test_a_few_rows_are_shown_and_all_with_verbose() -> None:
     assert "4 more kernels" in short
     assert "modeling_gpt2.py:252" in whole
     assert "more line" not in whole
+    assert "evidence  idle 55%" in whole
 
 
 def test_the_rows_of_a_table_add_up_to_the_call() -> None:

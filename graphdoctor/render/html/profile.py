@@ -96,6 +96,7 @@ class _Page:
             "answer": words.answer_text(report),
             "measured": words.measured_text(report),
             "advice": words.advice(report),
+            "evidence": words.evidence(report),
             "tiles": list(self._tiles()),
             "kinds": words.kind_parts(report),
             "rest": words.rest_parts(report),
