@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.model.bench import EAGER, BenchVerdict
 from graphdoctor.model.wording import about_count, about_time, factor_text, shortened, spread_text
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
+from graphdoctor.rules.gd510_tf32_off import Tf32Off
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
@@ -185,9 +186,12 @@ def _held_back(variant: Variant) -> str:
 
 
 def _slows_calls(finding: Finding) -> bool:
-    """Whether it is about steady calls: a recompile takes time only while torch compiles, unless it ends in eager."""
-    if finding.code == RecompileLimit.code:
-        return True
+    """Whether it is about steady calls, and not about those of eager mode as well.
+
+    A recompile takes time only while torch compiles, unless it ends in eager.
+    """
+    if finding.code in (RecompileLimit.code, Tf32Off.code):
+        return finding.code == RecompileLimit.code
     cost, effects = finding.cost, finding.effects
     if cost is not None and (cost.call_us is not None or cost.compile_s is not None):
         return cost.call_us is not None

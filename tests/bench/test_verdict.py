@@ -56,6 +56,11 @@ def test_the_reason_is_the_first_of_the_variant_nearest_to_eager() -> None:
     assert found.text.endswith(f" What holds a back: {LIBRARY.message}.")
 
 
+def test_what_eager_mode_does_too_is_no_reason() -> None:
+    products = finding("GD510", "2 matrix products in float32 could run on tensor cores")
+    assert "tensor cores" not in said(eager(), variant(median_us=6000.0, findings=(products,))).text
+
+
 def test_what_only_takes_compile_time_is_no_reason_for_slow_calls() -> None:
     compiles = finding("GD401", "12 modules in one graph").model_copy(update={"cost": Cost(compile_s=9.0)})
     assert "12 modules" not in said(eager(), variant(median_us=6000.0, findings=(compiles,))).text

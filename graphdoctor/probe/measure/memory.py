@@ -13,9 +13,15 @@ _RESET = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 """Linux sets the peak of resident memory to what is resident now (proc(5), ``/proc/[pid]/clear_refs``)."""
 
+_SHARED_POOL = (0, 0)
+"""The allocator's own pool; each CUDA graph tree has one to itself (``torch/cuda/memory.py``, 2.11 to 2.15)."""
+
 
 class PeakMemory:
-    """Watches the peak from when this is made: of torch's allocator if CUDA is used, otherwise of resident memory."""
+    """Watches the peak from when this is made: of torch's allocator if CUDA is used, otherwise of resident memory.
+
+    What CUDA graphs keep for themselves is part of it.
+    """
 
     def __init__(self) -> None:
         self._is_cuda = torch.cuda.is_initialized()
@@ -41,8 +47,15 @@ class PeakMemory:
     def bytes(self) -> int | None:
         """The peak until now; None where the system doesn't tell."""
         if self._is_cuda:
-            return int(torch.cuda.max_memory_allocated())
+            return int(torch.cuda.max_memory_allocated()) + _kept_for_graphs()
         return _status_bytes("VmHWM") if self._is_known else None
+
+
+def _kept_for_graphs() -> int:
+    """Memory that CUDA graphs work in: it is theirs from when they are recorded on, and counts as free in between."""
+    segments = torch.cuda.memory_snapshot()
+    kept = (segment for segment in segments if tuple(segment["segment_pool_id"]) != _SHARED_POOL)
+    return sum(segment["total_size"] - segment["allocated_size"] for segment in kept)
 
 
 def _status_bytes(name: str) -> int | None:
