@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,10 @@ def render_stages(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
     view = _View(console.width, captured, is_verbose=is_verbose)
     for graph in diagnosis.stages or ():
         for renderable in view.graph(graph):
-            write(console, renderable)
+            if isinstance(renderable, _Whole):
+                console.print(renderable.text, soft_wrap=True, markup=False, highlight=False)
+            else:
+                write(console, renderable)
     for line in _missing(diagnosis):
         write(console, Text())
         write(console, clean(line, "yellow"))
@@ -91,6 +95,13 @@ def _missing(diagnosis: Diagnosis) -> Iterator[str]:
         yield "torch compiles the backward when it first runs, and it didn't: explain --backward shows its kernels."
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """Code whose lines stay whole however wide they are, so that they can be copied."""
+
+    text: Text
+
+
 class _View:
     """Writes graphs for one terminal.
 
@@ -108,7 +119,7 @@ class _View:
         self._is_verbose = is_verbose
         self._lines: Mapping[tuple[str, int], str] = {}
 
-    def graph(self, graph: GraphStages) -> Iterator[RenderableType]:
+    def graph(self, graph: GraphStages) -> Iterator[RenderableType | _Whole]:
         """A graph with its stages."""
         self._report = None if graph.graph_index is None else self._captured.get(graph.graph_index)
         self._shown = {report.stage for report in graph.stages}
@@ -133,7 +144,7 @@ class _View:
             table.add_row(clean(_name(report)), Text(count), Prose(clean(_WHAT[report.stage], "dim")))
         return table
 
-    def _stage(self, report: StageReport) -> Iterator[RenderableType]:
+    def _stage(self, report: StageReport) -> Iterator[RenderableType | _Whole]:
         yield clean(f"{_name(report)}: {_headline(report)}", "bold")
         for line in self._summary(report):
             yield Padding(Prose(clean(line)), (0, 0, 0, 2))
@@ -247,17 +258,19 @@ class _View:
         )
         yield Padding(table, (0, 0, 0, 4))
 
-    def _generated(self, report: StageReport) -> Iterator[RenderableType]:
+    def _generated(self, report: StageReport) -> Iterator[RenderableType | _Whole]:
         if report.code is None:
             return
         lines = report.code.rstrip().splitlines()
         yield Text()
         where = f" {report.file}" if report.file else ""
         yield Padding(Prose(clean(f"code:{where}", "bold")), (0, 0, 0, 2))
-        begin, end = (0, len(lines)) if self._is_verbose else _calling(lines)
+        if self._is_verbose:
+            yield _Whole(clean("\n".join(f"    {line}".rstrip() for line in lines), "dim"))
+            return
+        begin, end = _calling(lines)
         for line in lines[begin:end]:
-            text = line if self._is_verbose else cut(line, self._width - 4)
-            yield Padding(clean(text, "dim"), (0, 0, 0, 4))
+            yield Padding(clean(cut(line, self._width - 4), "dim"), (0, 0, 0, 4))
         if (left := len(lines) - (end - begin)) > 0:
             yield Padding(
                 Text(f"and {counted(left, 'more line')}, the kernels among them (-v shows all)", style="dim"),

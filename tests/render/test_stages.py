@@ -170,6 +170,14 @@ def test_verbose_leaves_nothing_out() -> None:
     assert text.count("post-grad, forward") == 2
 
 
+def test_generated_code_can_be_copied() -> None:
+    line = f"    buf0 = empty_strided_cpu({', '.join(map(str, range(60)))})  # [bold]"
+    code = f"def call(args):\n{line}\n"
+    fusion = trained()[4].model_copy(update={"code": code})
+    assert f"    {line}\n" in rendered(staged(fusion), is_verbose=True) + "\n"
+    assert max(map(len, rendered(staged(fusion)).splitlines())) <= 80
+
+
 def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
     post_grad = next(each for each in trained() if each.stage == "post-grad")
     assert "var_mean" in rendered(staged(post_grad))
