@@ -18,6 +18,9 @@ from graphdoctor.model.spec import RunSpec
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.profile.report import profile_report
 from graphdoctor.profile.restart import restarted
+from graphdoctor.render.html.kernel_code import codes_of
+from graphdoctor.render.html.profile import render_profile_page
+from graphdoctor.render.profile_words import kernel_name
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.processes import find_logs
@@ -202,6 +205,22 @@ def test_each_line_that_computes_has_time_in_both_passes(report: ProfileReport) 
     lines = {line.line: line for line in report.lines}
     assert set(lines) == LINES
     assert all(line.forward_us > 0 and line.backward_us > 0 for line in lines.values())
+
+
+def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: Path) -> None:
+    recorded = read_recording(folder / "recording", picture=True)
+    assert recorded.picture is not None
+    shown = profile_report(recorded, diagnose(recorded, RULES, root=folder, version="0"), version="0")
+    texts = dict(enumerate(PROGRAM.splitlines(), start=1))
+    assert {line.line: line.text for line in shown.lines} == {number: texts[number].strip() for number in LINES}
+    codes = codes_of(shown.kernels, recorded.picture.generated)
+    generated = [number for number, kernel in enumerate(shown.kernels) if kernel.kind in ("pointwise", "reduction")]
+    assert generated
+    for number in generated:
+        assert [codes.found[code].language for code in codes.of[number]] == ["C++"], shown.kernels[number].name
+    page = render_profile_page(shown, recorded.picture, root=folder)
+    for kernel in shown.kernels:
+        assert kernel_name(kernel) in page
 
 
 def test_modules_are_named_from_the_target(report: ProfileReport) -> None:
