@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import ClassVar
 
 import libcst as cst
 
 from graphdoctor.fixes.recipe import Edit, Recipe
-from graphdoctor.fixes.syntax.bindings import dotted_name, is_tensor, parameter
+from graphdoctor.fixes.syntax.bindings import dotted_name, is_local, is_tensor, parameter, reads
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
@@ -65,6 +66,12 @@ def _changes(source: SourceFile, statement: cst.CSTNode) -> Iterator[tuple[Chang
     for call in calls:
         if _moved_to(call) is not None:
             yield from _round_trip(source, call)
+    for later in _moves_of_its_value(source, statement):
+        target = _moved_to(later)
+        for call in calls:
+            if target is not None and _makes(source, call) and _is_known_before(source, target):
+                yield (call, _made_on(source, call, target)), _title(source, call)
+        yield from _round_trip(source, statement)
 
 
 def _title(source: SourceFile, made: cst.Call) -> str:
@@ -145,7 +152,23 @@ def _computed_with(source: SourceFile, call: cst.Call) -> cst.BaseExpression | N
     return None
 
 
-def _round_trip(source: SourceFile, back: cst.Call) -> Iterator[tuple[Change, str]]:
+def _moves_of_its_value(source: SourceFile, statement: cst.CSTNode) -> Iterator[cst.Call]:
+    """Where the function moves the value of a statement such as ``n = x.sum().cpu() + 1`` to a device later."""
+    match statement:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]) if is_local(source, name):
+            for read in reads(source, name):
+                method, call = itertools.islice(source.parents(read), 2)
+                if isinstance(call, cst.Call) and call.func is method and _moved_to(call) is not None:
+                    yield call
+
+
+def _is_known_before(source: SourceFile, device: cst.BaseExpression) -> bool:
+    """Whether a device that is named later in a function can be named earlier: a text, or that of a parameter."""
+    root = device.value if isinstance(device, cst.Attribute) else device
+    return isinstance(root, cst.SimpleString) or (isinstance(root, cst.Name) and parameter(source, root) is not None)
+
+
+def _round_trip(source: SourceFile, back: cst.CSTNode) -> Iterator[tuple[Change, str]]:
     """What goes to the CPU within what is moved back, without that."""
     for node in walk(back):
         if node is back or not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):

@@ -44,6 +44,8 @@ def test_it_goes_where_it_is_used(line: str, expected: str) -> None:
         "y = torch.zeros(3, device='cpu').to(x.device)",
         "return x.cpu() + 1",
         "return helper(torch.ones(3), x)",
+        "y = torch.ones(3)\n    device = pick(y)\n    return y.to(device)",
+        "y = x.cpu()\n    return y.to(torch.float64)",
     ],
 )
 def test_it_declines_what_it_cannot_know(line: str) -> None:
