@@ -14,7 +14,7 @@ import functools
 import gc
 import importlib
 import importlib.util
-import json
+import marshal
 import os
 import pkgutil
 import runpy
@@ -208,8 +208,8 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     while len(content) < size and (more := connection.recv(size - len(content))):
         content += more
     try:
-        return json.loads(content), descriptors
-    except ValueError:
+        return marshal.loads(content), descriptors
+    except (EOFError, TypeError, ValueError):
         for number in descriptors:
             os.close(number)
         raise
