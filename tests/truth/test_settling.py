@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import clean_environment
+from tests.conftest import clean_environment, run_script
 
 pytestmark = pytest.mark.slow
 
@@ -133,14 +131,8 @@ def test_recompiles_are_those_that_torch_logs(explain_json: Explain, tmp_path: P
         "compiled = torch.compile(build(), backend='eager')\n"
         "for call in example_inputs():\n    compiled(*call)\n"
     )
-    logged = subprocess.run(
-        [sys.executable, script],
-        cwd=tmp_path,
-        env=clean_environment(TORCH_LOGS="recompiles"),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stderr
+    logged = run_script(script, cwd=tmp_path, env=clean_environment(TORCH_LOGS="recompiles")).stderr
+    assert "Recompiling function" in logged
     assert document["summary"]["recompiles"] == len(re.findall(r"Recompiling function", logged))
     flags = [compile_ for compile_ in document["compiles"] if compile_["is_recompile"]]
     assert document["summary"]["recompiles"] == len(flags)
