@@ -25,15 +25,14 @@ import torch
 from torch import nn
 
 
-# One layer as in GPT-2: learned positions, norms first, tied weights.
+# The attention of one layer as in GPT-2: learned positions, norms first, tied weights.
 class Decoder(nn.Module):
 
     def __init__(self, vocabulary=100, length=32, width=32, heads=2):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.mixed, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.heads = heads
 
     def forward(self, tokens):
@@ -42,8 +41,7 @@ class Decoder(nn.Module):
         parts = self.mixed(self.norms[0](x)).view(count, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         read = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
         x = x + self.joined(read.transpose(1, 2).flatten(2))
-        x = x + self.narrow(nn.functional.gelu(self.wide(self.norms[1](x)), approximate="tanh"))
-        return self.norms[2](x) @ self.tokens.weight.T
+        return self.norms[1](x) @ self.tokens.weight.T
 
 
 class Loss(nn.Module):
