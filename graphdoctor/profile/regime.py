@@ -29,6 +29,8 @@ that take longer without it, by more than this."""
 _SPREAD = 2.0
 """The upper quartile of the calls' times over the lower: then half of a call can be other work's."""
 
+_UNKNOWN = "It is unknown what the call is bound by"
+
 _OWN_PYTHON = 0.5
 """Of the host's time: then what helps is about the program's Python."""
 
@@ -63,9 +65,13 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
         return _unknown("the profiler saw no kernels")
     if (doubt := _doubt(call, report.kernels_us, recording.kernels)) is not None:
         return _unknown(f"other work on the machine disturbed the measurement. {doubt}")
-    shares = _shares(report, call.median)
+    shares, calibration = _shares(report, call.median), report.calibration
     (first, share), (second, next_share), *_ = shares.parts
     evidence = _evidence(report, recording.kernels, shares)
+    if shares.unknown > share and (calibration is None or not calibration.is_steady):
+        why = "wasn't measured" if calibration is None else "couldn't be measured: other work kept the machine busy"
+        reason = f"{percent(shares.unknown)} of it is in kernels, and what this device reaches {why}"
+        return Regime(bound_by=None, text=f"{_UNKNOWN}: {reason}.", evidence=evidence)
     if shares.unknown > share:
         known = f" Besides, {_class_text(first, report, recording.kernels, share)}." if share else ""
         return Regime(
@@ -105,7 +111,7 @@ def _doubt(call: CallTimes, kernels_us: float, seen: KernelShare | None) -> str 
 
 
 def _unknown(reason: str) -> Regime:
-    return Regime(bound_by=None, text=f"It is unknown what the call is bound by: {reason}.", evidence={})
+    return Regime(bound_by=None, text=f"{_UNKNOWN}: {reason}.", evidence={})
 
 
 def _shares(report: ProfileReport, call_us: float) -> _Shares:

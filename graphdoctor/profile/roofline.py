@@ -40,9 +40,11 @@ def judged(
 
     Args:
         kernels: As they were measured.
-        calibration: What the device reaches; None if it wasn't measured.
+        calibration: What the device reaches; None if it wasn't measured. One that isn't steady is as good as none.
         device: Whose kernels they are.
     """
+    if calibration is not None and not calibration.is_steady:
+        calibration = None
     return tuple(_judged(kernel, calibration, device) for kernel in kernels)
 
 

@@ -198,6 +198,20 @@ def test_what_reaches_nothing_leaves_the_verdict_open() -> None:
     assert found.advice == ()
 
 
+def test_an_unsteady_calibration_judges_nothing() -> None:
+    unsteady = DEVICE.model_copy(update={"is_steady": False})
+    (found,) = judged([seen(100.0, bytes=60_000_000)], unsteady, "cuda")
+    assert (found.bandwidth_share, found.bound_by) == (None, None)
+    open_ = regime(call(kernels=(seen(700.0),), calibration=unsteady))
+    assert (open_.bound_by, open_.text) == (
+        None,
+        "It is unknown what the call is bound by: 70% of it is in kernels, and what this device reaches couldn't be "
+        "measured: other work kept the machine busy.",
+    )
+    # The host needs none.
+    assert regime(call(kernels=(seen(300.0),), calibration=unsteady)).bound_by == "host"
+
+
 @pytest.mark.parametrize("times", [(300.0,) * 3, (500.0, 1000.0, 3000.0)])
 def test_a_disturbed_measurement_is_no_verdict(times: tuple[float, ...]) -> None:
     found = regime(call(times, kernels=(seen(600.0, bound_by="memory", bandwidth_share=0.5),)))

@@ -7,6 +7,7 @@ GPU and about two on a CPU, and runs after everything else, since it pushes the 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -27,16 +28,19 @@ _COPIES = {"cpu": 1, "cuda": 16}
 _MEMORY_SHARE = 8
 """A tensor takes at most this part of the free memory."""
 
-_FIRST_SIZE, _LAST_SIZE = 128, 8192
+_PARTS = {"cpu": 16, "cuda": 1}
+"""What is copied at once. A short measurement is more likely to be left alone by other work on a CPU."""
+
+_FIRST_SIZE, _LAST_SIZE = 256, 8192
 """Of a matrix: powers of 2 between the two, until a product takes long enough."""
 
-_LONG_ENOUGH_S = {"cpu": 0.02, "cuda": 0.002}
+_LONG_ENOUGH_S = 0.002
 """By then a product has enough to do for all cores."""
 
 _BUDGET_S = {"cpu": 0.4, "cuda": 0.06}
 """For the repetitions of one measurement."""
 
-_LEAST, _MOST = 3, 30
+_LEAST, _MOST = 3, 200
 _STEADY = 1.1
 _LAUNCHES = 200
 TF32 = "tf32"
@@ -101,23 +105,25 @@ def _copy(device: torch.device) -> tuple[float, bool]:
     source = torch.zeros(size, dtype=torch.float32, device=device)
     # Written once, so that its pages exist.
     target = torch.zeros(size, dtype=torch.float32, device=device)
-    count = _COPIES[device.type]
+    # Part by part on a CPU: by the turn of the first one again, the caches hold others.
+    count, part_count = _COPIES[device.type], _PARTS[device.type]
+    parts = itertools.cycle(zip(source.chunk(part_count), target.chunk(part_count), strict=True))
 
     def copy() -> None:
-        for _ in range(count):
-            target.copy_(source)
+        for part, copied in itertools.islice(parts, count):
+            copied.copy_(part)
 
     seconds, is_steady = _best(copy, device)
-    return count * 2 * 4 * size / seconds / 1e9, is_steady
+    return count * 2 * 4 * size / part_count / seconds / 1e9, is_steady
 
 
 def _product(name: str, device: torch.device) -> tuple[float, bool]:
     with tf32_matmuls() if name == TF32 else contextlib.nullcontext():
         size, seconds = _FIRST_SIZE, 0.0
-        while seconds < _LONG_ENOUGH_S[device.type] and size < _LAST_SIZE:
+        while seconds < _LONG_ENOUGH_S and size < _LAST_SIZE:
             size *= 2
             multiply = _multiplying(size, torch.float32 if name == TF32 else getattr(torch, name), device)
-            seconds = min(_time(multiply, device) for _ in range(2))
+            seconds = min(_time(multiply, device) for _ in range(_LEAST))
         seconds, is_steady = _best(multiply, device)
     return 2 * size**3 / seconds / 1e12, is_steady
 

@@ -21,6 +21,7 @@ from ..torch_private.torch_codegen import (
     operation_of,
     readers,
     shape,
+    target_of,
     value_bytes,
 )
 from ..torch_private.torch_flops import dtype_name, input_dtypes
@@ -131,7 +132,7 @@ class CodegenRecorder:
         return InductorOperationRecord(
             name=node.name,
             operation=operation_of(node),
-            target=str(node.target),
+            target=target_of(node),
             is_view=is_view(node),
             bytes=value_bytes(node),
             elements=elements(node),

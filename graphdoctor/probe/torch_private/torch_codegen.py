@@ -18,7 +18,7 @@ import torch
 
 from ..wire import InductorKernelKind, ProfilePhase
 from .replacing import Undo, put_in_place
-from .torch_flops import factor_dtype, flops_of
+from .torch_flops import factor_dtype, flops_of, packed_flops
 from .torch_profiler import quick_range
 
 _HOOK = "set_kernel_post_grad_provenance_tracing"
@@ -144,7 +144,10 @@ def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
     own = max(node.origins, default=None) if origin is None else origin
     found = [] if scheduled is None else [scheduled]
     nodes = [] if own is None else [own]
-    return GeneratedKernel(name, kind, nodes, _bytes(found), flops_of(nodes), factor_dtype(nodes))
+    flops, dtype = flops_of(nodes), factor_dtype(nodes)
+    if flops is None and own is not None:
+        flops, dtype = packed_flops(name, node, own)
+    return GeneratedKernel(name, kind, nodes, _bytes(found), flops, dtype)
 
 
 def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
@@ -216,7 +219,14 @@ def is_view(node: torch.fx.Node) -> bool:
 
 def operation_of(node: torch.fx.Node) -> str:
     """The operation that a node was decomposed from, or it itself."""
-    return str(node.meta.get("original_aten") or node.target)
+    return str(node.meta.get("original_aten") or target_of(node))
+
+
+def target_of(node: torch.fx.Node) -> str:
+    """The operation that a node is now; of a function that Inductor puts in its place, such as oneDNN's, its name."""
+    if isinstance(node.target, (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)):
+        return str(node.target)
+    return str(getattr(node.target, "__name__", node.name))
 
 
 def module_of(node: torch.fx.Node) -> str | None:

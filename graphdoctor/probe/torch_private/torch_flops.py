@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,27 +77,43 @@ def _by_formula(node: torch.fx.Node) -> Any:  # noqa: ANN401
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return None
-    values: list[Any] = [each.meta.get("val") if isinstance(each, torch.fx.Node) else each for each in node.args]
+    values = [each.meta.get("val") if isinstance(each, torch.fx.Node) else each for each in node.args]
     out = node.meta.get("val")
     name = f"{target.namespace}.{target._opname}"
     if name in _STANDS_FOR:
         return flop_registry[getattr(torch.ops.aten, _STANDS_FOR[name])](*values, out_val=out)
-    if name == "mkldnn._linear_pointwise":
-        weight = values[2] if target._overloadname == "binary" else values[1]
-        return _linear(values[0], weight)
-    if name == "mkl._mkl_linear":
-        return _linear(values[0], values[2])
-    if name in ("mkldnn._convolution_pointwise", "mkldnn._convolution_transpose_pointwise"):
-        weight = values[2] if target._overloadname == "binary" else values[1]
-        is_transposed = name.startswith("mkldnn._convolution_transpose")
-        formula = flop_registry[torch.ops.aten.convolution]
-        return formula(values[0], weight, None, None, None, None, is_transposed, out_val=out)
     return None
 
 
-def _linear(values: torch.Tensor, weight: torch.Tensor) -> Any:  # noqa: ANN401
-    """Of a product with the transpose of a weight."""
-    from torch.utils.flop_counter import flop_registry
+def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None, str | None]:  # noqa: ANN401
+    """The floating-point operations of oneDNN's and MKL's operations on packed weights, and the dtype of their factors.
 
-    flat = values.reshape(-1, values.shape[-1])
-    return flop_registry[torch.ops.aten.mm](flat, weight.t(), out_val=None)
+    Freezing puts them in the place of nodes, and torch has no formulas for them.
+
+    Args:
+        name: Such as ``torch.ops.mkldnn._convolution_pointwise.default``.
+        node: The call, as ``torch/_inductor/mkldnn_ir.py`` has it, 2.13.
+        made: The node of the graph that it computes.
+
+    Returns:
+        None for other operations, and for sizes that aren't numbers.
+    """
+    from torch.utils.flop_counter import conv_flop_count
+
+    _, _, operation = name.removeprefix("torch.ops.").partition(".")
+    base, _, overload = operation.partition(".")
+    is_convolution = base in ("_convolution_pointwise", "_convolution_transpose_pointwise")
+    if not is_convolution and base not in ("_linear_pointwise", "_mkl_linear"):
+        return None, None
+    # Another value that is added comes before the weight.
+    first, weight = node.inputs[0], node.inputs[2 if overload == "binary" else 1]
+    try:
+        values, weights = ([int(size) for size in each.get_size()] for each in (first, weight))
+        out = [int(size) for size in made.meta["val"].shape]
+        if is_convolution:
+            count = conv_flop_count(values, weights, out, transposed="transpose" in base)
+        else:
+            count = 2 * math.prod(out) * values[-1]
+    except (TypeError, KeyError, AttributeError):
+        return None, None
+    return int(count), str(first.get_dtype()).removeprefix("torch.")
