@@ -174,13 +174,13 @@ class Exporting:
             return (dict.fromkeys(dims, hint), f"{{{text}}}") if dims else (None, "None")
         if type(value) is dict:
             items = {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
-            text = ", ".join(f"{key!r}: {shown}" for key, (_, shown) in items.items())
+            text = ", ".join(f"{_key_text(key)}: {shown}" for key, (_, shown) in items.items())
             return {key: shape for key, (shape, _) in items.items()}, f"{{{text}}}"
         if type(value) in (list, tuple):
             parts = [self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value)]
             text = ", ".join(shown for _, shown in parts)
             if isinstance(value, tuple):
-                return tuple(shape for shape, _ in parts), f"({text},)" if parts else "()"
+                return tuple(shape for shape, _ in parts), f"({text}{',' * (len(parts) == 1)})"
             return [shape for shape, _ in parts], f"[{text}]"
         return None, "None"
 
@@ -339,6 +339,11 @@ class Exporting:
         if self._is_wrapped:
             before += "\n".join(_wrapping(self._workload.function)) + "\n"
         return f"{before}program = torch.export.export({', '.join(parts)})"
+
+
+def _key_text(key: object) -> str:
+    """A key as Python, in the quotes that the line has everywhere."""
+    return f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key)
 
 
 def _with_leaves(call: Call, leaves: Sequence[Any]) -> Call:
