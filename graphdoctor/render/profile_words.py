@@ -346,13 +346,15 @@ def memory_texts(memory: MemoryUse, files: Files, *, is_short: bool) -> Iterator
     own = [saved for saved in memory.saved if not saved.is_argument]
     if own or memory.saved_bytes:
         yield _saved_total(memory, sum(saved.count for saved in own))
+    elif memory.saved_bytes == 0:
+        yield f"nothing saved for the backward pass{_saved_by_eager(memory)}"
     shown = own[:_FEW_SAVED] if is_short else own
     yield from (saved_text(saved, files) for saved in shown)
     if len(own) > len(shown):
         more = sum(saved.count for saved in own[len(shown) :])
         yield f"and {counted(more, 'smaller tensor')}"
     if memory.unlisted_bytes:
-        yield f"{bytes_text(memory.unlisted_bytes)}  kept outside of graphs, or by unknown ones"
+        yield f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
     if memory.recomputed_count:
         names = [f"{name.removeprefix('aten.')}{f' ×{n}' if n > 1 else ''}" for name, n in memory.recomputed.items()]
         yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {', '.join(names)}"
@@ -362,14 +364,20 @@ def memory_texts(memory: MemoryUse, files: Files, *, is_short: bool) -> Iterator
         yield f"peak {bytes_text(memory.peak_bytes)}{of}{before}"
     if memory.trial is not None:
         yield trial_text(memory.trial, memory)
+    elif memory.has_backward and any(saved.is_cheap for saved in own):
+        yield "--try tries to keep less"
 
 
 def _saved_total(memory: MemoryUse, count: int) -> str:
     size = bytes_text(memory.saved_bytes) or "an unknown size"
-    eager = "" if memory.eager_saved_bytes is None else f" ({bytes_text(memory.eager_saved_bytes)} in eager mode)"
     listed = f", in {counted(count, 'tensor')}" if count else ""
     kept = "" if memory.has_backward else "; the call runs none, so it lives as long as the result"
-    return f"{size} saved for the backward pass{eager}{listed}{kept}"
+    return f"{size} saved for the backward pass{_saved_by_eager(memory)}{listed}{kept}"
+
+
+def _saved_by_eager(memory: MemoryUse) -> str:
+    known = memory.eager_saved_bytes is not None and (memory.eager_saved_bytes or memory.saved_bytes)
+    return "" if not known else f" ({bytes_text(memory.eager_saved_bytes)} in eager mode)"
 
 
 def saved_text(saved: SavedTensor, files: Files) -> str:

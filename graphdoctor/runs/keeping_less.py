@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from graphdoctor.runs.bench import PROCESS_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from graphdoctor.bench.correctness import Verdict
     from graphdoctor.capture.request import Request
     from graphdoctor.model.profile import MemoryTrial, MemoryUse
     from graphdoctor.model.recording import Recording
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 MEMORY_FOLDER = "memory"
 """Below a recording: the recordings of the trial."""
 
-_NAME = "kept-less"
+_NAME, _BEFORE = "kept-less", "kept-as-before"
 
 
 def try_keeping_less(
@@ -62,19 +64,30 @@ def _replayed(replays: Replays, request: Request, before: MemoryUse, setting: Se
     program = Program(change=RunChange(settings=(setting,)))
     reference = Reference(replays, Program(), on_phase=on_phase)
 
-    def replay(change: RunChange, name: str) -> Recording:
-        changed = Program(change=program.change.joined(change))
-        return replays.replay(changed, name, measured=Measured(memory=True), **reference.arguments)
+    def replayed(own: Program, name: str) -> tuple[Recording, Callable[[], Verdict]]:
+        def replay(change: RunChange, name: str) -> Recording:
+            changed = Program(change=own.change.joined(change))
+            return replays.replay(changed, name, measured=Measured(memory=True), **reference.arguments)
+
+        found = replay(RunChange(), name)
+        return found, lambda: reference.judge(found, name, replay)
 
     on_phase(f"running with {setting.line}")
-    found = replay(RunChange(), _NAME)
+    found, judged = replayed(program, _NAME)
     if found.exit.reason != "finished":
         return Replayed(None, None, None, clause(found.exit.message))
-    verdict = reference.judge(found, _NAME, replay)
-    if verdict.correct is False or not keeps_less(before, found.memory):
-        return Replayed(found.memory, verdict.correct, None, verdict.reason)
+    verdict = judged()
+    is_same, reason = verdict.correct, verdict.reason
+    if is_same is False:
+        on_phase("running without it")
+        _, judged_before = replayed(Program(), _BEFORE)
+        if judged_before().correct is False:
+            # The setting isn't to blame.
+            is_same, reason = None, f"{reason}; results differ from eager mode's without the setting too"
+    if is_same is False or not keeps_less(before, found.memory):
+        return Replayed(found.memory, is_same, None, reason)
     on_phase("timing both in turns")
     times = time_pair(replays, Program(), program, "time", backend=request.spec.backend)
     if isinstance(times, str):
-        return Replayed(found.memory, verdict.correct, None, times)
-    return Replayed(found.memory, verdict.correct, times, verdict.reason)
+        return Replayed(found.memory, is_same, None, times)
+    return Replayed(found.memory, is_same, times, reason)

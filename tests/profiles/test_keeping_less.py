@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from graphdoctor.bench.correctness import Verdict
+from graphdoctor.capture.child import Watching
+from graphdoctor.capture.request import Request
+from graphdoctor.config.settings import Settings
 from graphdoctor.model.fixes import PairedTime
 from graphdoctor.model.profile import MemoryTrial, MemoryUse
 from graphdoctor.model.profiled import ACTIVATION_BUDGET, MeasuredMemory
+from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import Setting
+from graphdoctor.model.spec import RunSpec
 from graphdoctor.profile.keeping_less import Replayed, memory_trial
+from graphdoctor.runs.keeping_less import try_keeping_less
+from graphdoctor.runs.record import Setup
+from tests import factories
 from tests.conftest import RunCli
 
 BEFORE = MemoryUse(saved=(), saved_bytes=1000, recomputed={}, recomputed_count=0, peak_bytes=9000, peak_of="allocator")
@@ -95,3 +105,49 @@ def test_a_smaller_budget_is_tried_on_the_very_model(tmp_path: Path, run_cli: Ru
     assert (trial["saved_bytes"], trial["is_same"]) == (both, True)
     assert trial["outcome"] in ("saves", "unclear", "costly")
     assert trial["ratio_low"] <= trial["ratio"] <= trial["ratio_high"]
+
+
+class FakeReference:
+    """Finds the results of some replays wrong."""
+
+    wrong: tuple[str, ...] = ()
+    arguments: ClassVar[dict[str, object]] = {}
+
+    def __init__(self, *_given: object, **_more: object) -> None:
+        pass
+
+    def judge(self, _found: object, name: str, _again: object) -> Verdict:
+        return Verdict(name not in self.wrong, None, "x differs by 0.1" if name in self.wrong else None)
+
+
+class FakeReplays:
+    """Each replay keeps half."""
+
+    def __init__(self, *_given: object, **_more: object) -> None:
+        pass
+
+    def replay(self, *_given: object, **_more: object) -> Recording:
+        half = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None)
+        return factories.recording().model_copy(update={"memory": half})
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("wrong", "outcome", "is_same"),
+    [((), "saves", True), (("kept-less",), "differs", False), (("kept-less", "kept-as-before"), "saves", None)],
+)
+def test_a_setting_is_not_blamed_for_results_that_are_wrong_without_it(
+    wrong: tuple[str, ...], outcome: str, is_same: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeReference, "wrong", wrong)
+    monkeypatch.setattr("graphdoctor.bench.correctness.Reference", FakeReference)
+    monkeypatch.setattr("graphdoctor.replay.replays.Replays", FakeReplays)
+    monkeypatch.setattr("graphdoctor.fixes.timing.time_pair", lambda *_given, **_more: times(1.0))
+    (tmp_path / "model.py").write_text("")
+    request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
+    setup = Setup(Settings(), Watching(lambda _: None, lambda _: None))
+    trial = try_keeping_less(request, tmp_path, BEFORE, Setting(name=ACTIVATION_BUDGET, value=0.5), setup)
+    assert (trial.outcome, trial.is_same) == (outcome, is_same)
+    assert (trial.reason is None) == (not wrong)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.profile import ProfileReport
+from graphdoctor.model.profile import MemoryUse, ProfileReport
 from graphdoctor.render.markdown import MAX_CHARACTERS
 from graphdoctor.render.profile import render_profile
 from graphdoctor.render.profile_markdown import render_profile_markdown
@@ -86,6 +86,30 @@ def test_what_isnt_known_is_said_plainly(more: dict[str, object], said: str) -> 
     assert said in answer_text(found)
     assert " ".join(said.split()) in " ".join(rendered(found).split())
     assert render_profile_markdown(found, root=ROOT).startswith("## graphdoctor")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"saved_bytes": 0, "eager_saved_bytes": 0}, "nothing saved for the backward pass\n"),
+        ({"saved_bytes": 0, "eager_saved_bytes": 4096}, "nothing saved for the backward pass (4.00 KiB in eager mode)"),
+        ({"saved_bytes": 4096, "unlisted_bytes": 4096}, "4.00 KiB  kept by no known graph, or passed between graphs"),
+    ],
+)
+def test_what_no_graph_keeps_is_said(more: dict[str, int], said: str) -> None:
+    memory = MemoryUse(saved=(), recomputed={}, recomputed_count=0, peak_bytes=None, **{"saved_bytes": None, **more})
+    assert said in rendered(profiled(memory=memory), width=120)
+
+
+def test_trying_to_keep_less_is_suggested_where_something_is_cheap_to_compute_again() -> None:
+    memory = profiled().memory
+    assert memory is not None
+    cheap = memory.saved[0].model_copy(update={"is_cheap": True})
+    hint = "--try tries to keep less"
+    suggested = memory.model_copy(update={"saved": (cheap,), "trial": None, "has_backward": True})
+    assert hint in rendered(profiled(memory=suggested))
+    assert hint not in rendered(profiled(memory=suggested.model_copy(update={"has_backward": False})))
+    assert hint not in rendered(profiled(memory=memory.model_copy(update={"trial": None})))
 
 
 def test_kernels_that_take_longer_than_the_call_are_explained() -> None:

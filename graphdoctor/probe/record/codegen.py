@@ -6,6 +6,7 @@ compile that is under way.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -117,7 +118,7 @@ class CodegenRecorder:
         node = kept.node
         return SavedTensorRecord(
             name=kept.name,
-            operation=None if kept.is_argument else operation_of(node),
+            operation=None if kept.is_argument else operation_of(_source(node)),
             tensor=_tensor_text(node),
             bytes=value_bytes(node),
             is_argument=kept.is_argument,
@@ -150,6 +151,12 @@ class CodegenRecorder:
         for file, _, _ in stack:
             self._want_file(file)
         return stacks.setdefault(stack, len(stacks)) if stack else None
+
+
+def _source(node: torch.fx.Node) -> torch.fx.Node:
+    """The node itself; of an item of what an operation returns, the operation if it isn't known to be of another."""
+    is_item = node.target is operator.getitem and not node.meta.get("original_aten")
+    return node.all_input_nodes[0] if is_item else node
 
 
 def _tensor_text(node: torch.fx.Node) -> str:
