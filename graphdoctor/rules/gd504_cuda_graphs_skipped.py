@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry, frame_of, line_entry
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import compile_argument, from_setting
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.expressions import expression
 from graphdoctor.model.kernels import CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.run import Setting
+from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.wording import names
 
 _GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 _WHY: dict[CudaGraphSkipKind, str] = {
@@ -30,6 +34,9 @@ _DYNAMIC = Setting(name="torch._inductor.config.triton.cudagraph_skip_dynamic_gr
 """Its default; the program turned it on."""
 _PARTITION = Setting(name="torch._inductor.config.graph_partition", value=True)
 """Its default; the program turned it off."""
+_OPERATORS = re.compile(
+    r"_?operator\.(setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))"
+)
 _LEFT_OUT = "torch splits a CUDA graph"
 _OPERATION: dict[CudaGraphSkipKind, str] = {
     "cpu_device": "an operation runs on the CPU, or copies from or to it",
@@ -136,9 +143,13 @@ def _match(skips: list[CudaGraphSkip], what: str, recording: Recording) -> RuleM
     if frame is None:
         return None
     why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")
+    place = line_entry(recording, first.file, first.line)
+    if first.kind == "mutation" and (written := _written(recording)):
+        why = f"it writes to {names([expression(source) for source in written])}"
+        place = place or next((entry for source in written for entry in _writes(recording, source)), None)
     is_without = first.kind == "no_device"
     return RuleMatch(
-        entry=line_entry(recording, first.file, first.line) or frame_entry(frame),
+        entry=place or frame_entry(frame),
         message=f"CUDA graphs were asked for, but {why}" if is_without else f"{what}: {why}",
         count=len(skips),
         compile_ids=tuple(dict.fromkeys(skip.compile_id for skip in skips if skip.compile_id is not None)),
@@ -148,6 +159,26 @@ def _match(skips: list[CudaGraphSkip], what: str, recording: Recording) -> RuleM
         fixes=_fixes(first.kind, is_whole=what != _LEFT_OUT),
         cuda_graph_skip=first,
     )
+
+
+def _written(recording: Recording) -> tuple[str, ...]:
+    """The inputs that a graph writes to; empty if several graphs do, or it is unknown."""
+    graphs = recording.cuda_graphs
+    found = [function.mutated for function in (graphs.functions or () if graphs else ()) if function.mutated]
+    return found[0] if len(found) == 1 else ()
+
+
+def _writes(recording: Recording, source: str) -> Iterator[StackEntry]:
+    """Lines at which the program writes to an input in place, for a graph of which torch says no line."""
+    for graph in recording.graphs:
+        placeholders = {each.name for each in graph.inputs or () if each.source == source}
+        for node in graph.nodes or ():
+            # torch's names for operations in place end so; Python's are x[i] = y and x += y.
+            is_in_place = node.target.endswith("_") or _OPERATORS.fullmatch(node.target) is not None
+            if is_in_place and not node.target.endswith("__") and placeholders.intersection((node.inputs or ())[:1]):
+                entry = line_entry(recording, node.file, node.line)
+                if node.opcode.startswith("call_") and entry is not None:
+                    yield entry
 
 
 def _fixes(kind: CudaGraphSkipKind, *, is_whole: bool) -> tuple[Fix, ...]:

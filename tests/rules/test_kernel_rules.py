@@ -132,6 +132,25 @@ def test_a_skipped_cuda_graph_has_torchs_reason_and_its_line() -> None:
     assert len(finding.fixes) == 2
 
 
+@pytest.mark.parametrize(
+    ("target", "line"), [("add_", 12), ("operator.setitem", 12), ("sin", 10), ("operator.invert", 10), ("__init__", 10)]
+)
+def test_a_written_input_has_its_name_and_its_line(target: str, line: int) -> None:
+    graph = factories.graph()
+    nodes = (
+        GraphNode(name="l_x_", opcode="placeholder", target="L_x_", args="", kwargs=""),
+        GraphNode(
+            name="n", opcode="call_method", target=target, args="", kwargs="", inputs=("l_x_",), file=factories.FILE,
+            line=12,
+        ),
+    )  # fmt: skip
+    graphs = CudaGraphs(captured=0, skipped=(skip("mutation"),), functions=(recorded_as(mutated=("L['x']",)),))
+    known = {"graphs": (graph.model_copy(update={"nodes": nodes}),)}
+    (finding,) = found(recorded(cuda_graphs=graphs, **known))
+    assert finding.message == "torch doesn't record a CUDA graph: it writes to `x`"
+    assert finding.location.line == (line if line == 12 else factories.frame().line)
+
+
 def test_cuda_graphs_without_cuda_are_only_worth_knowing() -> None:
     (finding,) = found(recorded(cuda_graphs=CudaGraphs(captured=0, skipped=(skip("no_device"),))))
     assert (finding.severity, finding.message) == ("info", "CUDA graphs were asked for, but there is no CUDA device")
