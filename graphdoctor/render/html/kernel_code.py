@@ -35,7 +35,7 @@ class KernelCode:
         name: The kernel.
         language: In which it is.
         text: The code.
-        where: What it is and where Inductor wrote it.
+        where: What it is, and of which graph.
         note: What was cut; empty if nothing was.
     """
 
@@ -109,19 +109,18 @@ class _File:
         """The kernel's own code, or the calls of a library's function."""
         name, found = kernel_name(kernel), self._generated
         graph = f"the {found.stage or ''} graph of compile {found.compile_id}".replace("the  graph", "the graph")
-        file = f", {found.file}" if found.file else ""
         if (source := self._sources.get(name)) is not None:
             language, text = source
             lines = text.strip("\n").split("\n")
             more = len(lines) - _MAX_LINES
             note = f"{counted(more, 'more line')} cut" if more > 0 else ""
-            yield KernelCode(name, language, "\n".join(lines[:_MAX_LINES]), f"{language} in {graph}{file}", note)
+            yield KernelCode(name, language, "\n".join(lines[:_MAX_LINES]), f"{language} in {graph}", note)
             return
         calls = list(dict.fromkeys(line for line in self._lines if f"{name}(" in line))
         if kernel.kind in ("library", "communication", "copy") and calls:
             more = len(calls) - _MAX_CALLS
             note = f"{counted(more, 'more call')} cut" if more > 0 else ""
-            where = f"Calls of it in {graph}{file}"
+            where = f"Calls of it in {graph}"
             yield KernelCode(name, "Python", "\n".join(calls[:_MAX_CALLS]), where, note)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -179,7 +179,13 @@ def _codes(
     codes: dict[int, Markup | None] = dict(enumerate(lines, start=1))
     codes.update(dict.fromkeys(timed - codes.keys()))
     near = {number + by for number in timed for by in range(-_CONTEXT, _CONTEXT + 1)}
-    return codes, (near | _definitions(text, timed)) & codes.keys()
+    return codes, _without_small_gaps((near | _definitions(text, timed)) & codes.keys())
+
+
+def _without_small_gaps(numbers: set[int]) -> set[int]:
+    ordered = sorted(numbers)
+    gaps = [range(first + 1, second) for first, second in pairwise(ordered) if second - first <= _LEAST_FOLDED]
+    return numbers.union(*gaps)
 
 
 def _alone(text: str | None) -> Markup | None:
