@@ -8,9 +8,35 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from graphdoctor.probe.measure import calibration  # noqa: E402
 from graphdoctor.probe.measure.calibration import calibrate  # noqa: E402
 
 CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        # Seconds of a call, and how often a processor was taken from one of its threads.
+        ([(0.2, 0), (0.21, 0), (0.3, 0)], (0.2, True)),
+        ([(0.1, 1), (0.2, 0), (0.21, 0)], (0.2, True)),
+        ([(0.2, 0), (0.2, 2), (0.2, 1)], (0.2, False)),
+        ([(0.3, 0), (0.2, 0), (0.4, 0)], (0.2, False)),
+        ([(0.3, 1), (0.3, 1), (0.3, 1)], (0.3, False)),
+    ],
+)
+def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, expected) -> None:
+    left, taken = iter(samples), [0]
+
+    def timed(call: object, device: torch.device) -> float:
+        seconds, count = next(left)
+        taken[0] += count
+        return seconds
+
+    monkeypatch.setattr(calibration, "_time", timed)
+    monkeypatch.setattr(calibration, "_preemptions", lambda: taken[0])
+    monkeypatch.setattr(calibration, "_BUDGET_S", {"cpu": 0.0})
+    assert calibration._best(lambda: None, CPU) == expected
 
 
 @pytest.mark.slow

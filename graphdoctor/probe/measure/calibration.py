@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -37,8 +38,8 @@ _FIRST_SIZE, _LAST_SIZE = 256, 8192
 _LONG_ENOUGH_S = 0.002
 """By then a product has enough to do for all cores."""
 
-_BUDGET_S = {"cpu": 0.4, "cuda": 0.06}
-"""For the repetitions of one measurement."""
+_BUDGET_S = {"cpu": 0.5, "cuda": 0.06}
+"""For the repetitions of one measurement; half of it if they agree."""
 
 _LEAST, _MOST = 3, 200
 _STEADY = 1.1
@@ -153,13 +154,32 @@ def _launch(device: torch.device) -> float:
 
 
 def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool]:
-    """The shortest time of a call, and whether another one took as long but for a tenth."""
+    """The shortest time of a call, and whether another one took as long but for a tenth.
+
+    A call in which the system took a processor from one of the process's threads says nothing of the device: all
+    other threads wait for that one. While other programs keep the machine busy, most calls are such.
+    """
     times: list[float] = []
-    ends = time.perf_counter() + _BUDGET_S[device.type]
-    while len(times) < _LEAST or (time.perf_counter() < ends and len(times) < _MOST):
+    undisturbed: list[float] = []
+    started, budget = time.perf_counter(), _BUDGET_S[device.type]
+    while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < budget):
+        before = _preemptions()
         times.append(_time(call, device))
-    first, second = sorted(times)[:2]
-    return first, second <= _STEADY * first
+        if _preemptions() == before:
+            undisturbed.append(times[-1])
+        if time.perf_counter() - started > budget / 2 and _is_steady(undisturbed):
+            break
+    return min(undisturbed or times), _is_steady(undisturbed)
+
+
+def _is_steady(times: Sequence[float]) -> bool:
+    first, *others = sorted(times)[:2] or [0.0]
+    return bool(others) and others[0] <= _STEADY * first
+
+
+def _preemptions() -> int:
+    """How often the system took a processor from a thread of this process that had more to do."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def _time(call: Callable[[], object], device: torch.device) -> float:
