@@ -62,7 +62,8 @@ def made(*, is_strict: bool = False, **more: Any) -> ExportWay:
         "inputs": INPUTS,
         "constraints": ("x.shape[0] <= 4",),
         "correctness": EXACT,
-        "notes": ("the exported program doesn't update `calls`: it keeps tensors that are buffers, and nothing else",),
+        "lost": ("calls",),
+        "unwritten": ("stdout",),
     }
     return ExportWay(is_strict=is_strict, **given | more)
 

@@ -15,13 +15,10 @@ from graphdoctor.model.bench import Correctness
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.export import MADE, WayStatus
 from graphdoctor.model.recording import Export, Recording
+from graphdoctor.model.trials import ResultKind
 from graphdoctor.replay.program import ExportPlan, Program, RunChange
 from graphdoctor.replay.replays import Replays
 from graphdoctor.replay.results import clause
-
-_PRINTS = "what the program prints while it runs isn't in the exported one"
-_MAX_NAMES = 4
-_LOGS = "what the program logs or warns while it runs isn't in the exported one"
 
 
 @dataclass(frozen=True)
@@ -33,14 +30,16 @@ class Attempt:
         status: What came of it.
         reason: Why, as a clause; None if the status says it all.
         correctness: How results compare with eager mode's; None if they weren't compared.
-        notes: What the exported program leaves out, a sentence each.
+        lost: Attributes of modules that the exported program leaves as they are.
+        unwritten: Kinds of texts that it doesn't write.
     """
 
     observed: Observed
     status: WayStatus
     reason: str | None = None
     correctness: Correctness | None = None
-    notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    unwritten: tuple[ResultKind, ...] = ()
 
     @property
     def export(self) -> Export | None:
@@ -97,7 +96,8 @@ class Exporter:
             return Attempt(observed, "different", _failed_call(recording))
         judged = reference.judge(recording, name, run)
         status: WayStatus = "unknown" if judged.correct is None else "exported" if judged.correct else "different"
-        return Attempt(observed, status, judged.reason, judged.correctness, tuple(_notes(recording)))
+        lost = () if recording.replay is None else recording.replay.lost
+        return Attempt(observed, status, judged.reason, judged.correctness, lost=lost, unwritten=_unwritten(recording))
 
 
 def _failed_call(recording: Recording) -> str:
@@ -115,21 +115,11 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _notes(recording: Recording) -> list[str]:
-    replay = recording.replay
-    if replay is None:
-        return []
-    compared = replay.compared.get("eager")
-    kinds = {difference.kind for difference in compared.differences} if compared is not None else set()
-    notes = [_PRINTS] if "stdout" in kinds else []
-    notes += [_LOGS] if "logs" in kinds else []
-    if replay.lost:
-        names = ", ".join(f"`{name}`" for name in replay.lost[:_MAX_NAMES])
-        more = f" and {len(replay.lost) - _MAX_NAMES} more" if len(replay.lost) > _MAX_NAMES else ""
-        notes.append(
-            f"the exported program doesn't update {names}{more}: it keeps tensors that are buffers, and nothing else"
-        )
-    return notes
+def _unwritten(recording: Recording) -> tuple[ResultKind, ...]:
+    """The kinds of texts that the program writes and the exported one doesn't."""
+    compared = None if recording.replay is None else recording.replay.compared.get("eager")
+    found = () if compared is None else compared.differences
+    return tuple(difference.kind for difference in found if difference.kind in ("stdout", "logs"))
 
 
 def with_change(program: Program, change: RunChange) -> Program:

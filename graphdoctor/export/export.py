@@ -171,7 +171,8 @@ def _way(attempt: Attempt, *, is_strict: bool) -> ExportWay:
         inputs=export.inputs,
         constraints=export.constraints,
         correctness=attempt.correctness,
-        notes=attempt.notes,
+        lost=attempt.lost,
+        unwritten=attempt.unwritten,
     )
 
 

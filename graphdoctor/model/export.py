@@ -9,6 +9,7 @@ from graphdoctor.model.bench import Correctness
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding, Location
 from graphdoctor.model.fixes import TriedFix
 from graphdoctor.model.recording import CaptureGap, Environment, ExportInput, TargetInfo
+from graphdoctor.model.trials import ResultKind
 
 WayStatus = Literal["exported", "different", "unknown", "blocked", "failed"]
 """``exported``: the exported program computes what eager mode does; ``different``: it computes something else;
@@ -57,8 +58,10 @@ class ExportWay(Fact):
     """Conditions on sizes that the program checks, in Python."""
     correctness: Correctness | None = None
     """How its results compare with eager mode's; None if they weren't compared."""
-    notes: tuple[str, ...] = ()
-    """What the program leaves out that eager mode does, such as prints, a sentence each."""
+    lost: tuple[str, ...] = ()
+    """Attributes of modules that the calls change in eager mode, and that the program leaves as they are."""
+    unwritten: tuple[ResultKind, ...] = ()
+    """What eager mode writes and the program doesn't: ``stdout``, or ``logs``, which are warnings too."""
     blockers: tuple[ExportBlocker, ...] = ()
     """What torch stopped at: the first alone, unless a fix that was tried led to the next."""
     is_cured: bool = False

@@ -48,7 +48,7 @@ def _report(report: ExportReport, *, is_verbose: bool) -> Iterator[RenderableTyp
     if (calls := words.calls_text(report)) is not None:
         yield clean(calls, "dim")
     yield Text()
-    yield labeled_rows((words.flag(is_strict=way.is_strict), _way(way)) for way in report.ways)
+    yield labeled_rows((words.flag(is_strict=way.is_strict), _way(way, report)) for way in report.ways)
     for way in report.ways:
         yield from _details(way, is_verbose=is_verbose)
     for group in words.blocked_groups(report):
@@ -76,11 +76,11 @@ def _report(report: ExportReport, *, is_verbose: bool) -> Iterator[RenderableTyp
         yield clean(f"Read more: graphdoctor rule {codes[0]}", "dim")
 
 
-def _way(way: ExportWay) -> Text:
+def _way(way: ExportWay, report: ExportReport) -> Text:
     style = {"exported": "green", "unknown": "yellow"}.get(way.status, "yellow" if way.is_cured else "red")
     text = clean(words.way_text(way), style)
-    for note in way.notes:
-        text.append("\n").append_text(clean(f"{note[:1].upper()}{note[1:]}.", "dim"))
+    for said in words.left_out_texts(way, report):
+        text.append("\n").append_text(clean(said, "dim"))
     return text
 
 

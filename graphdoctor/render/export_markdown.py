@@ -38,7 +38,7 @@ def render_export_markdown(report: ExportReport) -> str:
 
 
 def _sections(report: ExportReport) -> Iterator[Section]:
-    ways = [f"- {code(words.flag(is_strict=way.is_strict))} {_way(way)}" for way in report.ways]
+    ways = [f"- {code(words.flag(is_strict=way.is_strict))} {_way(way, report)}" for way in report.ways]
     yield Section(ways, "way")
     for group in words.blocked_groups(report):
         blockers = [_blocker(blocker) for blocker in group[-1].blockers]
@@ -59,8 +59,8 @@ def _sections(report: ExportReport) -> Iterator[Section]:
     yield Section([f"- {sentence(gap.message)}" for gap in report.gaps], "gap", "### Unknown\n\n")
 
 
-def _way(way: ExportWay) -> str:
-    notes = "".join(f"  \n  {sentence(note)}" for note in way.notes)
+def _way(way: ExportWay, report: ExportReport) -> str:
+    notes = "".join(f"  \n  {sentence(said)}" for said in words.left_out_texts(way, report))
     return f"{sentence(words.way_text(way), _ANSWER)}{notes}"
 
 

@@ -15,6 +15,7 @@ from graphdoctor.render.words import base_name
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Correctness
     from graphdoctor.model.export import DynamicShapes, ExportBlocker, ExportDim, ExportReport, ExportWay
+    from graphdoctor.model.trials import ResultKind
     from graphdoctor.render.words import Tone
 
 _KINDS = {
@@ -26,6 +27,12 @@ _KINDS = {
     "token": "token",
 }
 """torch's kinds of inputs (``torch/export/graph_signature.py``, 2.13) in words."""
+
+_UNWRITTEN: dict[ResultKind, str] = {
+    "stdout": "The program doesn't print what eager mode prints.",
+    "logs": "The program doesn't log or warn as eager mode does.",
+}
+_MAX_NAMES = 4
 
 FIRST_ONLY = "torch stops at the first thing that it can't export; more may come after it."
 
@@ -117,6 +124,18 @@ def blocker_heading(blocker: ExportBlocker, group: Sequence[ExportWay]) -> str:
     flags = " and ".join(flag(is_strict=way.is_strict) for way in group)
     verb = "stops" if len(group) == 1 else "stop"
     return f"With the fix before, {flags} {verb} here" if blocker.is_behind else f"{flags} {verb} here"
+
+
+def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
+    """What the program leaves out that eager mode does, a sentence each."""
+    texts = [text for kind, text in _UNWRITTEN.items() if kind in way.unwritten]
+    if way.lost:
+        names = ", ".join(f"`{name}`" for name in way.lost[:_MAX_NAMES])
+        more = f" and {len(way.lost) - _MAX_NAMES} more" if len(way.lost) > _MAX_NAMES else ""
+        texts.append(f"The program doesn't update {names}{more}: of what modules keep, it changes only buffers.")
+        if report.calls_made == 1:
+            texts.append("One call doesn't show whether later results depend on that; --calls 2 does.")
+    return texts
 
 
 def dim_name(dim: ExportDim) -> str:

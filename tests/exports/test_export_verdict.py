@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.export.verdict import answer, best_of
 from graphdoctor.model.export import ExportWay
 from graphdoctor.render.export_markdown import render_export_markdown
-from graphdoctor.render.export_words import blocked_groups, cured_groups, dim_text, to_paste
+from graphdoctor.render.export_words import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
 from tests.export_reports import EDIT, blocked, dims, exported, made, refused
 
 
@@ -84,6 +84,18 @@ def test_what_to_paste_is_what_was_run():
     assert to_paste(exported(refused(is_strict=False), refused(), best=None)) is None
     cured = refused(is_strict=False, is_cured=True, settings=("import this",), line=made().line)
     assert to_paste(exported(cured, refused(), best=None)) == f"import this\n{made().line}"
+
+
+def test_what_a_program_leaves_out_is_said():
+    assert left_out_texts(made(), exported(made(), refused(), calls_made=2)) == [
+        "The program doesn't print what eager mode prints.",
+        "The program doesn't update `calls`: of what modules keep, it changes only buffers.",
+    ]
+    many = made(lost=("a", "b", "c", "d", "e", "f"), unwritten=())
+    assert left_out_texts(many, exported(many, refused())) == [
+        "The program doesn't update `a`, `b`, `c`, `d` and 2 more: of what modules keep, it changes only buffers.",
+        "One call doesn't show whether later results depend on that; --calls 2 does.",
+    ]
 
 
 def test_markdown_has_the_answer_the_blockers_and_what_to_paste():
