@@ -112,6 +112,11 @@ def _matches(function: CudaGraphFunction, recording: Recording) -> Iterator[Rule
 
 _FOR_SIZES = (
     Fix(title="Pad inputs to a few fixed sizes", kind="call", source=_GUIDE),
+    Fix(
+        title="List the sizes that are worth a CUDA graph in torch._inductor.config.triton.cudagraph_capture_sizes",
+        kind="config",
+        source=_CONFIG,
+    ),
     from_setting(
         Setting(name="torch._inductor.config.triton.cudagraph_skip_dynamic_graphs", value=True),
         "Run graphs with dynamic sizes without CUDA graphs",
