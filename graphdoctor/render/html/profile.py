@@ -112,6 +112,7 @@ class _Page:
             "codes": self._shown_codes(),
             "codes_left_out": self._codes.left_out,
             "autotuned": self._autotuned[:_MAX_KERNELS],
+            "has_triton": any(each.triton for each in self._autotuned),
             "flames": list(self._flames()),
             "facts": list(words.fact_texts(report, self._files, is_short=False)),
             "findings": report.findings,
