@@ -28,7 +28,7 @@ _Place = tuple[tuple[StackEntry, ...], str | None]
 
 @dataclass
 class _Kernel:
-    """Runs of one kernel that compute the same."""
+    """Runs of one kernel that compute the same, and the calls in the code that they are of."""
 
     name: str
     kind: ProfiledKind
@@ -38,6 +38,7 @@ class _Kernel:
     launched_by: str | None = None
     us: float = 0.0
     runs: set[int] = field(default_factory=set)
+    calls: set[tuple[int | None, int | None]] = field(default_factory=set)
     bytes: list[int | None] = field(default_factory=list)
     flops: list[int | None] = field(default_factory=list)
     dtype: str | None = None
@@ -106,7 +107,9 @@ def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
             made = _Kernel(name, _kind(run, kernel), graph.phase, graph, operations, dtype=kernel.dtype)
         group = grouped.setdefault(key, made)
         group.us += matched.us
-        if code is not None and matched.run not in group.runs:
+        # One call in the code can run several kernels.
+        if code is not None and (run.run, matched.kernel) not in group.calls:
+            group.calls.add((run.run, matched.kernel))
             group.bytes.append(code[1].bytes)
             group.flops.append(code[1].flops)
         group.runs.add(matched.run)

@@ -49,6 +49,13 @@ def test_lines_and_what_has_none_add_up_to_all_kernels():
     assert [kernel.name for kernel in found.kernels] == ["triton_poi_0", "extern_kernels.mm", "aten::sum"]
 
 
+def test_a_call_that_runs_several_kernels_computes_and_moves_what_it_does_once():
+    split = [ran(name, 10.0, "aten::mm", launch=launch) for launch in (1, 2) for name in ("gemm", "reduce")]
+    products = [code("extern_kernels.mm", 0, flops=60), code("extern_kernels.mm", 0, flops=60)]
+    (found,) = shared(split, graph(products, [operation("mm", 3)])).kernels
+    assert (found.calls, found.time_us, found.bytes, found.flops) == (4, 40.0, 1600, 120)
+
+
 def test_backward_time_is_of_the_line_whose_gradient_it_is():
     forward, backward = operation("sin", 1), operation("cos", 1)
     found = shared(
