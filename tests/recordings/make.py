@@ -69,12 +69,18 @@ _KEPT = (
 
 def main(pythons: list[str]) -> None:
     for python in pythons:
-        version, *roots = subprocess.check_output([python, "-c", _ASK], text=True).split()
+        version, roots = asked(python)
         with tempfile.TemporaryDirectory() as temporary:
             record_lowered(python, version, Path(temporary), roots)
         for name in NAMES:
             with tempfile.TemporaryDirectory() as temporary:
                 record(python, version, name, Path(temporary), roots)
+
+
+def asked(python: str) -> tuple[str, list[str]]:
+    """The version of an interpreter's torch, and the folders of its environment."""
+    version, *roots = subprocess.check_output([python, "-c", _ASK], text=True).split()
+    return version, roots
 
 
 def record(python: str, version: str, name: str, temporary: Path, roots: list[str]) -> None:
