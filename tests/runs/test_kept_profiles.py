@@ -1,0 +1,48 @@
+"""A profile that was made before can be shown again, in any format."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import PROFILE_FILE
+from graphdoctor.runs.diagnose import Needs
+from graphdoctor.runs.named import Place
+from graphdoctor.runs.profile import kept_profile
+from tests.profile_reports import profiled
+
+RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recording with a profile."""
+    folder = Path(shutil.copytree(RECORDING, tmp_path / "recording"))
+    (folder / PROFILE_FILE).write_text(profiled().model_dump_json())
+    return folder
+
+
+def test_what_only_a_page_needs_is_read_only_for_a_page(folder):
+    place = Place(folder, "folder")
+    plain, page = kept_profile(place, Needs()), kept_profile(place, Needs(picture=True))
+    assert plain.report == page.report == profiled()
+    assert plain.picture is None
+    assert page.picture is not None
+    assert page.picture.graphs
+
+
+def test_a_document_has_no_picture(folder):
+    found = kept_profile(Place(folder / PROFILE_FILE, "document"), Needs(picture=True))
+    assert (found.report, found.picture) == (profiled(), None)
+
+
+def test_a_recording_without_a_profile_and_another_document_are_refused(folder):
+    (folder / PROFILE_FILE).write_text("{}")
+    with pytest.raises(GraphDoctorError, match="isn't a profile"):
+        kept_profile(Place(folder, "folder"), Needs())
+    (folder / PROFILE_FILE).unlink()
+    with pytest.raises(GraphDoctorError, match="holds no profile"):
+        kept_profile(Place(folder, "folder"), Needs())
