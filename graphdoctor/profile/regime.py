@@ -136,6 +136,8 @@ def _evidence(report: ProfileReport, seen: KernelShare | None, shares: _Shares) 
     if seen is not None:
         found |= {"compiled_functions": seen.region_runs, "cuda_graph_launches": seen.graph_launches}
         found |= {"compiled_host_us": seen.region_us, "own_python_us": seen.outside_us}
+        if seen.overhead_us is not None:
+            found["overhead_us"] = seen.overhead_us
         if seen.launches:
             found["launches"] = seen.launches
             found["kernel_us"] = (report.kernels_us or 0.0) / seen.launches

@@ -163,8 +163,8 @@ def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -
         call_us=us,
         fixes=(
             Fix(
-                title="Compute in float32: make the array that it is computed with float32 before it becomes a "
-                "tensor, or use a Python number",
+                title="Compute in float32: leave out the conversion, and make NumPy arrays float32 before they become "
+                "tensors",
                 kind="code",
                 source="PyTorch documentation: Type Promotion",
             ),

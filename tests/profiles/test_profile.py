@@ -293,3 +293,25 @@ def test_a_second_start_finds_what_a_profile_left_on_disk(report: ProfileReport,
     assert isinstance(warm, float)
     assert report.compile_cold_s is not None
     assert warm < report.compile_cold_s
+
+
+def test_shares_are_parts_of_what_the_device_reaches(report: ProfileReport) -> None:
+    device = report.calibration
+    assert device is not None
+    assert device.copy_gb_per_s > 0
+    assert device.matmul_tflops_per_s.keys() == {"float32"}
+    products = [kernel for kernel in report.kernels if kernel.flops]
+    assert {kernel.dtype for kernel in products} == {"float32"}
+    for kernel in report.kernels:
+        reached = None if kernel.bytes is None else kernel.bytes / kernel.time_us / 1e3
+        assert kernel.gb_per_s == (None if reached is None else pytest.approx(reached))
+        if device.is_steady and reached is not None:
+            assert kernel.bandwidth_share == pytest.approx(reached / device.copy_gb_per_s)
+        if device.is_steady and kernel.tflops_per_s is not None:
+            assert kernel.compute_share == pytest.approx(kernel.tflops_per_s / device.matmul_tflops_per_s["float32"])
+    # Two blocks, each with two products in the forward pass; both gradients but that of the input in the backward.
+    product = 2 * 32 * 48 * 96
+    assert sum(kernel.flops or 0 for kernel in products) == product * (4 + 7)
+    assert report.regime is not None
+    shares = [value for name, value in report.regime.evidence.items() if name.endswith("_share")]
+    assert sum(shares) <= 1.001
