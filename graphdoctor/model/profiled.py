@@ -101,6 +101,8 @@ class Partition(Fact):
     """What one keeps for the other, each memory once."""
     recomputed: dict[str, int]
     """Operations that both compute, without views, and how many of each."""
+    draws_random: bool
+    """The forward graph draws random numbers, as dropout does."""
 
 
 class InductorGraph(Fact):

@@ -1284,6 +1284,8 @@ class PartitionRecord(TypedDict):
     """Each memory once."""
     recomputed: dict[str, int]
     """Operations that both compute, without views, and how many of each."""
+    draws_random: bool
+    """The forward graph draws random numbers."""
 
 
 class InductorGraphArtifact(TypedDict):

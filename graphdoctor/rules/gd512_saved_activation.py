@@ -63,8 +63,10 @@ class SavedActivation(RecordingRule):
     keeps only that part's arguments. If memory isn't short, do neither: a longer backward pass then gains nothing.
 
     ## Fix safety
-    Results and gradients stay the same but for rounding; random numbers are the same in both passes. A call can take
-    longer: `graphdoctor profile --backward --try` measures by how much.
+    Without random numbers, results and gradients stay the same but for rounding. With dropout, a budget can make
+    gradients wrong without a word: the backward pass then draws other random numbers than the forward pass (seen with
+    torch 2.13 and 2.15 on a CPU). It isn't suggested for such a program. A checkpoint restores them. A call can take
+    longer: `graphdoctor profile --backward --try` measures by how much, and compares gradients.
 
     ## Source
     `torch/_functorch/config.py` and `partitioners.py`, 2.13; PyTorch blog, "Current and New Activation Checkpointing
@@ -117,16 +119,17 @@ def _match(group: Sequence[KeptBy], profiled: Profiled, memory: MeasuredMemory) 
 
 def _fixes(profiled: Profiled) -> list[Fix]:
     budget = profiled.smaller_budget
-    return [
-        from_setting(
-            budget,
-            f"Keep less, and compute what is cheapest again: {budget.line}",
-            is_safe=True,
-            source="torch/_functorch/config.py, 2.13",
-        ),
-        Fix(
-            title="Checkpoint that part: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)",
-            kind="code",
-            source="PyTorch documentation: torch.utils.checkpoint",
-        ),
-    ]
+    smaller = from_setting(
+        budget,
+        f"Keep less, and compute what is cheapest again: {budget.line}",
+        is_safe=True,
+        source="torch/_functorch/config.py, 2.13",
+    )
+    checkpoint = Fix(
+        title="Checkpoint that part: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)",
+        kind="code",
+        source="PyTorch documentation: torch.utils.checkpoint",
+    )
+    # With a budget, torch draws random numbers anew in the backward pass.
+    draws_random = any(graph.partition is not None and graph.partition.draws_random for graph in profiled.partitioned)
+    return [checkpoint] if draws_random else [smaller, checkpoint]

@@ -65,7 +65,7 @@ def _partition(found: PartitionRecord, stacks: Sequence[tuple[StackEntry, ...]])
         )
         for each in found["saved"]
     ]
-    return Partition(saved=tuple(saved), recomputed=found["recomputed"])
+    return Partition(saved=tuple(saved), recomputed=found["recomputed"], draws_random=found["draws_random"])
 
 
 def _known(stack: Iterable[tuple[str, int, str]], entries: Entries) -> Iterable[StackEntry]:

@@ -140,6 +140,7 @@ def test_what_is_listed_is_what_autograd_keeps(name: str) -> None:
     function, given = PROGRAMS[name]
     (partition,), kept, _ = watched(function, *given)
     assert listed([partition]) == kept > 0
+    assert partition.draws_random == (name in {"attention", "checkpointed"})
 
 
 def test_dynamic_sizes_are_those_of_the_call() -> None:

@@ -31,7 +31,12 @@ def argument(name: str) -> KeptTensor:
 def cut(number: int, *saved: KeptTensor, **recomputed: int) -> InductorGraph:
     """A graph with a backward graph."""
     counts = {f"aten.{name}.default": count for name, count in recomputed.items()}
-    return graph((), graph=number, compile_id=f"{number}/0", partition=Partition(saved=saved, recomputed=counts))
+    return graph(
+        (),
+        graph=number,
+        compile_id=f"{number}/0",
+        partition=Partition(saved=saved, recomputed=counts, draws_random=False),
+    )
 
 
 def measured(**more: Any) -> MeasuredMemory:

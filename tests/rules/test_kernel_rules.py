@@ -356,7 +356,7 @@ def kept(megabytes: int, layers: int = 1, **more: Any) -> Partition:
         KeptTensor(**{"name": name, "bytes": size, "is_cheap": True, "stack": (place,)} | given | more)
         for name in names
     ]
-    return Partition(saved=tuple(saved), recomputed={})
+    return Partition(saved=tuple(saved), recomputed={}, draws_random=False)
 
 
 def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Recording:
@@ -377,6 +377,11 @@ def test_a_large_cheap_tensor_that_is_kept() -> None:
         "to compute again"
     )
     assert finding.fixes[0].snippet == "torch._functorch.config.activation_memory_budget = 0.1"
+
+
+def test_a_budget_is_not_suggested_where_random_numbers_are_drawn() -> None:
+    (finding,) = found(keeping(kept(60).model_copy(update={"draws_random": True})))
+    assert [fix.setting for fix in finding.fixes] == [None]
 
 
 def test_what_is_small_or_costly_or_no_longer_needed_is_no_finding() -> None:

@@ -112,6 +112,7 @@ class CodegenRecorder:
         return PartitionRecord(
             saved=[self._saved(kept, stacks) for kept in found.kept],
             recomputed=dict(Counter(map(operation_of, found.recomputed))),
+            draws_random=found.draws_random,
         )
 
     def _saved(self, kept: KeptTensor, stacks: StackTable) -> SavedTensorRecord:

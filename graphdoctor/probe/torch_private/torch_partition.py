@@ -50,11 +50,13 @@ class Partition:
     Args:
         kept: What is kept, each memory once.
         recomputed: Nodes that both parts compute; views aren't among them.
+        draws_random: The forward part draws random numbers.
         compile_id: The compile that it was made in.
     """
 
     kept: list[KeptTensor]
     recomputed: list[torch.fx.Node]
+    draws_random: bool
     compile_id: str | None
 
 
@@ -101,7 +103,7 @@ def _partition(forward: torch.fx.Graph, backward: torch.fx.Graph, output_count: 
     ]
     computed = {node.name for node in _calls(forward)}
     recomputed = [node for node in _calls(backward) if node.name in computed and not is_view(node)]
-    return Partition(kept, recomputed, current_compile_id())
+    return Partition(kept, recomputed, any(map(_is_random, forward.nodes)), current_compile_id())
 
 
 def _calls(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
@@ -153,5 +155,10 @@ def _is_costly(node: torch.fx.Node) -> bool | None:
         return False
     if not isinstance(target, torch._ops.OpOverload) or target not in lowerings:
         return None
-    is_random = torch.Tag.nondeterministic_seeded in target.tags
-    return is_random or target in fallbacks or target.overloadpacket in flop_registry
+    return _is_random(node) or target in fallbacks or target.overloadpacket in flop_registry
+
+
+def _is_random(node: torch.fx.Node) -> bool:
+    """Whether it draws random numbers, others each time."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
