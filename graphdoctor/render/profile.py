@@ -32,6 +32,7 @@ _WIDE = 120
 """From this width on, a line of code and its place, and a kernel and its rates, have columns of their own."""
 _BAR = 8
 """Cells of the bar of a share."""
+_NARROW_BAR = 6
 _LEAST = 12
 """Cells that a line of code or a name is given at least."""
 _WIDEST_PLACE = 44
@@ -128,7 +129,7 @@ class _Views:
         table.add_column("", ratio=1)
         for line in lines[: self._most]:
             bound = [line.bound_by or ""] if any(each.bound_by for each in lines) else []
-            figures = [_share(line.share), *self._times(line.forward_us, line.backward_us), *bound]
+            figures = [self._share(line.share), *self._times(line.forward_us, line.backward_us), *bound]
             table.add_row(*figures, *self._place(line))
         hidden = lines[self._most :] if self._most is not None else ()
         if hidden:
@@ -168,7 +169,9 @@ class _Views:
         table.add_column("", ratio=1)
         for module in shown:
             share = words.module_share(module, self._report)
-            table.add_row(_share(share), *self._times(module.forward_us, module.backward_us), _Cut(clean(module.path)))
+            table.add_row(
+                self._share(share), *self._times(module.forward_us, module.backward_us), _Cut(clean(module.path))
+            )
         return table
 
     # Kernels.
@@ -237,9 +240,16 @@ class _Views:
             table.add_column(heading, justify="left" if is_left else "right", no_wrap=True)
         return table
 
+    def _share(self, share: float, *, has_bar: bool = True) -> Text:
+        """A share with a small bar."""
+        cells = _BAR if self._is_wide else _NARROW_BAR
+        eighths = round(min(max(share, 0.0), 1.0) * cells * 8) if has_bar else 0
+        bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
+        return Text(f"{words.small_percent(share):>5} ").append(f"{bar:<{cells}}", "blue")
+
     def _add_dim(self, table: Table, share: float, times: Sequence[str], text: str) -> None:
         blank = [""] * (len(table.columns) - 2 - len(times))
-        table.add_row(_share(share, has_bar=False), *times, *blank, Prose(Text(text)), style="dim")
+        table.add_row(self._share(share, has_bar=False), *times, *blank, Prose(Text(text)), style="dim")
 
     # Below.
 
@@ -310,13 +320,6 @@ class _Name:
 
 def _grid(gap: int) -> Table:
     return Table(box=None, pad_edge=False, show_edge=False, header_style="dim", expand=True, padding=(0, gap, 0, 0))
-
-
-def _share(share: float, *, has_bar: bool = True) -> Text:
-    """A share with a small bar."""
-    eighths = round(min(max(share, 0.0), 1.0) * _BAR * 8) if has_bar else 0
-    bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
-    return Text(f"{words.small_percent(share):>5} ").append(f"{bar:<{_BAR}}", "blue")
 
 
 def _rate(cell: Cell) -> Text:
