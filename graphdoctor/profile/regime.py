@@ -17,7 +17,7 @@ from graphdoctor.model.kernels import KernelShare
 from graphdoctor.model.profile import BoundBy, ProfiledKernel, ProfileReport, Regime
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.wording import counted, percent
-from graphdoctor.profile.roofline import NEAR
+from graphdoctor.profile.roofline import NEAR, is_convolution
 
 _CLOSE = 0.8
 """A part that is so large beside the largest: measured again, they could change places."""
@@ -135,7 +135,7 @@ def _evidence(report: ProfileReport, seen: KernelShare | None, shares: _Shares) 
     found["rest_us"] = report.rest_us or 0.0
     if seen is not None:
         found |= {"compiled_functions": seen.region_runs, "cuda_graph_launches": seen.graph_launches}
-        found |= {"compiled_host_us": seen.region_us, "own_python_us": seen.outside_us}
+        found |= {"compiled_host_us": seen.region_us, "other_host_us": seen.outside_us}
         if seen.overhead_us is not None:
             found["overhead_us"] = seen.overhead_us
         if seen.launches:
@@ -168,12 +168,19 @@ def _host_text(report: ProfileReport, seen: KernelShare | None, part: str) -> st
     if seen is None or not seen.launches or report.rest_us is None:
         return text
     each = _us((report.kernels_us or 0.0) / seen.launches)
-    own = seen.outside_us / ((seen.outside_us + seen.region_us) or 1.0)
-    whose = "the program's own Python" if own >= _OWN_PYTHON else "running compiled code"
+    whose = ""
+    # On a GPU the host's time outside of compiled code has its waiting for the device in it.
+    if report.device == "cpu":
+        own = "the program's own Python" if _is_own_python(seen) else "running compiled code"
+        whose = f", most of it in {own}"
     return (
-        f"{text}, {_us(report.rest_us)}, most of it in {whose}. {counted(seen.launches, 'kernel')} of "
+        f"{text}, {_us(report.rest_us)}{whose}. {counted(seen.launches, 'kernel')} of "
         f"{counted(seen.region_runs, 'compiled function')} take {each} each"
     )
+
+
+def _is_own_python(seen: KernelShare) -> bool:
+    return seen.outside_us >= _OWN_PYTHON * (seen.outside_us + seen.region_us)
 
 
 def _reached(kernels: list[ProfiledKernel], name: str) -> str:
@@ -221,7 +228,7 @@ def _for_host(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
     seen = recording.kernels
     if diagnosis.summary.break_sites:
         yield "Fix the graph breaks: each compiled function takes time to enter."
-    if seen is not None and seen.outside_us > _OWN_PYTHON * (seen.outside_us + seen.region_us):
+    if seen is not None and report.device == "cpu" and _is_own_python(seen):
         yield "Move Python out of the call: most of the host's time is in none of the compiled functions."
     if _can_have_cuda_graphs(report):
         yield _CUDA_GRAPHS
@@ -231,12 +238,23 @@ def _for_host(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
 def _for_compute(report: ProfileReport, recording: Recording) -> Iterator[str]:
     precision = recording.float32_precision
     has_float32 = _is_in(report, recording, "compute", "float32")
-    if has_float32 and report.device == "cuda" and precision is not None and not precision.matmul_tf32:
-        yield 'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").'
+    if has_float32 and report.device == "cuda" and precision is not None:
+        if _is_mostly_convolutions(report):
+            if not precision.convolution_tf32:
+                yield "Let float32 convolutions use TensorFloat32: torch.backends.cudnn.allow_tf32 = True."
+        elif not precision.matmul_tf32:
+            yield 'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").'
     if has_float32:
         yield "Use a smaller dtype: torch.autocast with bfloat16."
     if not _mode(report).startswith("max-autotune"):
         yield 'Compile with mode="max-autotune": Inductor tries more kernels for matrix products.'
+
+
+def _is_mostly_convolutions(report: ProfileReport) -> bool:
+    """Most of the time of the kernels that wait for arithmetic is in convolutions."""
+    own = [kernel for kernel in report.kernels if kernel.bound_by == "compute"]
+    convolutions = sum(kernel.time_us for kernel in own if is_convolution(kernel))
+    return convolutions > sum(kernel.time_us for kernel in own) / 2
 
 
 def _is_in(report: ProfileReport, recording: Recording, bound: BoundBy, dtype: str) -> bool:

@@ -74,9 +74,14 @@ def _share(reached: float | None, possible: float | None) -> float | None:
 def _product_rate(kernel: ProfiledKernel, calibration: Calibration) -> float | None:
     """What matrix products of the kernel's dtype reach."""
     rates = calibration.matmul_tflops_per_s
-    if kernel.dtype == "float32" and TF32 in rates and any("convolution" in name for name in kernel.operations):
+    if kernel.dtype == "float32" and TF32 in rates and is_convolution(kernel):
         return rates[TF32]
     return rates.get(kernel.dtype or "")
+
+
+def is_convolution(kernel: ProfiledKernel) -> bool:
+    """It computes a convolution or its gradients."""
+    return any("convolution" in name for name in kernel.operations)
 
 
 def _bound_by(kernel: ProfiledKernel, bandwidth: float | None, compute: float | None, device: Device) -> BoundBy | None:
@@ -86,6 +91,8 @@ def _bound_by(kernel: ProfiledKernel, bandwidth: float | None, compute: float | 
     is_short = kernel.time_us / kernel.calls < _SHORT * _STARTING_US[device]
     if is_short and reached < _BOUND:
         return "latency"
+    if kernel.kind == "copy":
+        return "memory"
     if reached < NEAR:
         return None
     return "memory" if (bandwidth or 0.0) >= (compute or 0.0) else "compute"

@@ -51,6 +51,8 @@ def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | No
         ({"us": 4.0, "bytes": 3_000_000}, ("memory", 0.75, None)),
         ({"us": 90.0, "calls": 10, "bytes": 10_000_000}, ("latency", 1 / 9, None)),
         ({"us": 100.0}, (None, None, None)),
+        ({"us": 100.0, "kind": "copy"}, ("memory", None, None)),
+        ({"us": 2.0, "kind": "copy"}, ("latency", None, None)),
         ({"us": 4.0}, ("latency", None, None)),
         ({"us": 100.0, "flops": 4_000_000_000, "dtype": "float32"}, ("compute", None, 0.8)),
         ({"us": 100.0, "flops": 4_000_000_000, "dtype": "bfloat16"}, (None, None, 0.08)),
@@ -121,8 +123,8 @@ def test_a_call_whose_device_waits_is_bound_by_the_host() -> None:
     found = regime(few, host())
     assert found.bound_by == "host"
     assert found.text == (
-        "Bound by the host: the device is idle for 80% of the call, 800 µs, most of it in running compiled "
-        "code. 40 kernels of 3 compiled functions take 5 µs each."
+        "Bound by the host: the device is idle for 80% of the call, 800 µs. 40 kernels of 3 compiled functions "
+        "take 5 µs each."
     )
     assert found.evidence["host_share"] == pytest.approx(0.8)
     assert (found.evidence["launches"], found.evidence["rest_per_launch_us"]) == (40, 20.0)
@@ -130,7 +132,14 @@ def test_a_call_whose_device_waits_is_bound_by_the_host() -> None:
         'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once.',
         "Do more in one call: use a larger batch.",
     )
-    own = regime(few, host(outside_us=900.0))
+    # What the host does outside of compiled code can be waiting for the device.
+    assert regime(few, host(outside_us=900.0)).text == found.text
+
+
+def test_on_a_cpu_the_hosts_time_is_whose_it_is() -> None:
+    few = call(kernels=(seen(200.0, bound_by="memory", bandwidth_share=0.6),), device="cpu")
+    compiled, own = regime(few, host()), regime(few, host(outside_us=900.0))
+    assert "80% of the call is outside of kernels, 800 µs, most of it in running compiled code." in compiled.text
     assert "most of it in the program's own Python" in own.text
     assert own.advice[0] == "Move Python out of the call: most of the host's time is in none of the compiled functions."
 
@@ -178,6 +187,16 @@ def test_a_close_call_says_both() -> None:
     off = Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((8, 0),))
     tf32 = regime(call(kernels=kernels), profiled=facts.profiled([]), float32_precision=off)
     assert tf32.advice[0] == 'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").'
+
+
+def test_convolutions_that_use_tensor_cores_already() -> None:
+    on = Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((8, 0),))
+    convolution = seen(800.0, bound_by="compute", compute_share=0.5, dtype="float32", operations=("aten.convolution",))
+    found = regime(call(kernels=(convolution,)), profiled=facts.profiled([]), float32_precision=on)
+    assert found.advice[0] == "Use a smaller dtype: torch.autocast with bfloat16."
+    off = on.model_copy(update={"convolution_tf32": False})
+    known = regime(call(kernels=(convolution,)), profiled=facts.profiled([]), float32_precision=off)
+    assert known.advice[0] == "Let float32 convolutions use TensorFloat32: torch.backends.cudnn.allow_tf32 = True."
 
 
 def test_short_kernels_and_communication() -> None:
