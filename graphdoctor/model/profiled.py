@@ -263,6 +263,11 @@ class Profiled(Fact):
         return tuple(known[number] for number in runs if number in known)
 
     @property
+    def draws_random(self) -> bool:
+        """Whether one of these that has a backward graph draws random numbers."""
+        return any(graph.partition is not None and graph.partition.draws_random for graph in self.partitioned)
+
+    @property
     def kept_alike(self) -> tuple[tuple[KeptBy, ...], ...]:
         """What these keep for their backward graphs: equal tensors of one line together."""
         groups: dict[object, list[KeptBy]] = defaultdict(list)

@@ -131,5 +131,4 @@ def _fixes(profiled: Profiled) -> list[Fix]:
         source="PyTorch documentation: torch.utils.checkpoint",
     )
     # With a budget, torch draws random numbers anew in the backward pass.
-    draws_random = any(graph.partition is not None and graph.partition.draws_random for graph in profiled.partitioned)
-    return [checkpoint] if draws_random else [smaller, checkpoint]
+    return [checkpoint] if profiled.draws_random else [smaller, checkpoint]

@@ -94,7 +94,9 @@ def _with_less_kept(
     memory = report.memory
     if found.profiled is None or memory is None or not memory.has_backward or not memory.saved_bytes:
         return report
-    trial = try_keeping_less(request, folder, memory, found.profiled.smaller_budget, setup)
+    trial = try_keeping_less(
+        request, folder, memory, found.profiled.smaller_budget, setup, draws_random=found.profiled.draws_random
+    )
     return report.model_copy(update={"memory": memory.model_copy(update={"trial": trial})})
 
 

@@ -135,11 +135,22 @@ class FakeReplays:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "outcome", "is_same"),
-    [((), "saves", True), (("kept-less",), "differs", False), (("kept-less", "kept-as-before"), "saves", None)],
+    ("wrong", "draws_random", "outcome", "is_same"),
+    [
+        ((), False, "saves", True),
+        (("kept-less",), False, "differs", False),
+        (("kept-less", "kept-as-before"), False, "saves", None),
+        ((), True, "failed", None),
+        (("kept-less",), True, "differs", False),
+    ],
 )
-def test_a_setting_is_not_blamed_for_results_that_are_wrong_without_it(
-    wrong: tuple[str, ...], outcome: str, is_same: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_nothing_is_random(
+    wrong: tuple[str, ...],
+    draws_random: bool,
+    outcome: str,
+    is_same: bool | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(FakeReference, "wrong", wrong)
     monkeypatch.setattr("graphdoctor.bench.correctness.Reference", FakeReference)
@@ -148,6 +159,7 @@ def test_a_setting_is_not_blamed_for_results_that_are_wrong_without_it(
     (tmp_path / "model.py").write_text("")
     request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
     setup = Setup(Settings(), Watching(lambda _: None, lambda _: None))
-    trial = try_keeping_less(request, tmp_path, BEFORE, Setting(name=ACTIVATION_BUDGET, value=0.5), setup)
+    budget = Setting(name=ACTIVATION_BUDGET, value=0.5)
+    trial = try_keeping_less(request, tmp_path, BEFORE, budget, setup, draws_random=draws_random)
     assert (trial.outcome, trial.is_same) == (outcome, is_same)
-    assert (trial.reason is None) == (not wrong)
+    assert (trial.reason is None) == (is_same is True)
