@@ -106,9 +106,11 @@ class KernelShare(Fact):
     region_runs: int = 0
     """Runs of Dynamo's code for a frame; each runs at most one graph."""
     region_us: float = 0.0
-    """The host's time in these and in the searches for them, without kernels that run on the host."""
+    """The host's time in these and in the searches for them, without kernels that run on the host and without waiting
+    for a device."""
     outside_us: float = 0.0
-    """The host's time in neither of these, nor in kernels that run on the host: the program's own Python."""
+    """The host's time in neither of these, nor in kernels that run on the host, nor waiting for a device: the program's
+    own Python."""
     largest: tuple[KernelTime, ...] = ()
     """The kernels that take the most time, at most ten."""
 

@@ -134,6 +134,19 @@ def test_on_a_gpu_what_runs_on_the_device_counts():
     assert (found["region_us"], found["outside_us"]) == (5.0, 95.0)
 
 
+def test_waiting_for_the_device_is_nobodys_python():
+    found = share(
+        host("graphdoctor_empty_call", 200, 212),
+        host("cudaDeviceSynchronize", 202, 211),
+        host(REGION, 6, 16, number=3),
+        host("cudaStreamSynchronize", 8, 10),
+        host("cudaDeviceSynchronize", 20, 90),
+        device("triton_poi_fused_add_0", 15, 85, 3),
+        has_device=True,
+    )
+    assert (found["region_us"], found["outside_us"]) == (8.0, 100.0 - 10.0 - 70.0 - 3.0)
+
+
 def test_a_device_whose_kernels_the_profiler_cannot_see_leaves_them_unknown():
     assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
 

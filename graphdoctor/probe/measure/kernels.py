@@ -60,6 +60,9 @@ _OPERATION = re.compile(r"(?!autograd::|torch::autograd::)\w+::\w")
 _DRIVER = re.compile(r"(cuda|cu|hip)[A-Z]")
 """Calls of the CUDA runtime and driver, as Kineto names them, such as ``cudaLaunchKernel``."""
 
+_WAIT = re.compile(r"(cuda|cu|hip)[A-Z]\w*Synchronize$")
+"""Of these, those that return when the device is done."""
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -142,8 +145,9 @@ class SeenCall:
         largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
         inside = [node.event for node in self.nodes]
         regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
-        on_host = [] if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
-        covered_ns = _covered_ns([*regions, *on_host])
+        # A wait for the device is as long as its kernels are.
+        others = _waits(inside) if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
+        covered_ns = _covered_ns([*regions, *others])
         is_seen = self.is_seen
         return KernelsEvent(
             event="kernels",
@@ -161,7 +165,7 @@ class SeenCall:
                 event.name.startswith(torch_api.REGION_PREFIX) or event.name == torch_api.COMPILED_BACKWARD
                 for event in inside
             ),
-            region_us=(covered_ns - _covered_ns(on_host)) / 1e3,
+            region_us=(covered_ns - _covered_ns(others)) / 1e3,
             outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
             largest=[
                 KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
@@ -386,7 +390,7 @@ def calls_in(
     else:
         roots = [node for node in nodes if node.parent is None]
         kernels = [kernel for root in roots for kernel in _host_kernels(root, role)]
-    empty_ns = min((node.event.duration_ns for node in nodes if node.event.name == EMPTY_RANGE), default=0)
+    empty_ns = min((_busy_ns(node) for node in nodes if node.event.name == EMPTY_RANGE), default=0)
     calls = (node.event for node in nodes if node.event.name == CALL_RANGE)
     for whole in sorted(calls, key=lambda event: event.start_ns):
         inside = [node for node in nodes if whole.start_ns <= node.event.start_ns < whole.end_ns]
@@ -483,6 +487,15 @@ def _device_kernel(event: ProfiledEvent, launchers: _Launchers) -> Kernel:
         kind = "communication"
     is_graph_input = is_copy and launcher is not None and launcher.is_within(GRAPH_INPUT_COPY)
     return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input, launchers.of(event))
+
+
+def _waits(events: Iterable[ProfiledEvent]) -> list[tuple[int, int]]:
+    """When the host waits for the device."""
+    return [(event.start_ns, event.end_ns) for event in events if _WAIT.match(event.name)]
+
+
+def _busy_ns(node: _Node) -> int:
+    return node.event.duration_ns - _covered_ns(_waits(child.event for child in node.children))
 
 
 def _covered_ns(spans: Iterable[tuple[int, int]]) -> int:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -16,7 +16,7 @@ from ..events import EventFile
 from ..measure import coverage
 from ..measure.calibration import calibrate
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from ..measure.kernels import MeasuredKernels, Repeated, SeenCall, measure_kernels, seen_call
+from ..measure.kernels import MeasuredKernels, Repeated, measure_kernels, seen_call
 from ..measure.memory import PeakMemory
 from ..measure.saved_tensors import kept_bytes
 from ..measure.search_cost import Searches, time_searches
@@ -67,6 +67,8 @@ from ..wire import (
 
 UNSETTLED = "the last call compiles something each time it is repeated."
 """Why a call that never gets steady isn't measured."""
+
+_Found = TypeVar("_Found")
 
 _MAX_NAMES = 20
 """Names of eager operations that are written down."""
@@ -540,7 +542,9 @@ class Workload:
             around = graph_runs_marked if is_profile and self._codegen is not None else nullcontext
             measured = measure_kernels(compiled, around)
             if measured is not None and is_profile and measured.best.graph_launches:
-                measured = replace(measured, one_by_one=self._seen_one_by_one(compiled))
+                measured = replace(
+                    measured, one_by_one=self._one_by_one(lambda: seen_call(compiled, graph_runs_marked))
+                )
             if self._activity != before:
                 return "the last call compiled something again while it was measured."
             if measured is None:
@@ -558,14 +562,15 @@ class Workload:
         state.restore()
         return state.restore if is_changed else None
 
-    def _seen_one_by_one(self, call: Repeated) -> SeenCall | None:
+    def _one_by_one(self, measure: Callable[[], _Found]) -> _Found | None:
+        """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this torch can't."""
         try:
             undo = launch_one_by_one()
         except AttributeError as error:
-            self._events.write(hook_gap("which operations are in CUDA graphs", error))
+            self._events.write(hook_gap("what is in CUDA graphs", error))
             return None
         try:
-            return seen_call(call, graph_runs_marked)
+            return measure()
         finally:
             undo()
 
@@ -619,6 +624,13 @@ class Workload:
             if self._regions is not None:
                 self._regions.switch_on()
 
+    def _kept(self, call: Call) -> int | None:
+        def measure() -> int | None:
+            return kept_bytes(lambda: self._forward(self._compiled, call))
+
+        # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be new.
+        return measure() if self._cuda_graphs is None else self._one_by_one(measure)
+
     def _kept_eagerly(self, call: Call) -> int | None:
         with self._eager_mode():
             return kept_bytes(lambda: self._forward(self._target.function, call))
@@ -641,7 +653,7 @@ class Workload:
             peak = PeakMemory()
             self._make_again(call)
             peak_bytes = peak.bytes()
-            saved_bytes = kept_bytes(lambda: self._forward(self._compiled, call))
+            saved_bytes = self._kept(call)
             if self._activity != before:
                 return "the last call compiled something again while it was measured."
             return MemoryEvent(
