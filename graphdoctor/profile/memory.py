@@ -65,7 +65,7 @@ def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
         compile_id=ids.pop() if len(ids) == 1 else None,
         tensor=first.tensor,
         count=len(group),
-        module=_common(modules),
+        module=None if first.is_argument else _common(modules),
         is_cheap=first.is_cheap,
     )
 

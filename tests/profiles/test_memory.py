@@ -62,6 +62,14 @@ def test_equal_tensors_of_one_line_are_one_with_a_count() -> None:
     assert (found.saved[0].operation, found.saved[0].compile_id) == ("aten.gelu", "0/0")
 
 
+def test_paths_begin_where_the_compile_does_and_arguments_have_none() -> None:
+    partitioned = cut(0, kept("gelu", module="L['self'].mlp"), argument("primals_1"))
+    found = memory_use(profiled((), partitioned), measured(), {"0/0": "Block"}, has_backward=False)
+    assert found is not None
+    assert [each.module for each in found.saved] == ["Block.mlp", None]
+    assert not found.has_backward
+
+
 def test_a_graph_that_runs_twice_keeps_twice_as_much() -> None:
     runs = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
     found = use(profiled((), cut(0, kept("gelu"), gelu=2), runs=runs), measured(saved_bytes=800))
