@@ -216,7 +216,12 @@ def _advice(bound: BoundBy, report: ProfileReport, recording: Recording, diagnos
             yield "Use a smaller dtype: torch.autocast with bfloat16 halves the bytes."
         if diagnosis.summary.break_sites:
             yield "Fix the graph breaks: values that cross them are written to memory and read again."
-        yield "Use less memory traffic: fewer intermediate results and copies, such as those of .contiguous()."
+        found = {finding.code for finding in diagnosis.findings}
+        if "GD508" in found:
+            yield "Leave out the copies into other layouts (GD508)."
+        if "GD509" in found:
+            yield "Leave out the casts (GD509)."
+        yield "Move less memory: fewer intermediate results, and fewer kernels that read them again."
     else:
         yield from _for_compute(report, recording)
 

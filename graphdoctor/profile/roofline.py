@@ -27,6 +27,9 @@ _BOUND = 0.5
 _STARTING_US: Mapping[Device, float] = {"cuda": 5.0, "cpu": 10.0}
 """What a kernel takes at least to start and end: on a GPU its blocks, on a CPU its threads."""
 
+_ALONE_US = 1.0
+"""The same of a single thread, with the profiler's range around it."""
+
 _SHORT = 2.0
 """A kernel of less than so many times that spends half of its time on starting and ending."""
 
@@ -62,7 +65,7 @@ def _judged(kernel: ProfiledKernel, calibration: Calibration | None, device: Dev
             "tflops_per_s": tflops_per_s,
             "bandwidth_share": bandwidth,
             "compute_share": compute,
-            "bound_by": _bound_by(kernel, bandwidth, compute, device),
+            "bound_by": _bound_by(kernel, bandwidth, compute, _starting_us(calibration, device)),
         }
     )
 
@@ -84,11 +87,18 @@ def is_convolution(kernel: ProfiledKernel) -> bool:
     return any("convolution" in name for name in kernel.operations)
 
 
-def _bound_by(kernel: ProfiledKernel, bandwidth: float | None, compute: float | None, device: Device) -> BoundBy | None:
+def _starting_us(calibration: Calibration | None, device: Device) -> float:
+    is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
+    return _ALONE_US if is_alone else _STARTING_US[device]
+
+
+def _bound_by(
+    kernel: ProfiledKernel, bandwidth: float | None, compute: float | None, starting_us: float
+) -> BoundBy | None:
     if kernel.kind == "communication":
         return "communication"
     reached = max(bandwidth or 0.0, compute or 0.0)
-    is_short = kernel.time_us / kernel.calls < _SHORT * _STARTING_US[device]
+    is_short = kernel.time_us / kernel.calls < _SHORT * starting_us
     if is_short and reached < _BOUND:
         return "latency"
     if kernel.kind == "copy":

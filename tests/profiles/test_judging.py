@@ -69,6 +69,9 @@ def test_a_kernel_waits_for_what_it_comes_close_to(values, expected) -> None:
 def test_threads_of_a_cpu_take_longer_to_start() -> None:
     assert verdict(us=15.0, bytes=10_000)[0] is None
     assert verdict(us=15.0, bytes=10_000, device="cpu")[0] == "latency"
+    alone = DEVICE.model_copy(update={"threads": 1})
+    found = judged([seen(15.0, bytes=10_000), seen(1.5, bytes=10_000)], alone, "cpu")
+    assert [each.bound_by for each in found] == [None, "latency"]
 
 
 def test_convolutions_may_use_another_precision_than_products() -> None:
