@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.runs.diagnose import Needs, diagnose_recording
 from graphdoctor.runs.memory import fitting
@@ -117,24 +116,7 @@ def kept_bench(place: Place) -> BenchReport:
     Raises:
         GraphDoctorError: There is none there, or it can't be read.
     """
-    from graphdoctor.gate.parsing import check_schema, parsed_json
-    from graphdoctor.model.base import InvalidFactError
     from graphdoctor.model.bench import BenchReport
-    from graphdoctor.model.diagnosis import SCHEMA_VERSION
+    from graphdoctor.runs.documents import kept_report
 
-    hint = "graphdoctor bench model.py makes one."
-    path = place.path / BENCH_FILE if place.kind == "folder" else place.path
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise GraphDoctorError(f"{place.path} holds no bench.", hint=hint) from None
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
-    document = parsed_json(content, str(path), hint=hint)
-    if not isinstance(document, dict) or not {"schema_version", "variants", "verdict"} <= document.keys():
-        raise GraphDoctorError(f"{path} isn't a bench.", hint=hint)
-    check_schema(str(document["schema_version"]), str(path), reads=SCHEMA_VERSION, hint="Run it again.")
-    try:
-        return BenchReport.model_validate(document, skips_unknown=True)
-    except InvalidFactError as error:
-        raise GraphDoctorError(f"{path} isn't a valid bench: {error}.", hint="Run it again.") from error
+    return kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict"))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import PROFILE_FILE
 
 if TYPE_CHECKING:
@@ -137,33 +136,11 @@ def kept_profile(place: Place, needs: Needs) -> ProfileResult:
     Raises:
         GraphDoctorError: There is none there, or it can't be read.
     """
+    from graphdoctor.model.profile import ProfileReport
     from graphdoctor.model.result import ProfileResult
+    from graphdoctor.runs.documents import kept_report
     from graphdoctor.trace.reader import read_recording
 
-    report = _kept_report(place)
+    report = kept_report(place, ProfileReport, file=PROFILE_FILE, command="profile", has=("kernels", "lines"))
     has_picture = needs.picture and place.kind == "folder"
     return ProfileResult(report, read_recording(place.path, picture=True).picture if has_picture else None)
-
-
-def _kept_report(place: Place) -> ProfileReport:
-    from graphdoctor.gate.parsing import check_schema, parsed_json
-    from graphdoctor.model.base import InvalidFactError
-    from graphdoctor.model.diagnosis import SCHEMA_VERSION
-    from graphdoctor.model.profile import ProfileReport
-
-    hint = "graphdoctor profile model.py makes one."
-    path = place.path / PROFILE_FILE if place.kind == "folder" else place.path
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise GraphDoctorError(f"{place.path} holds no profile.", hint=hint) from None
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
-    document = parsed_json(content, str(path), hint=hint)
-    if not isinstance(document, dict) or not {"schema_version", "kernels", "lines"} <= document.keys():
-        raise GraphDoctorError(f"{path} isn't a profile.", hint=hint)
-    check_schema(str(document["schema_version"]), str(path), reads=SCHEMA_VERSION, hint="Run it again.")
-    try:
-        return ProfileReport.model_validate(document, skips_unknown=True)
-    except InvalidFactError as error:
-        raise GraphDoctorError(f"{path} isn't a valid profile: {error}.", hint="Run it again.") from error
