@@ -16,6 +16,9 @@ from graphdoctor.model.stack import StackEntry
 CLEAR = 0.05
 """A share of the call that's worth a finding: less than that can't be told from noise once it is gone."""
 
+_MOSTLY = 0.9
+"""Of the elements that a kernel's operations work on."""
+
 
 @dataclass(frozen=True)
 class TimedKernel:
@@ -76,6 +79,22 @@ def library_operations(graph: InductorGraph) -> frozenset[int]:
     return frozenset(
         number for kernel in graph.kernels if kernel.kind in ("library", "template") for number in kernel.operations
     )
+
+
+def mostly(operations: Sequence[InductorOperation], found: Sequence[InductorOperation]) -> bool:
+    """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses what is independent.
+
+    Args:
+        operations: Those of the kernel.
+        found: Some of them.
+    """
+    if len(found) == len(operations):
+        return bool(found)
+    sizes = [operation.elements for operation in operations]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return False
+    return sum(operation.elements or 0 for operation in found) >= _MOSTLY * sum(known)
 
 
 def by_line(

@@ -11,6 +11,7 @@ from graphdoctor.diagnosis.kernel_times import (
     by_line,
     call_us,
     library_operations,
+    mostly,
     timed_kernels,
 )
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
@@ -92,10 +93,8 @@ def _only_copies(kernel: TimedKernel) -> bool:
     if not operations or (kernel.kernel.kind != "pointwise" and not kernel.is_copy):
         return False
     of_library = library_operations(kernel.graph)
-    return all(
-        number in of_library or operation.target in _COPIES
-        for number, operation in zip(kernel.kernel.operations, operations, strict=True)
-    )
+    numbered = zip(kernel.kernel.operations, operations, strict=True)
+    return mostly(operations, [each for number, each in numbered if number in of_library or each.target in _COPIES])
 
 
 def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.kernel_times import CLEAR, TimedKernel, by_line, call_us, timed_kernels
+from graphdoctor.diagnosis.kernel_times import CLEAR, TimedKernel, by_line, call_us, mostly, timed_kernels
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.profiled import InductorOperation, Profiled
@@ -21,7 +21,8 @@ class DtypeCasts(RecordingRule):
     """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
 
     ## What it finds
-    Kernels that take 5% of a steady call or more and only cast, such as weights that autocast casts in each call.
+    Kernels that take 5% of a steady call or more and do next to nothing but cast, such as weights that autocast casts in
+    each call.
     Also a line at which narrower values become float64, if kernels that compute in float64 take 5% or more: a NumPy
     array or a tensor made of one is float64, and what is computed with it becomes so. Casts that are fused into a
     kernel that computes something cost next to nothing, and aren't counted. `graphdoctor profile` reports it.
@@ -79,8 +80,9 @@ class DtypeCasts(RecordingRule):
 
 
 def _only_casts(kernel: TimedKernel) -> bool:
-    targets = {operation.target for operation in kernel.operations}
-    return bool(targets & _CASTS) and targets <= _CASTS | _COPIES and (kernel.is_generated or kernel.is_copy)
+    if not (kernel.is_generated or kernel.is_copy) or not _casts_of(kernel):
+        return False
+    return mostly(kernel.operations, [each for each in kernel.operations if each.target in _CASTS | _COPIES])
 
 
 def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:

@@ -74,6 +74,18 @@ def test_kernels_that_only_cast() -> None:
     )
 
 
+def test_a_cast_stays_one_beside_something_small() -> None:
+    def both(elements: int | None) -> list[Finding]:
+        found = graph(
+            [code("triton_poi_fused_0", 0, 1)], [cast(3, elements=1000), operation("relu", 4, elements=elements)]
+        )
+        return made([ran("triton_poi_fused_0", 50.0)], found)
+
+    (finding,) = both(100)
+    assert (finding.code, finding.location.line) == ("GD509", 3)
+    assert both(1000) == both(None) == []
+
+
 def widened(us: float, computed: InductorOperation) -> list[Finding]:
     kernels: list[InductorKernel] = [code("triton_poi_fused_0", 0, 1)]
     return made([ran("triton_poi_fused_0", us)], graph(kernels, [cast(3, target="float64"), computed]))
