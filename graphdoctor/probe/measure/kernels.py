@@ -286,6 +286,10 @@ class Repeated:
     def __call__(self) -> None:
         """Make it, and leave its arguments as they were."""
         self.make()
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Put back what it changed."""
         if self.restore is not None:
             self.restore()
 
@@ -365,8 +369,7 @@ def _profiled(call: Repeated, count: int, around: Around) -> list[ProfiledEvent]
             with torch.profiler.record_function(CALL_RANGE):
                 call.make()
                 torch_api.synchronize()
-            if call.restore is not None:
-                call.restore()
+            call.put_back()
     return profiled_events(profiler)
 
 

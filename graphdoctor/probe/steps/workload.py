@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import torch
 
 from ..events import EventFile
 from ..measure import coverage
-from ..measure.calibration import calibrate
 from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from ..measure.kernels import MeasuredKernels, Repeated, measure_kernels, seen_call
-from ..measure.memory import PeakMemory
-from ..measure.saved_tensors import kept_bytes
 from ..measure.search_cost import Searches, time_searches
 from ..measure.settling import Activity, Settling, settle
 from ..measure.timing import serve, steady_us
@@ -39,36 +33,29 @@ from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
-from ..target.snapshot import State, seed_everything
+from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api, torch_inductor, torch_minifier, torch_parts, torch_trace
-from ..torch_private.torch_codegen import CodegenWatch, graph_runs_marked
-from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs, launch_one_by_one
+from ..torch_private.torch_codegen import CodegenWatch
+from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
 from ..torch_private.torch_partition import PartitionWatch
 from ..torch_private.trace_keeper import TraceKeeper
 from ..wire import (
     BlocksRecord,
-    CalibrationEvent,
     CallArtifact,
     CallErrorRecord,
     CompilerPartKind,
     CoverageEvent,
-    EagerCallRecord,
     GapEvent,
     GuardCostEvent,
-    KernelsEvent,
-    MemoryEvent,
     PartEvent,
     ProbeRequest,
-    ProfiledCallEvent,
     SteadyCallEvent,
     TargetEvent,
 )
 
 UNSETTLED = "the last call compiles something each time it is repeated."
 """Why a call that never gets steady isn't measured."""
-
-_Found = TypeVar("_Found")
 
 _MAX_NAMES = 20
 """Names of eager operations that are written down."""
@@ -125,8 +112,8 @@ class Workload:
         self._regions: CompiledRegions | None = None
         self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
         self._partitions = self._watch_partitions() if request["profile"] else None
-        self._recorder = CodegenRecorder(self.listener.want_file, self._partitions)
-        self._codegen = self._watch_codegen() if request["profile"] or request["stages"] else None
+        self.code = CodegenRecorder(self.listener.want_file, self._partitions)
+        self.codegen = self._watch_codegen() if request["profile"] or request["stages"] else None
         try:
             self._compiled = self._compile()
         except TargetError:
@@ -149,8 +136,8 @@ class Workload:
             self._cuda_graphs.close()
         if self._compiled_code is not None:
             self._compiled_code.close()
-        if self._codegen is not None:
-            self._codegen.close()
+        if self.codegen is not None:
+            self.codegen.close()
         if self._partitions is not None:
             self._partitions.close()
 
@@ -173,6 +160,16 @@ class Workload:
     def function(self) -> Any:  # noqa: ANN401
         """The target, not compiled."""
         return self._target.function
+
+    @property
+    def activity(self) -> Activity:
+        """What torch has done so far."""
+        return self._activity
+
+    @property
+    def asks_for_cuda_graphs(self) -> bool:
+        """Torch is to record CUDA graphs."""
+        return self._cuda_graphs is not None
 
     @property
     def last_call(self) -> Call | None:
@@ -244,7 +241,7 @@ class Workload:
 
     def _watch_codegen(self) -> CodegenWatch | None:
         try:
-            return CodegenWatch(self._recorder.record)
+            return CodegenWatch(self.code.record)
         except (ImportError, AttributeError, KeyError) as error:
             self._events.write(hook_gap("which operations are in which kernel", error))
             return None
@@ -367,11 +364,14 @@ class Workload:
         """Time the last call, with backward where asked for, as often as the other end of a socket asks."""
         call = self._last_call
         if call is not None:
-            serve(lambda: self._make_again(call), lambda: self._activity, descriptor)
+            serve(lambda: self.make_again(call), lambda: self._activity, descriptor)
 
-    def _make_again(self, call: Call) -> None:
+    def make_again(self, call: Call) -> None:
         """Repeat a call with its backward pass where asked for, and keep nothing of it."""
-        output = self._forward(self._compiled, call)
+        self._repeat(self._compiled, call)
+
+    def _repeat(self, function: Any, call: Call) -> None:  # noqa: ANN401
+        output = self._forward(function, call)
         if self._request["backward"]:
             self._backward(output)
             self._forget_gradients()
@@ -409,13 +409,8 @@ class Workload:
 
     def eager_error(self, call: Call) -> BaseException | None:
         """What the same call raises without torch.compile, or None when it works."""
-        if self._regions is None:
+        with self.eager_mode():
             return self._error_of(self._target.function, call)
-        self._regions.switch_off()
-        try:
-            return self._error_of(self._target.function, call)
-        finally:
-            self._regions.switch_on()
 
     def call_error(self, call: Call) -> BaseException | None:
         """What a call of the compiled target raises, or None when it works."""
@@ -521,101 +516,9 @@ class Workload:
             self._events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
         return searches
 
-    def measure_kernels(self) -> tuple[KernelsEvent, ProfiledCallEvent | None] | str:
-        """Where the time of the last call goes once it is steady, with backward where asked for.
-
-        Returns:
-            The kernels, and the call kernel by kernel if the request is a profile; or the reason why they weren't
-            measured.
-        """
-        call = self._last_call
-        if call is None:
-            return "no call was made."
-        if torch_api.is_profiling():
-            return "the program runs a torch.profiler, and only one can run at a time."
-        with kept_random_state():
-            compiled = Repeated(lambda: self._make_again(call), self._restorer(call))
-            if not settle(compiled, lambda: self._activity).is_settled:
-                return UNSETTLED
-            before = self._activity
-            is_profile = self._request["profile"] is not None
-            around = graph_runs_marked if is_profile and self._codegen is not None else nullcontext
-            measured = measure_kernels(compiled, around)
-            if measured is not None and is_profile and measured.best.graph_launches:
-                measured = replace(
-                    measured, one_by_one=self._one_by_one(lambda: seen_call(compiled, graph_runs_marked))
-                )
-            if self._activity != before:
-                return "the last call compiled something again while it was measured."
-            if measured is None:
-                return "this torch doesn't tell the profiler's events."
-            if not is_profile:
-                return measured.share(), None
-            eager = Repeated(lambda: self._make_eagerly(call), compiled.restore)
-            return measured.share(), self._profiled(measured, measure_kernels(eager))
-
-    def _restorer(self, call: Call) -> Callable[[], None] | None:
-        """Puts back what a call changes in its arguments; None if it changes nothing."""
-        state = State(None, call)
-        self._make_again(call)
-        is_changed = state.is_changed()
-        state.restore()
-        return state.restore if is_changed else None
-
-    def _one_by_one(self, measure: Callable[[], _Found]) -> _Found | None:
-        """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this torch can't."""
-        try:
-            undo = launch_one_by_one()
-        except AttributeError as error:
-            self._events.write(hook_gap("what is in CUDA graphs", error))
-            return None
-        try:
-            return measure()
-        finally:
-            undo()
-
-    def lacks_lines(self) -> str | None:
-        """Why no line is known of a profile's kernels, a sentence; None if there are, or nothing was compiled."""
-        if not self._activity.compiles or self._codegen is None or self._codegen.graphs:
-            return None
-        backend = self._request["backend"]
-        who = "Inductor generated no code" if backend == "inductor" else f"the backend {backend!r} generates no code"
-        return f"Which lines the kernels compute is unknown: {who}."
-
-    def _profiled(self, measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCallEvent:
-        runs, kernels = measured.runs()
-        return ProfiledCallEvent(
-            event="profiled_call",
-            device=measured.best.device,
-            times_us=list(measured.times_us),
-            profiled_us=measured.best.us,
-            runs=runs,
-            kernels=kernels,
-            eager=None
-            if eager is None
-            else EagerCallRecord(
-                times_us=list(eager.times_us),
-                kernels_us=eager.best.kernels_us,
-                launches=len(eager.best.kernels) if eager.best.is_seen else None,
-            ),
-        )
-
-    def calibrate(self) -> CalibrationEvent:
-        """What the device reaches, in the dtypes of the program's matrix products."""
-        device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
-        return calibrate(device, self._recorder.factor_dtypes, self._request["calibrations"])
-
-    def _make_eagerly(self, call: Call) -> None:
-        """Repeat a call without torch.compile."""
-        with self._eager_mode():
-            output = self._forward(self._target.function, call)
-            if self._request["backward"]:
-                self._backward(output)
-                self._forget_gradients()
-
     @contextmanager
-    def _eager_mode(self) -> Iterator[None]:
-        """The target itself, which is to be called here, has nothing compiled in it."""
+    def eager_mode(self) -> Iterator[None]:
+        """Meanwhile, the target itself has nothing compiled in it."""
         if self._regions is not None:
             self._regions.switch_off()
         try:
@@ -624,46 +527,19 @@ class Workload:
             if self._regions is not None:
                 self._regions.switch_on()
 
-    def _kept(self, call: Call) -> int | None:
-        def measure() -> int | None:
-            return kept_bytes(lambda: self._forward(self._compiled, call))
+    def make_eagerly(self, call: Call) -> None:
+        """Repeat a call with its backward pass where asked for, without torch.compile, and keep nothing of it."""
+        with self.eager_mode():
+            self._repeat(self._target.function, call)
 
-        # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be new.
-        return measure() if self._cuda_graphs is None else self._one_by_one(measure)
+    def forward(self, call: Call) -> Any:  # noqa: ANN401
+        """Repeat a call without its backward pass; what it returns."""
+        return self._forward(self._compiled, call)
 
-    def _kept_eagerly(self, call: Call) -> int | None:
-        with self._eager_mode():
-            return kept_bytes(lambda: self._forward(self._target.function, call))
-
-    def measure_memory(self) -> MemoryEvent | str:
-        """Memory of the last call once it is steady, with backward where asked for.
-
-        Returns:
-            It, or the reason why it wasn't measured.
-        """
-        call = self._last_call
-        if call is None:
-            return "no call was made."
-        with kept_random_state():
-            if not settle(lambda: self._make_again(call), lambda: self._activity).is_settled:
-                return UNSETTLED
-            before = self._activity
-            # What earlier calls left behind is none of this one's.
-            gc.collect()
-            peak = PeakMemory()
-            self._make_again(call)
-            peak_bytes = peak.bytes()
-            saved_bytes = self._kept(call)
-            if self._activity != before:
-                return "the last call compiled something again while it was measured."
-            return MemoryEvent(
-                event="memory",
-                peak_of=peak.peak_of,
-                before_bytes=peak.before_bytes,
-                peak_bytes=peak_bytes,
-                saved_bytes=saved_bytes,
-                eager_saved_bytes=self._kept_eagerly(call),
-            )
+    def forward_eagerly(self, call: Call) -> Any:  # noqa: ANN401
+        """The same without torch.compile."""
+        with self.eager_mode():
+            return self._forward(self._target.function, call)
 
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts.
