@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from graphdoctor.capture.child import Watching, interpreter, record
 from graphdoctor.capture.request import Measured, Request
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.spec import RunSpec
-from graphdoctor.probe.measure.kernels import CALL_RANGE, MeasuredKernels, calls_in, is_disturbed, short_name
+from graphdoctor.probe.measure.kernels import CALL_RANGE, MeasuredKernels, SeenCall, calls_in, is_disturbed, short_name
 from graphdoctor.probe.torch_private.torch_codegen import RUN_RANGE
 from graphdoctor.probe.torch_private.torch_kernels import operator_role
 from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
@@ -226,6 +227,20 @@ def test_what_a_cuda_graph_launches_is_unknown_if_the_call_without_it_runs_other
         "aten::_foreach_copy_",
         *[None] * 4,
     ]
+
+
+def seen(ends: int, *, was_held_up: bool = False) -> SeenCall:
+    """A call with one kernel, which ends so late."""
+    (call,) = calls_in([host(CALL_RANGE, 0, ends + 1), host("aten::mm", 0, ends)], has_device=False)
+    return replace(call, was_held_up=was_held_up)
+
+
+def test_a_kernels_time_is_the_median_over_calls_that_no_other_program_held_up():
+    held_up = [seen(90, was_held_up=True), seen(95, was_held_up=True), seen(99, was_held_up=True)]
+    measured = MeasuredKernels([seen(10), seen(12), *held_up, seen(14)], [1.0])
+    assert [kernel["us"] for kernel in measured.runs()[1]] == [12.0]
+    too_few = MeasuredKernels([seen(10), seen(12), *held_up], [1.0])
+    assert [kernel["us"] for kernel in too_few.runs()[1]] == [90.0]
 
 
 @pytest.mark.parametrize(("call_us", "expected"), [(190.0, False), (650.0, False), (750.0, True)])

@@ -177,3 +177,37 @@ def test_serve_ends_quietly_when_nobody_listens_any_more(program: Make, is_asked
         serving.stream.write(json.dumps({"seconds": 0.0}) + "\n")
         serving.stream.flush()
     serving.close()
+
+
+class Preempted:
+    """Counts a preemption in each of some calls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, calls: set[int]) -> None:
+        self._calls = calls
+        self._number = self.count = 0
+        monkeypatch.setattr(timing, "preemptions", lambda: self.count)
+
+    def next(self) -> None:
+        self.count += self._number in self._calls
+        self._number += 1
+
+
+@pytest.mark.parametrize(
+    ("preempted", "is_own_only", "expected"),
+    [
+        ({1, 3}, True, [1.0, 1.0, 1.0, 1.0]),
+        ({1, 3}, False, [1.0, 9.0, 1.0, 9.0, 1.0, 1.0]),
+        ({0, 1, 2, 3}, True, [1.0, 9.0, 1.0, 9.0, 1.0, 1.0]),
+    ],
+)
+def test_calls_that_other_programs_held_up_do_not_count_where_enough_others_remain(
+    monkeypatch: pytest.MonkeyPatch, program: Make, preempted: set[int], *, is_own_only: bool, expected: list[float]
+) -> None:
+    """With fewer than three others, there is nothing better than all of them."""
+    call, seen = program(1.0, 9.0, 1.0, 9.0, 1.0, 1.0), Preempted(monkeypatch, preempted)
+
+    def make() -> None:
+        call()
+        seen.next()
+
+    assert timing.time_calls(make, seconds=1000.0, most=6, is_own_only=is_own_only) == expected

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from ..torch_private import torch_api
 from ..torch_private.torch_precision import float32_precision, matmul_setting, tf32_matmuls
 from ..wire import CalibrationEvent, CalibrationRecord
+from .preemption import preemptions
 
 _COPY_BYTES = 256 * 2**20
 """Far more than the caches of one processor hold: at most 128 MiB, but for a few servers."""
@@ -163,9 +163,9 @@ def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool
     undisturbed: list[float] = []
     started, budget = time.perf_counter(), _BUDGET_S[device.type]
     while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < budget):
-        before = _preemptions()
+        before = preemptions()
         times.append(_time(call, device))
-        if _preemptions() == before:
+        if preemptions() == before:
             undisturbed.append(times[-1])
         if time.perf_counter() - started > budget / 2 and _is_steady(undisturbed):
             break
@@ -175,11 +175,6 @@ def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool
 def _is_steady(times: Sequence[float]) -> bool:
     first, *others = sorted(times)[:2] or [0.0]
     return bool(others) and others[0] <= _STEADY * first
-
-
-def _preemptions() -> int:
-    """How often the system took a processor from a thread of this process that had more to do."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def _time(call: Callable[[], object], device: torch.device) -> float:

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import torch
@@ -33,6 +33,7 @@ from ..torch_private.torch_kernels import (
 )
 from ..torch_private.torch_profiler import ProfiledEvent, profile_activities, profiled_events
 from ..wire import InductorRunRecord, KernelKind, KernelRecord, KernelRunRecord, KernelsEvent, ProfilePhase
+from .preemption import preemptions
 from .timing import time_calls
 
 CALL_RANGE = "graphdoctor_kernels"
@@ -115,6 +116,7 @@ class SeenCall:
         kernels: The kernels that began in it.
         empty_ns: What an empty call takes.
         is_on_device: Kernels are those of a CUDA device.
+        was_held_up: The system took a processor from the process meanwhile.
     """
 
     whole: ProfiledEvent
@@ -122,6 +124,7 @@ class SeenCall:
     kernels: Sequence[Kernel]
     empty_ns: int
     is_on_device: bool
+    was_held_up: bool = False
 
     @property
     def us(self) -> float:
@@ -249,9 +252,15 @@ class MeasuredKernels:
         return min(self.calls, key=_us)
 
     def runs(self) -> tuple[list[InductorRunRecord], list[KernelRunRecord]]:
-        """Runs of graphs and of kernels; each one's time is the median over the calls that ran the same ones."""
+        """Runs of graphs and of kernels; each one's time is the median over the calls that ran the same ones.
+
+        Without calls in which the system took a processor from the process, if enough others remain.
+        """
         runs, kernels = self.best.runs()
-        same = [found for found in (call.runs() for call in self.calls) if _names(found) == _names((runs, kernels))]
+        own = [call for call in self.calls if not call.was_held_up]
+        counted = own if len(own) >= _MIN_CALLS else self.calls
+        same = [found for found in (call.runs() for call in counted) if _names(found) == _names((runs, kernels))]
+        same = same or [self.best.runs()]
         for number, run in enumerate(runs):
             run["us"] = statistics.median(each[number]["us"] for each, _ in same)
         for number, kernel in enumerate(kernels):
@@ -304,13 +313,13 @@ def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKer
     Returns:
         None if this torch doesn't tell the profiler's events.
     """
-    times = time_calls(call.make, seconds=_BUDGET_S, most=_MAX_UNPROFILED, restore=call.restore)
+    times = time_calls(call.make, seconds=_BUDGET_S, most=_MAX_UNPROFILED, restore=call.restore, is_own_only=True)
     least = min(times)
     first = _profiled(call, 1, around)
-    if first is None:
+    if first is None or not first.events:
         return None
     # The first call under a profiler is slower: its buffers are new.
-    count = min(_MAX_CALLS, _MAX_EVENTS // len(first), max(_MIN_CALLS, int(_BUDGET_S / least)))
+    count = min(_MAX_CALLS, _MAX_EVENTS // len(first.events), max(_MIN_CALLS, int(_BUDGET_S / least)))
     calls = [*_seen(_profiled(call, count, around) if count else first)]
     ends = time.perf_counter() + _BUDGET_S
     while count and min(map(_us, calls)) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
@@ -356,21 +365,42 @@ def _us(call: SeenCall) -> float:
     return call.us
 
 
-def _seen(events: Sequence[ProfiledEvent] | None) -> Iterator[SeenCall]:
-    return calls_in(events or (), has_device=torch_api.uses_cuda())
+@dataclass(frozen=True)
+class _Profile:
+    """Calls under the profiler.
+
+    Args:
+        events: All events.
+        held_up: For each call, whether the system took a processor from the process meanwhile.
+    """
+
+    events: Sequence[ProfiledEvent]
+    held_up: Sequence[bool]
 
 
-def _profiled(call: Repeated, count: int, around: Around) -> list[ProfiledEvent] | None:
+def _seen(profile: _Profile | None) -> Iterator[SeenCall]:
+    if profile is None:
+        return
+    calls = calls_in(profile.events, has_device=torch_api.uses_cuda())
+    for call, was_held_up in zip(calls, profile.held_up, strict=False):
+        yield replace(call, was_held_up=was_held_up)
+
+
+def _profiled(call: Repeated, count: int, around: Around) -> _Profile | None:
+    held_up: list[bool] = []
     with around(), torch.profiler.profile(activities=profile_activities()) as profiler:
         for _ in range(count):
             torch_api.synchronize()
             with torch.profiler.record_function(EMPTY_RANGE):
                 torch_api.synchronize()
+            before = preemptions()
             with torch.profiler.record_function(CALL_RANGE):
                 call.make()
                 torch_api.synchronize()
+            held_up.append(preemptions() != before)
             call.put_back()
-    return profiled_events(profiler)
+    events = profiled_events(profiler)
+    return None if events is None else _Profile(events, held_up)
 
 
 def calls_in(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..torch_private import torch_api
+from .preemption import preemptions
 from .settling import Activity, settle
 
 _STEADY_S = 0.5
@@ -53,6 +54,7 @@ def time_calls(
     most: int | None = None,
     least: int = _MIN_RUNS,
     restore: Callable[[], None] | None = None,
+    is_own_only: bool = False,
 ) -> list[float]:
     """Seconds of single calls; work that a call launches on a GPU counts to its own time only.
 
@@ -62,18 +64,23 @@ def time_calls(
         most: Most calls, or None.
         least: Fewest calls.
         restore: Puts back what a call changed in its arguments, outside the timed span.
+        is_own_only: Leave out calls in which the system took a processor from the process, if enough others remain.
     """
     times: list[float] = []
+    own: list[float] = []
     ends = time.perf_counter() + seconds
     while len(times) < least or (time.perf_counter() < ends and (most is None or len(times) < most)):
         torch_api.synchronize()
+        before = preemptions()
         started = time.perf_counter()
         call()
         torch_api.synchronize()
         times.append(time.perf_counter() - started)
+        if preemptions() == before:
+            own.append(times[-1])
         if restore is not None:
             restore()
-    return times
+    return own if is_own_only and len(own) >= least else times
 
 
 @dataclass
