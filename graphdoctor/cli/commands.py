@@ -63,7 +63,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "profile": {
         "graphdoctor profile model.py": "by line and by kernel",
-        "graphdoctor profile model.py --backward -o profile.json": "a training step, for programs",
+        "graphdoctor profile model.py -o profile.html": "as a page, with the generated code",
     },
     "export": {
         "graphdoctor export model.py": "strict or not, and what is in the way",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from importlib.metadata import version
@@ -181,6 +182,9 @@ def test_use_instead_gives_the_same_results(rule: Rule) -> None:
 
 def _result(forward: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
     output = forward(*args)
-    if output.requires_grad and args[0].requires_grad:
-        output.sum().backward()
-    return output.detach(), args[0].grad
+    # A dataclass has tensors in its fields.
+    outputs = list(vars(output).values()) if dataclasses.is_dataclass(output) else [output]
+    differentiable = [each for each in outputs if each.requires_grad]
+    if differentiable and args[0].requires_grad:
+        sum(each.sum() for each in differentiable).backward()
+    return [each.detach() for each in outputs], args[0].grad
