@@ -34,7 +34,7 @@ def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, e
         return seconds
 
     monkeypatch.setattr(calibration, "_time", timed)
-    monkeypatch.setattr(calibration, "_preemptions", lambda: taken[0])
+    monkeypatch.setattr(calibration, "preemptions", lambda: taken[0])
     monkeypatch.setattr(calibration, "_BUDGET_S", {"cpu": 0.0})
     assert calibration._best(lambda: None, CPU) == expected
 
