@@ -119,8 +119,10 @@ class Profiling:
         return calibrate(device, self._workload.code.factor_dtypes, self._request["calibrations"])
 
     def lacks_lines(self) -> str | None:
-        """Why no line is known of a profile's kernels, a sentence; None if there are, or nothing was compiled."""
+        """Why lines of a profile's kernels are unknown, a sentence; None if they aren't, or nothing was compiled."""
         codegen = self._workload.codegen
+        if codegen is not None and codegen.failure is not None:
+            return f"Which lines some kernels compute is unknown: looking at them raised {codegen.failure}."
         if not self._workload.activity.compiles or codegen is None or codegen.graphs:
             return None
         backend = self._request["backend"]

@@ -85,6 +85,8 @@ class CodegenWatch:
         self._on_graph = on_graph
         self.graphs = 0
         """How many there were so far."""
+        self.failure: str | None = None
+        """What went wrong first in looking on; the compile went on without us."""
         self._current: GeneratedGraph | None = None
         self._undo: list[Undo] = []
         from torch._inductor import config
@@ -115,16 +117,28 @@ class CodegenWatch:
         self._current = GeneratedGraph(lowering.graph_id, "backward" if lowering.is_backward else "forward")
         try:
             result = original(lowering, *args)
-            self._current.nodes = list(lowering.module.graph.nodes)
             self.graphs += 1
-            self._on_graph(self._current)
+            with self._survived():
+                self._current.nodes = list(lowering.module.graph.nodes)
+                self._on_graph(self._current)
         finally:
             self._current = None
         return result
 
+    @contextmanager
+    def _survived(self) -> Iterator[None]:
+        """What we look at is private: if it is other than we know it, the program must still compile."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever another torch's objects raise
+            self.failure = self.failure or f"{type(error).__name__}: {error}"
+
     def _seen(self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False) -> Any:  # noqa: ANN401 - as torch declares it
         if self._current is not None:
-            self._current.kernels.append(_library(scheduled, name) if is_extern else _fused(scheduled, name))
+            kernel = GeneratedKernel(name, "other", [], None, None, None)
+            with self._survived():
+                kernel = _library(scheduled, name) if is_extern else _fused(scheduled, name)
+            self._current.kernels.append(kernel)
         return original(scheduled, name, is_extern)
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -78,7 +79,9 @@ class PartitionWatch:
             forward, backward = parts = original(*args, **kwargs)
             self._last = None
             if isinstance(count := kwargs.get("num_fwd_outputs"), int):
-                self._last = _partition(forward.graph, backward.graph, count)
+                # A graph that is other than we know it must still compile; what it keeps is then not listed.
+                with contextlib.suppress(Exception):
+                    self._last = _partition(forward.graph, backward.graph, count)
             return parts
 
         self.close: Callable[[], None] = put_in_place(compile_fx, "partition_fn", partition_fn)
