@@ -5,6 +5,7 @@ Comes in: recordings. Goes out: seconds of compiling, and what the caches did.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphdoctor.model.recording import Recording
@@ -16,7 +17,7 @@ class Compiling:
 
     Args:
         all_s: All of it; None if torch didn't say.
-        dynamo_s: Of this, what isn't in the backend: Dynamo's tracing and guards.
+        dynamo_s: Of this, what isn't in the backend: Dynamo's tracing and guards; None if unknown.
     """
 
     all_s: float | None
@@ -29,14 +30,21 @@ def compiling(recording: Recording) -> Compiling:
     Args:
         recording: The run.
     """
-    known = [
-        (compile_.duration_s, compile_.backend_s or 0.0)
+    has_graph = {graph.compile_id for graph in recording.graphs}
+    # Without a graph, there is nothing for a backend to do.
+    backends = [
+        compile_.backend_s if compile_.compile_id in has_graph else compile_.backend_s or 0.0
         for compile_ in recording.compiles
-        if compile_.duration_s is not None
     ]
-    if not known or len(known) < len(recording.compiles):
-        return Compiling(None, None)
-    return Compiling(sum(all_s for all_s, _ in known), sum(all_s - backend_s for all_s, backend_s in known))
+    all_s = _sum([compile_.duration_s for compile_ in recording.compiles])
+    backend_s = _sum(backends)
+    return Compiling(all_s, None if all_s is None or backend_s is None else all_s - backend_s)
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """None if there are none, or one is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def restarted(again: Recording) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.model.kernels import CacheUse
 from graphdoctor.model.recording import Recording
 from graphdoctor.profile.restart import Compiling, compiling, restarted
-from tests.factories import compiled, recording
+from tests.factories import compiled, graph, recording
 
 
 def recorded(*times: tuple[float | None, float | None]) -> Recording:
@@ -31,3 +31,10 @@ def test_a_second_start_gives_its_caches_and_seconds():
     again = recorded((4.0, 3.0)).model_copy(update={"caches": CacheUse(hits=1, misses=0, bypasses=0)})
     found = restarted(again)
     assert found == {"restart_caches": again.caches, "compile_warm_s": 4.0, "dynamo_warm_s": 1.0}
+
+
+def test_time_of_a_backend_that_torch_does_not_tell_is_unknown() -> None:
+    """It had a graph to compile, so it isn't 0, and what is left for Dynamo is unknown."""
+    found = recorded((4.0, 3.0), (1.0, None))
+    with_graph = found.model_copy(update={"graphs": (graph(found.compiles[-1].compile_id),)})
+    assert compiling(with_graph) == Compiling(5.0, None)
