@@ -97,18 +97,34 @@ def mostly(operations: Sequence[InductorOperation], found: Sequence[InductorOper
     return sum(operation.elements or 0 for operation in found) >= _MOSTLY * sum(known)
 
 
+def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperation, float]]:
+    """Operations that come from a line, each with its part of their kernel's time; together these are 1.
+
+    Parts are in proportion to the elements that each works on: of the largest tensor that it takes or makes. If that is
+    unknown of one, all are equal.
+
+    Args:
+        operations: Those of a kernel that its time belongs to.
+    """
+    known = [operation for operation in operations if operation.stack]
+    sizes = [operation.elements or 0 for operation in known]
+    if not all(sizes):
+        sizes = [1] * len(known)
+    return [(operation, size / sum(sizes)) for operation, size in zip(known, sizes, strict=True)]
+
+
 def by_line(
-    kernels: Iterable[TimedKernel], about: Callable[[TimedKernel], Sequence[InductorOperation]]
+    kernels: Iterable[TimedKernel], about: Callable[[TimedKernel], Iterable[InductorOperation]]
 ) -> dict[StackEntry, float]:
     """Lines with the time of their kernels, the most costly first.
 
     Args:
         kernels: Kernels.
-        about: The operations that a kernel is about; of several lines, each has an equal part.
+        about: The operations that a kernel is about, which have all of its time.
     """
     times: dict[StackEntry, float] = {}
     for kernel in kernels:
-        lines = list(dict.fromkeys(operation.stack[-1] for operation in about(kernel) if operation.stack))
-        for line in lines:
-            times[line] = times.get(line, 0.0) + kernel.us / len(lines)
+        for operation, part in parts(about(kernel)):
+            line = operation.stack[-1]
+            times[line] = times.get(line, 0.0) + kernel.us * part
     return dict(sorted(times.items(), key=lambda item: -item[1]))

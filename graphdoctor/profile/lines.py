@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from graphdoctor.diagnosis.kernel_times import parts
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.profile import CodeLine, ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
 from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorOperation, KernelRun, Profiled
@@ -73,17 +74,17 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
     """
     found = sorted(_kernels(profiled), key=lambda kernel: -kernel.us)
     places = [_places(kernel.operations, _root(kernel, roots)) for kernel in found]
-    parts = [
-        TimePart(kernel=number, us=kernel.us * count / sum(own.values()), stack=stack, module=module)
+    shared = [
+        TimePart(kernel=number, us=kernel.us * part, stack=stack, module=module)
         for number, (kernel, own) in enumerate(zip(found, places, strict=True))
-        for (stack, module), count in own.items()
+        for (stack, module), part in own.items()
     ]
     kernels = tuple(_profiled(kernel, own, call_us) for kernel, own in zip(found, places, strict=True))
     return Shared(
         kernels=kernels,
-        parts=tuple(parts),
-        lines=tuple(_lines(parts, kernels, call_us)),
-        modules=tuple(_modules(parts, kernels)),
+        parts=tuple(shared),
+        lines=tuple(_lines(shared, kernels, call_us)),
+        modules=tuple(_modules(shared, kernels)),
         unattributed_us=sum(kernel.us for kernel, own in zip(found, places, strict=True) if not own),
     )
 
@@ -154,20 +155,18 @@ def _root(kernel: _Kernel, roots: Mapping[str, str]) -> str:
     return "" if compile_id is None else roots.get(compile_id, "")
 
 
-def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, int]:
-    """How many elements each place has of those that a kernel's operations work on."""
-    known = [operation for operation in operations if operation.stack]
-    is_known = all(operation.elements for operation in known)
-    counts: dict[_Place, int] = defaultdict(int)
-    for operation in known:
-        counts[operation.stack, module_path(operation.module, root)] += (operation.elements or 1) if is_known else 1
-    return counts
+def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, float]:
+    """The part of a kernel's time that each place has."""
+    found: dict[_Place, float] = defaultdict(float)
+    for operation, part in parts(operations):
+        found[operation.stack, module_path(operation.module, root)] += part
+    return found
 
 
-def _profiled(kernel: _Kernel, places: dict[_Place, int], call_us: float) -> ProfiledKernel:
-    lines: dict[CodeLine, int] = defaultdict(int)
-    for (stack, _), count in places.items():
-        lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += count
+def _profiled(kernel: _Kernel, places: dict[_Place, float], call_us: float) -> ProfiledKernel:
+    lines: dict[CodeLine, float] = defaultdict(float)
+    for (stack, _), part in places.items():
+        lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += part
     named = [each.operation for each in kernel.operations] or ([kernel.launched_by] if kernel.launched_by else [])
     return ProfiledKernel(
         name=kernel.name,

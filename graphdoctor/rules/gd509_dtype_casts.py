@@ -97,12 +97,11 @@ def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> RuleMatch | None:
     entry, *others = lines
     casts = [operation for kernel in kernels for operation in _casts_of(kernel)]
     kinds = dict.fromkeys((each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype)
-    moved = [(kernel.kernel.bytes or 0) * kernel.runs for kernel in kernels]
     runs = sum(kernel.runs for kernel in kernels)
     return RuleMatch(
         entry=entry,
         message=f"casts{_kinds_text(list(kinds))} take {percent(us / whole_us)} of a steady call: "
-        f"{counted(runs, 'kernel')} that only {'casts moves' if runs == 1 else 'cast move'} {_mb(sum(moved))}",
+        f"{counted(runs, 'kernel')} {_moved(kernels, runs)}",
         count=runs,
         compile_ids=_compile_ids(kernels),
         related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
@@ -122,6 +121,14 @@ def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> RuleMatch | None:
 
 def _kinds_text(kinds: Sequence[tuple[str, str]]) -> str:
     return f" from {kinds[0][0]} to {kinds[0][1]}" if len(kinds) == 1 else ""
+
+
+def _moved(kernels: Sequence[TimedKernel], runs: int) -> str:
+    """What the kernels do, with the memory that they move unless that is unknown of one."""
+    known = [kernel.kernel.bytes * kernel.runs for kernel in kernels if kernel.kernel.bytes is not None]
+    if len(known) < len(kernels):
+        return "only casts" if runs == 1 else "only cast"
+    return f"that only {'casts moves' if runs == 1 else 'cast move'} {_mb(sum(known))}"
 
 
 def _mb(count: int) -> str:

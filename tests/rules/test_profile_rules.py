@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.diagnosis.kernel_times import by_line, timed_kernels
 from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorOperation
+from graphdoctor.profile.lines import share_out
 from tests.profiles.facts import code, graph, operation, profiled, ran
 from tests.rules.test_kernel_rules import found, recorded, share
 
@@ -72,6 +74,23 @@ def test_kernels_that_only_cast() -> None:
     assert finding.message == (
         "casts from float32 to bfloat16 take 30% of a steady call: 1 kernel that only casts moves 3 MB"
     )
+
+
+def test_memory_that_casts_move_is_left_out_where_it_is_unknown() -> None:
+    kernels = [code("triton_poi_fused_0", 0, bytes=3_000_000), code("triton_poi_fused_1", 1, bytes=None)]
+    runs = [ran("triton_poi_fused_0", 30.0), ran("triton_poi_fused_1", 20.0)]
+    (finding,) = made(runs, graph(kernels, [cast(3), cast(4)]))
+    assert finding.message == "casts from float32 to bfloat16 take 50% of a steady call: 2 kernels only cast"
+
+
+def test_the_lines_of_a_finding_have_the_time_that_the_profile_gives_them() -> None:
+    casts = [cast(3, elements=300), cast(4, elements=100)]
+    found = profiled([ran("triton_poi_fused_0", 40.0)], graph([code("triton_poi_fused_0", 0, 1)], casts))
+    lines = {line.line: line.forward_us for line in share_out(found, 100.0, {}).lines}
+    assert {
+        entry.line: us for entry, us in by_line(timed_kernels(found), lambda each: each.operations).items()
+    } == lines
+    assert lines == {3: 30.0, 4: 10.0}
 
 
 def test_a_cast_stays_one_beside_something_small() -> None:
