@@ -1,0 +1,52 @@
+"""Chooses the engine: what ``--jobs`` and ``--on`` ask for.
+
+Comes in: options and environment variables. Goes out: an ``Engine``; nothing is started yet, and Ray isn't imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from graphdoctor.engine.local import Local
+from graphdoctor.engine.work import Engine
+from graphdoctor.errors import GraphDoctorError
+
+RAY = "ray"
+RAY_CLIENT = "ray://"
+_ADDRESS_VARIABLE = "RAY_ADDRESS"
+
+
+def engine_for(
+    *, jobs: int | None = None, on: str | None = None, environment: Mapping[str, str] | None = None
+) -> Engine:
+    """The engine that options ask for.
+
+    Args:
+        jobs: ``--jobs``: how many pieces at once; None for as many as there are cores.
+        on: ``--on``: ``ray``, or ``ray://host:port``; None for this machine's processes.
+        environment: Environment variables; None for those of this process.
+
+    Raises:
+        GraphDoctorError: ``on`` names no engine.
+    """
+    if on is None:
+        return Local(cores() if jobs is None else jobs)
+    environment = os.environ if environment is None else environment
+    if on == RAY:
+        address = environment.get(_ADDRESS_VARIABLE) or None
+        address = None if address == "local" else address
+    elif on.startswith(RAY_CLIENT) and on != RAY_CLIENT:
+        address = on
+    else:
+        raise GraphDoctorError(
+            f"--on {on} names no engine.", hint="Engines are ray and ray://HOST:PORT, such as ray://head:10001."
+        )
+    from graphdoctor.engine.on_ray import OnRay
+
+    return OnRay(address, jobs)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,74 @@
+"""Work for engines: functions of module level, as they have to be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from graphdoctor.errors import GraphDoctorError
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def process_id(_piece: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def fail_at_3(number: int) -> int:
+    if number == 3:
+        raise KeyError("three")
+    if number == 4:
+        raise GraphDoctorError("Can't read four.")
+    if number == 5:
+        raise MemoryError
+    if number == 6:
+        raise SystemExit(1)
+    return number
+
+
+def unpicklable(number: int) -> object:
+    return (lambda: number) if number == 1 else number
+
+
+def killed_at_2(number: int) -> int:
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def leave_at_2(number: int) -> int:
+    if number == 2:
+        os._exit(7)
+    return number
+
+
+def killed_once(marker: Path) -> str:
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def slow_at_0(number: int) -> int:
+    time.sleep(0.5 if number == 0 else 0)
+    return number
+
+
+def write_and_sleep(marker: Path) -> None:
+    marker.write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def modules(_piece: int) -> list[str]:
+    import sys
+
+    return sorted(sys.modules)
+
+
+def big(number: int) -> bytes:
+    return bytes([number]) * 5_000_000

@@ -1,0 +1,84 @@
+"""Which engine the options ask for."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from graphdoctor.engine.choice import cores, engine_for
+from graphdoctor.engine.local import Local
+from graphdoctor.engine.on_ray import OnRay
+from graphdoctor.errors import GraphDoctorError
+from tests.engine import pieces
+
+
+def test_by_default_it_is_this_machine_with_a_job_for_each_core() -> None:
+    assert engine_for(environment={"RAY_ADDRESS": "head:6379"}) == Local(cores())
+
+
+def test_jobs_are_taken() -> None:
+    assert engine_for(jobs=3) == Local(3)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
+def test_cores_are_those_that_this_process_may_use() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, [min(before)])
+        assert cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(
+    ("on", "environment", "address"),
+    [
+        ("ray", {}, None),
+        ("ray", {"RAY_ADDRESS": ""}, None),
+        ("ray", {"RAY_ADDRESS": "local"}, None),
+        ("ray", {"RAY_ADDRESS": "head:6379"}, "head:6379"),
+        ("ray://head:10001", {"RAY_ADDRESS": "other:6379"}, "ray://head:10001"),
+    ],
+)
+def test_ray_is_at_its_address(on: str, environment: dict[str, str], address: str | None) -> None:
+    assert engine_for(on=on, environment=environment) == OnRay(address)
+    assert engine_for(on=on, jobs=2, environment=environment) == OnRay(address, 2)
+
+
+@pytest.mark.parametrize("on", ["dask", "ray://", "", "RAY"])
+def test_another_name_is_refused(on: str) -> None:
+    with pytest.raises(GraphDoctorError, match="names no engine"):
+        engine_for(on=on, environment={})
+
+
+def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
+    code = "import sys; from graphdoctor.engine.choice import engine_for; engine_for(on='ray'); engine_for()\n"
+    code += "print(sorted({'ray', 'torch', 'pydantic', 'rich'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("address", ["ray://head", "ray://head:port", "nonsense"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(GraphDoctorError, match="isn't the address of a Ray cluster"):
+        list(OnRay(address).run(pieces.square, [1]))
+
+
+def test_an_address_without_an_answer_is_one_sentence() -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(GraphDoctorError, match=f"There is no answer from a Ray cluster at ray://127.0.0.1:{port}"):
+        list(OnRay(f"ray://127.0.0.1:{port}").run(pieces.square, [1]))
+
+
+def test_without_ray_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(GraphDoctorError, match="needs Ray") as raised:
+        list(OnRay(None).run(pieces.square, [1]))
+    assert raised.value.hint == "pip install 'graphdoctor[ray]'"
