@@ -120,6 +120,7 @@ class Intake:
         self.environment = environment
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
+        self._inherited: dict[int, str] = {}
         # Thousands of compiles share their callers, so each stack entry is kept once.
         self._files: dict[str, None] = {}
         self._entries: dict[tuple[Any, ...], StackEntry] = {}
@@ -176,10 +177,15 @@ class Intake:
         """What takes the records of the same process from here on, when its compile ids count from 0 again."""
         later = Intake(self.environment)
         later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
+        later._inherited = self._inherited
         later._files, later._entries, later.generated = self._files, self._entries, self.generated
         later.called, later.watched_calls = self.called, self.watched_calls
         later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
         return later
+
+    def begin_after(self, parent: Intake) -> None:
+        """Know the strings that a process had defined in the same log, as one that it forked does."""
+        self._inherited = parent._inherited | parent._strings
 
     def wants(self, kind: str) -> bool:
         """Whether records of a kind are taken."""
@@ -211,9 +217,16 @@ class Intake:
 
     def _on_str(self, record: Record) -> None:
         text, key = record.value
+        if key == 0:
+            # Only a process of its own numbers strings from 0.
+            self._inherited = {}
         self._strings[key] = text
         self._files[text] = None
         self.origins.learn_from(text)
+
+    def _file_of(self, line: Mapping[str, Any]) -> str:
+        key: int = line.get("filename", -1)
+        return self._strings.get(key) or self._inherited.get(key, "<unknown>")
 
     def _on_torch_version(self, record: Record) -> None:
         if self.environment.torch is None and record.payload:
@@ -228,7 +241,7 @@ class Intake:
         raw = record.value.get("stack") or []
         entries = tuple(
             self.entry(
-                self._strings.get(line.get("filename"), "<unknown>"),
+                self._file_of(line),
                 line["line"],
                 line["name"],
                 line.get("loc"),

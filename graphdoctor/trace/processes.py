@@ -1,23 +1,18 @@
 """Finds which log belongs to which process, which process is the main one, and what to call the others.
 
-Comes in: trace logs. Goes out: ``ProcessLogs``, the main process first. Reads only the first lines of each log.
+Comes in: trace logs. Goes out: ``ProcessLogs``, the main process first. Reads only samples of each log.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.trace.writers import find_writers, named_rank, rank_of_folder
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
-_HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ")
-_RANK = re.compile(r"_rank_(\d+)_")
-_HEAD_LINES = 20
-"""The program's own output can come before the first record if it shares the file."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +22,16 @@ class ProcessLogs:
     Args:
         logs: In order; more than one if the program closed its log (``logging.shutdown``) and torch opened another.
         pid: Its process id, or None if no record has it.
-        rank: Its rank in a distributed run, or None.
+        rank: Its rank in a distributed run, or None: as its records say, else as its log's name says, else as the
+            folder's name says if that can be said of one process alone.
+        writers: Process id and recorded rank of each process that wrote to these logs, in the order in which they
+            begin; the records of the others aren't this process's. Empty if its logs are its own.
     """
 
     logs: tuple[Path, ...]
     pid: int | None
     rank: int | None
+    writers: tuple[tuple[int | None, int | None], ...] = ()
 
 
 def find_logs(folder: Path) -> list[Path]:
@@ -68,14 +67,10 @@ def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[Proces
             the one that wrote first. Only our own recordings have it. Each of them is of one machine, so only there do
             logs with one process id belong to one process.
     """
-    found: list[tuple[str, ProcessLogs]] = []
-    for log in logs:
-        time, pid = _first_header(log)
-        rank = _RANK.search(log.name)
-        found.append((time, ProcessLogs((log,), pid, int(rank[1]) if rank else None)))
+    found = [item for log in logs for item in _processes_of(log)]
     # By creation, since the names are random.
     found.sort(key=lambda item: (not item[0], item[0], item[1].logs[0].name))
-    processes = [process for _, process in found]
+    processes = _ranked_by_folder([process for _, process in found])
     if main_pid is not None:
         processes = _joined(processes)
     main = next((process for process in processes if process.pid is not None and process.pid == main_pid), None)
@@ -86,14 +81,46 @@ def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[Proces
     return [*([main] if main else []), *(process for process in processes if process is not main)]
 
 
+def _processes_of(log: Path) -> list[tuple[str, ProcessLogs]]:
+    """The processes that wrote a log, each with the time of its first record."""
+    writers = find_writers(log)
+    if not writers:
+        return [("", ProcessLogs((log,), None, named_rank(log)))]
+    every = () if len(writers) == 1 else tuple((writer.pid, writer.rank) for writer in writers)
+    if all(writer.rank is None for writer in writers):
+        # The others were forked from the first.
+        writers[0] = replace(writers[0], rank=named_rank(log))
+    return [(writer.time, ProcessLogs((log,), writer.pid, writer.rank, every)) for writer in writers]
+
+
+def _ranked_by_folder(processes: Sequence[ProcessLogs]) -> list[ProcessLogs]:
+    """The processes, with the rank that a folder is named after for the first of its processes if none has a rank."""
+    taken = {process.logs[0].parent for process in processes if process.rank is not None}
+    ranked = []
+    for process in processes:
+        folder = process.logs[0].parent
+        if folder not in taken and (rank := rank_of_folder(process.logs[0])) is not None:
+            process = replace(process, rank=rank)  # noqa: PLW2901
+            taken.add(folder)
+        ranked.append(process)
+    return ranked
+
+
 def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
     """One entry for each process id."""
     joined: dict[int | None, ProcessLogs] = {}
+    unknown = []
     for process in processes:
-        before = joined.get(process.pid, ProcessLogs((), process.pid, None))
-        rank = process.rank if before.rank is None else before.rank
-        joined[process.pid] = ProcessLogs((*before.logs, *process.logs), process.pid, rank)
-    return list(joined.values())
+        if process.pid is None:
+            unknown.append(process)
+            continue
+        before = joined.get(process.pid)
+        if before is not None:
+            rank = process.rank if before.rank is None else before.rank
+            logs = tuple(dict.fromkeys((*before.logs, *process.logs)))
+            process = ProcessLogs(logs, process.pid, rank, (*before.writers, *process.writers))  # noqa: PLW2901
+        joined[process.pid] = process
+    return [*joined.values(), *unknown]
 
 
 def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:
@@ -104,12 +131,3 @@ def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:
         # A folder can have the logs of several runs.
         names.append(None if number == 1 else f"p{number}" if name in names else name)
     return names
-
-
-def _first_header(log: Path) -> tuple[str, int | None]:
-    """The time of a log's first record, such as ``1121 02:58:17.809000``, and the id of the process that wrote it."""
-    with log.open("rb") as lines:
-        for line in islice(lines, _HEAD_LINES):
-            if match := _HEADER.match(line):
-                return match[1].decode(), int(match[2])
-    return "", None

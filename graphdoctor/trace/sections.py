@@ -7,8 +7,9 @@ read only if asked for, and their modules are imported only then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.recording import Environment
@@ -16,6 +17,7 @@ from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.processes import ProcessLogs, name_processes
+from graphdoctor.trace.writers import Lane, Lanes, is_first_string
 
 if TYPE_CHECKING:
     from graphdoctor.trace.guards.tree import GuardTrees
@@ -141,25 +143,89 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
         processes: The main one first.
         new_section: Makes the first section of a process.
     """
-    contents = LogContents()
-    for process in processes:
-        contents.processes.append(_read_process(process, new_section(), contents))
+    contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
+    takers: dict[Path, list[ProcessSections]] = {}
+    for taken in contents.processes:
+        for log in taken.process.logs:
+            takers.setdefault(log, []).append(taken)
+    for log, of_log in takers.items():
+        _read_log(log, _LogTakers(log, of_log, contents, new_section), contents)
     return contents
 
 
-def _read_process(process: ProcessLogs, first: Section, into: LogContents) -> ProcessSections:
-    taken = ProcessSections(process, [first])
-    for log in process.logs:
-        into.damage.is_last_broken = False
-        with log.open("rb") as lines:
-            for record in read_records(lines, first.wants, into.damage):
-                taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
-                if taken.sections[-1].is_reset_by(record):
-                    taken.sections.append(taken.sections[-1].after_reset())
-                try:
-                    taken.sections[-1].add(record)
-                except (ValueError, TypeError, LookupError, AttributeError):
-                    # The record is damaged, or this torch writes it differently.
-                    into.unreadable[record.kind] = into.unreadable.get(record.kind, 0) + 1
+class _LogTakers:
+    """Finds who takes each record of one log.
+
+    Args:
+        log: The log.
+        takers: The processes that it's read for. If others are known to have written to it, their records are skipped.
+        contents: Gets the processes that nobody knew of.
+        new_section: Makes the first section of a process.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        takers: Sequence[ProcessSections],
+        contents: LogContents,
+        new_section: Callable[[], Section],
+    ) -> None:
+        self.first = takers[0]
+        self._log = log
+        self._contents = contents
+        self._new_section = new_section
+        self._by_lane: dict[Lane, ProcessSections | None] = {}
+        for pid, rank in dict.fromkeys(pair for taken in takers for pair in taken.process.writers):
+            fits = (taken for taken in takers if taken.process.pid == pid and rank in (None, taken.process.rank))
+            self._by_lane[Lane(pid, rank)] = next(fits, None)
+        if not self._by_lane:
+            self._by_lane = {Lane(taken.process.pid, None): taken for taken in takers}
+        self._is_whole = None not in self._by_lane.values()
+        self._lanes = Lanes(self._by_lane)
+        self._last: ProcessSections | None = None
+        self._seen: set[Lane] = set()
+
+    def of(self, record: Record) -> ProcessSections | None:
+        """Who takes the next record; None if nobody does."""
+        lane = self._lanes.of(record)
+        if lane not in self._seen:
+            self._begin(lane, record)
+        taken = self._by_lane[lane]
+        if taken is not None:
+            self._last = taken
+            if lane.rank not in (None, taken.process.rank):
+                taken.process = replace(taken.process, rank=lane.rank)
+        return taken
+
+    def _begin(self, lane: Lane, record: Record) -> None:
+        self._seen.add(lane)
+        if lane not in self._by_lane:
+            found = ProcessSections(ProcessLogs((self._log,), lane.pid, lane.rank), [self._new_section()])
+            self._by_lane[lane] = found if self._is_whole else None
+            if self._is_whole:
+                self._contents.processes.append(found)
+        taken = self._by_lane[lane]
+        if taken is not None and self._last is not None and not is_first_string(record):
+            # A forked process goes on with the strings of its parent.
+            taken.sections[0].intake.begin_after(self._last.sections[-1].intake)
+
+
+def _read_log(log: Path, takers: _LogTakers, into: LogContents) -> None:
+    into.damage.is_last_broken = False
+    wants = takers.first.sections[0].wants
+    taken: ProcessSections | None = takers.first
+    with log.open("rb") as lines:
+        for record in read_records(lines, wants, into.damage):
+            taken = takers.of(record)
+            if taken is None:
+                continue
+            taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
+            if taken.sections[-1].is_reset_by(record):
+                taken.sections.append(taken.sections[-1].after_reset())
+            try:
+                taken.sections[-1].add(record)
+            except (ValueError, TypeError, LookupError, AttributeError):
+                # The record is damaged, or this torch writes it differently.
+                into.unreadable[record.kind] = into.unreadable.get(record.kind, 0) + 1
+    if taken is not None:
         taken.is_cut |= into.damage.is_last_broken
-    return taken

@@ -1,0 +1,174 @@
+"""Finds which processes wrote a log: from samples of it, and record by record.
+
+Comes in: one log, or its records. Goes out: a ``Writer`` for each process and rank that the samples have, or the
+``Lane`` of each record. A log can have several: a program and the process that it forked under an older torch, or the
+logs of a job's ranks put together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+
+from graphdoctor.trace.grammar import Record
+
+_HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE)
+_RANK_IN_NAME = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)(?=[_.-]|$)")
+_RANK_FOLDER = re.compile(r"rank[_-]?(\d+)")
+_ATTEMPT_FOLDER = re.compile(r"attempt_\d+")
+_NUMBER = re.compile(r"\d+")
+_SAMPLE_BYTES = 1 << 16
+_SAMPLES = 10
+"""Spread over a log, the first at its beginning and the last at its end."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A process that wrote records of a log.
+
+    Args:
+        time: Of its first record in the samples, such as ``1121 02:58:17.809000``.
+        pid: Its process id.
+        rank: Its rank in a distributed run, or None if none of those records has it.
+    """
+
+    time: str
+    pid: int
+    rank: int | None
+
+
+def find_writers(log: Path) -> list[Writer]:
+    """The processes and ranks whose records are in a log, in the order in which they begin."""
+    found: dict[tuple[int, int | None], str] = {}
+    with log.open("rb") as lines:
+        for sample in _samples(lines):
+            for header in _HEADER.finditer(sample):
+                found.setdefault((int(header[2]), _recorded_rank(header[3])), header[1].decode())
+    ranked = {pid for pid, rank in found if rank is not None}
+    writers: list[Writer] = []
+    for (pid, rank), time in found.items():
+        if rank is None and pid in ranked:
+            continue  # records from before the process joined its group
+        first = found.get((pid, None), time) if not any(writer.pid == pid for writer in writers) else time
+        writers.append(Writer(first, pid, rank))
+    return writers
+
+
+def _samples(lines: BinaryIO) -> Iterator[bytes]:
+    """Parts of a log, each from the beginning of a line; all of it if it's short."""
+    if not lines.seekable():
+        yield lines.read(_SAMPLES * _SAMPLE_BYTES)
+        return
+    size = lines.seek(0, 2)
+    if size <= _SAMPLES * _SAMPLE_BYTES:
+        lines.seek(0)
+        yield lines.read()
+        return
+    for number in range(_SAMPLES):
+        lines.seek((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
+        sample = lines.read(_SAMPLE_BYTES)
+        yield sample if number == 0 else sample[sample.find(b"\n") + 1 :]
+
+
+def _recorded_rank(raw: bytes) -> int | None:
+    if b'"rank"' not in raw:
+        return None
+    try:
+        rank = orjson.loads(raw).get("rank")
+    except orjson.JSONDecodeError:
+        return None
+    return rank if isinstance(rank, int) else None
+
+
+def named_rank(log: Path) -> int | None:
+    """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``) write it."""
+    found = _RANK_IN_NAME.search(log.name)
+    return int(found[1]) if found else None
+
+
+def rank_of_folder(log: Path) -> int | None:
+    """The rank that the folder of a log is named after, or the folder around it.
+
+    A number alone is a rank below ``attempt_0/``, where torchrun keeps what its workers write
+    (``torch/distributed/elastic/multiprocessing/api.py``, 2.13).
+    """
+    for folder in (log.parent, log.parent.parent):
+        if found := _RANK_FOLDER.fullmatch(folder.name):
+            return int(found[1])
+        if _NUMBER.fullmatch(folder.name) and _ATTEMPT_FOLDER.fullmatch(folder.parent.name):
+            return int(folder.name)
+    return None
+
+
+@dataclass(eq=False)
+class Lane:
+    """The records of one process in a log.
+
+    Args:
+        pid: Its process id; None if no sample has a record.
+        rank: Its rank as its records say; None as long as none does.
+        is_begun: Whether a record was found to be its.
+        has_strings: Whether it has defined strings.
+    """
+
+    pid: int | None
+    rank: int | None
+    is_begun: bool = False
+    has_strings: bool = False
+
+
+class Lanes:
+    """Says of each record of one log which process wrote it, in the order of the log.
+
+    Records from before a process joins its group, and definitions of strings, have no rank: they go with the records
+    around them. Processes of several machines can have one process id; where strings are numbered from 0 again,
+    another one begins.
+
+    Args:
+        known: Those that the samples have, in the order in which they begin.
+    """
+
+    def __init__(self, known: Iterable[Lane]) -> None:
+        self._lanes = list(known)
+        self._current: dict[str, Lane] = {}
+
+    def of(self, record: Record) -> Lane:
+        """The lane of the next record."""
+        pid = record.stamp.rpartition(" ")[2]
+        lane = self._current.get(pid)
+        if lane is None:
+            lane = self._current[pid] = self._begun(int(pid))
+        if record.kind == "str":
+            if lane.rank is not None and lane.has_strings and is_first_string(record):
+                lane = self._current[pid] = self._begun(int(pid))
+            lane.has_strings = True
+        rank = record.metadata.get("rank")
+        if isinstance(rank, int) and rank != lane.rank:
+            lane = self._current[pid] = self._ranked(lane, int(pid), rank)
+        return lane
+
+    def _begun(self, pid: int) -> Lane:
+        for lane in self._lanes:
+            if not lane.is_begun and lane.pid in (pid, None):
+                lane.is_begun = True
+                return lane
+        self._lanes.append(Lane(pid, None, is_begun=True))
+        return self._lanes[-1]
+
+    def _ranked(self, lane: Lane, pid: int, rank: int) -> Lane:
+        known = next((found for found in self._lanes if found.pid == pid and found.rank == rank), None)
+        if known is None:
+            known = self._begun(pid) if lane.rank is not None else lane
+            known.rank = rank
+        known.is_begun = True
+        return known
+
+
+def is_first_string(record: Record) -> bool:
+    """Whether a record defines the string that torch numbers 0, which a process does before all others."""
+    return record.kind == "str" and isinstance(record.value, list) and record.value[-1:] == [0]
