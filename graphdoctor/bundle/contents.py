@@ -186,7 +186,7 @@ def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iter
         if is_own_file(place / name) and (place / name).stat().st_size:
             yield from _within(f"recording/{name}", place / name, notes)
     for log in find_logs(place):
-        yield from _within(f"recording/{TRACE_FOLDER}/{log.name}", log, notes)
+        yield from _within(f"recording/{TRACE_FOLDER}/{log.name}", Path(log.location), notes)
     for folder in _TRIALS:
         trials = sorted(_files_below(place / folder))
         if trials and not has_trials:

@@ -114,19 +114,22 @@ def _existing(text: str, settings: Settings) -> Path | None:
 
 def _kind_of(path: Path) -> tuple[Kind | None, str]:
     """What a path holds; where it is none of the kinds, a clause that says what it is instead."""
+    from graphdoctor.storage.compression import CutStreamError
+    from graphdoctor.storage.log_file import local_log
     from graphdoctor.trace.grammar import LogDamage, read_records
 
     if path.is_dir():
         return "folder", ""
+    log = local_log(path)
+    with log.open() as file:
+        # The first record decides: a program's own output, such as "[rank0]: …", can come before it.
+        if next(read_records(file, lambda _kind: True, LogDamage()), None) is not None:
+            return "log", ""
     try:
-        with path.open("rb") as file:
-            # The first record decides: a program's own output, such as "[rank0]: …", can come before it.
-            if next(read_records(file, lambda _kind: True, LogDamage()), None) is not None:
-                return "log", ""
-            file.seek(0)
+        with log.open() as file:
             start = file.read(_START_BYTES).removeprefix(_BOM).lstrip()[:1]
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    except CutStreamError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.reason}.") from error
     if start in (b"{", b"["):
         return "document", ""
     return None, "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"

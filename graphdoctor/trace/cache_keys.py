@@ -61,7 +61,7 @@ def _questions(folder: Path) -> dict[str | None, list[_Asked]]:
     """What each compile asked, in order; a graph and its backward ask under one compile."""
     found: dict[str | None, list[_Asked]] = {}
     for log in find_logs(folder):
-        with log.open("rb") as lines:
+        with log.open() as lines:
             for record in read_records(lines, _ASKED.__contains__, LogDamage()):
                 found.setdefault(record.compile_id, []).append(_Asked(record.kind == _MISSED, dict(_parts(record))))
     return found

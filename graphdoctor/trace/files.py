@@ -22,7 +22,7 @@ def read_files(recording: Path, environment: Environment) -> tuple[SourceText, .
     """
     files = Files()
     for log in find_logs(recording):
-        with log.open("rb") as lines:
+        with log.open() as lines:
             for record in read_records(lines, Files.KINDS.__contains__, LogDamage()):
                 try:
                     files.add(record, None, is_extra=False)

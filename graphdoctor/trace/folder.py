@@ -21,6 +21,7 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe import wire
+from graphdoctor.storage.log_file import LogFile, local_log
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.processes import find_logs, has_linked_logs, is_own_file
@@ -38,7 +39,7 @@ class RecordingFolder:
         fixes: ``fixes.json``; empty without one.
     """
 
-    logs: tuple[Path, ...]
+    logs: tuple[LogFile, ...]
     meta: dict[str, Any] = field(default_factory=dict)
     events: Events = field(default_factory=Events)
     what_if: dict[str, Any] = field(default_factory=dict)
@@ -57,8 +58,7 @@ def open_folder(path: Path) -> RecordingFolder:
     if not path.exists():
         raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")
     if path.is_file():
-        _check_log(path)
-        return RecordingFolder((path,))
+        return RecordingFolder((_log_at(path),))
     meta = read_object(path / wire.META_FILE)
     if meta.get("format", wire.FORMAT) != wire.FORMAT:
         raise GraphDoctorError(
@@ -84,17 +84,18 @@ def open_folder(path: Path) -> RecordingFolder:
     )
 
 
-def _check_log(path: Path) -> None:
-    try:
-        with path.open("rb") as lines:
-            is_log = next(read_records(lines, lambda _kind: True, LogDamage()), None) is not None
-    except OSError as error:
-        raise GraphDoctorError(f"Can't read {path}: {error.strerror}.") from error
+def _log_at(path: Path) -> LogFile:
+    log, damage = local_log(path), LogDamage()
+    with log.open() as lines:
+        is_log = next(read_records(lines, lambda _kind: True, damage), None) is not None
     if not is_log:
+        for reason in damage.cut_logs.values():
+            raise GraphDoctorError(f"{path} can't be read: {reason}.")
         raise GraphDoctorError(
             f"{path} isn't a torch trace log: it contains no record of one.",
             hint=f"graphdoctor explain {path} records a run." if path.suffix == ".py" else None,
         )
+    return log
 
 
 def read_object(path: Path) -> dict[str, Any]:

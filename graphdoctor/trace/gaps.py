@@ -62,6 +62,12 @@ def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[Captu
             kind="log_damage",
             message=f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.",
         )
+    for name, reason in damage.cut_logs.items():
+        yield CaptureGap(
+            code="GD902",
+            kind="log_cut",
+            message=f"Couldn't read {name} to its end: {reason}.",
+        )
     for kind, count in unreadable.items():
         yield CaptureGap(
             code="GD902",

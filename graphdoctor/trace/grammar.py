@@ -16,6 +16,8 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.storage.compression import CutStreamError
+
 _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)$")
 
 
@@ -71,6 +73,7 @@ class LogDamage:
         records: Records that could be read.
         kinds: Their number and total size in bytes, payloads included, for each kind.
         is_last_broken: Whether the last record is among the broken ones.
+        cut_logs: Logs whose bytes can't be had to the end: a clause that says why, by name.
     """
 
     broken_records: int = 0
@@ -80,6 +83,7 @@ class LogDamage:
     records: int = 0
     kinds: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)
     is_last_broken: bool = field(default=False)
+    cut_logs: dict[str, str] = field(default_factory=dict)
 
 
 _SUM_LENGTH = 32
@@ -126,25 +130,28 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
                 record.payload = raw.decode("utf-8", "replace")
         return record
 
-    for raw in lines:
-        if raw.startswith(b"\t"):
-            size_bytes += len(raw)
-            if record is not None:
-                payload.append(raw[1:].removesuffix(b"\n"))
-            continue
-        line = raw.removesuffix(b"\n")
-        match = _HEADER.match(line.rstrip(b"\r"))
-        if match is None:
-            # A record's payload lines can have blank lines and the program's own output between them.
-            damage.stray_lines += bool(line.strip())
-            continue
-        done = finished()
-        if done is not None:
-            yield done
-        record, payload = _parse(match[2], match[1].decode(), damage), []
-        kind, size_bytes = None if record is None else record.kind, len(raw)
-        if record is not None and not wants(record.kind):
-            record = None
+    try:
+        for raw in lines:
+            if raw.startswith(b"\t"):
+                size_bytes += len(raw)
+                if record is not None:
+                    payload.append(raw[1:].removesuffix(b"\n"))
+                continue
+            line = raw.removesuffix(b"\n")
+            match = _HEADER.match(line.rstrip(b"\r"))
+            if match is None:
+                # A record's payload lines can have blank lines and the program's own output between them.
+                damage.stray_lines += bool(line.strip())
+                continue
+            done = finished()
+            if done is not None:
+                yield done
+            record, payload = _parse(match[2], match[1].decode(), damage), []
+            kind, size_bytes = None if record is None else record.kind, len(raw)
+            if record is not None and not wants(record.kind):
+                record = None
+    except CutStreamError as error:
+        damage.cut_logs[error.name] = error.reason
     done = finished(is_last=True)
     if done is not None:
         yield done

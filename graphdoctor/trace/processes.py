@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.storage.log_file import LogFile, local_log
 from graphdoctor.trace.writers import find_writers, named_rank, rank_of_folder
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
@@ -28,21 +29,21 @@ class ProcessLogs:
             begin; the records of the others aren't this process's. Empty if its logs are its own.
     """
 
-    logs: tuple[Path, ...]
+    logs: tuple[LogFile, ...]
     pid: int | None
     rank: int | None
     writers: tuple[tuple[int | None, int | None], ...] = ()
 
 
-def find_logs(folder: Path) -> list[Path]:
+def find_logs(folder: Path) -> list[LogFile]:
     """The trace logs in a recording's folder or one that ``TORCH_TRACE`` wrote; links in it are none."""
     trace = folder / TRACE_FOLDER
     inner = [] if trace.is_symlink() else _logs_in(trace)
     return inner or _logs_in(folder)
 
 
-def _logs_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob(_LOG_PATTERN) if is_own_file(path))
+def _logs_in(folder: Path) -> list[LogFile]:
+    return [local_log(path) for path in sorted(folder.glob(_LOG_PATTERN)) if is_own_file(path)]
 
 
 def has_linked_logs(folder: Path) -> bool:
@@ -58,7 +59,7 @@ def is_own_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[ProcessLogs]:
+def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[ProcessLogs]:
     """The processes that wrote the logs, the main one first.
 
     Args:
@@ -81,7 +82,7 @@ def find_processes(logs: Iterable[Path], *, main_pid: int | None) -> list[Proces
     return [*([main] if main else []), *(process for process in processes if process is not main)]
 
 
-def _processes_of(log: Path) -> list[tuple[str, ProcessLogs]]:
+def _processes_of(log: LogFile) -> list[tuple[str, ProcessLogs]]:
     """The processes that wrote a log, each with the time of its first record."""
     writers = find_writers(log)
     if not writers:
@@ -95,10 +96,10 @@ def _processes_of(log: Path) -> list[tuple[str, ProcessLogs]]:
 
 def _ranked_by_folder(processes: Sequence[ProcessLogs]) -> list[ProcessLogs]:
     """The processes, with the rank that a folder is named after for the first of its processes if none has a rank."""
-    taken = {process.logs[0].parent for process in processes if process.rank is not None}
+    taken = {process.logs[0].path.parent for process in processes if process.rank is not None}
     ranked = []
     for process in processes:
-        folder = process.logs[0].parent
+        folder = process.logs[0].path.parent
         if folder not in taken and (rank := rank_of_folder(process.logs[0])) is not None:
             process = replace(process, rank=rank)  # noqa: PLW2901
             taken.add(folder)

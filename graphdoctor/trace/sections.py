@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
+from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.processes import ProcessLogs, name_processes
@@ -144,7 +144,7 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
         new_section: Makes the first section of a process.
     """
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
-    takers: dict[Path, list[ProcessSections]] = {}
+    takers: dict[LogFile, list[ProcessSections]] = {}
     for taken in contents.processes:
         for log in taken.process.logs:
             takers.setdefault(log, []).append(taken)
@@ -165,7 +165,7 @@ class _LogTakers:
 
     def __init__(
         self,
-        log: Path,
+        log: LogFile,
         takers: Sequence[ProcessSections],
         contents: LogContents,
         new_section: Callable[[], Section],
@@ -210,11 +210,11 @@ class _LogTakers:
             taken.sections[0].intake.begin_after(self._last.sections[-1].intake)
 
 
-def _read_log(log: Path, takers: _LogTakers, into: LogContents) -> None:
+def _read_log(log: LogFile, takers: _LogTakers, into: LogContents) -> None:
     into.damage.is_last_broken = False
     wants = takers.first.sections[0].wants
     taken: ProcessSections | None = takers.first
-    with log.open("rb") as lines:
+    with log.open() as lines:
         for record in read_records(lines, wants, into.damage):
             taken = takers.of(record)
             if taken is None:

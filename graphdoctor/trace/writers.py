@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
 
 import orjson
 
+from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.grammar import Record
 
 _HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE)
@@ -42,13 +41,12 @@ class Writer:
     rank: int | None
 
 
-def find_writers(log: Path) -> list[Writer]:
+def find_writers(log: LogFile) -> list[Writer]:
     """The processes and ranks whose records are in a log, in the order in which they begin."""
     found: dict[tuple[int, int | None], str] = {}
-    with log.open("rb") as lines:
-        for sample in _samples(lines):
-            for header in _HEADER.finditer(sample):
-                found.setdefault((int(header[2]), _recorded_rank(header[3])), header[1].decode())
+    for sample in _samples(log):
+        for header in _HEADER.finditer(sample):
+            found.setdefault((int(header[2]), _recorded_rank(header[3])), header[1].decode())
     ranked = {pid for pid, rank in found if rank is not None}
     writers: list[Writer] = []
     for (pid, rank), time in found.items():
@@ -59,19 +57,14 @@ def find_writers(log: Path) -> list[Writer]:
     return writers
 
 
-def _samples(lines: BinaryIO) -> Iterator[bytes]:
-    """Parts of a log, each from the beginning of a line; all of it if it's short."""
-    if not lines.seekable():
-        yield lines.read(_SAMPLES * _SAMPLE_BYTES)
-        return
-    size = lines.seek(0, 2)
-    if size <= _SAMPLES * _SAMPLE_BYTES:
-        lines.seek(0)
-        yield lines.read()
+def _samples(log: LogFile) -> Iterator[bytes]:
+    """Parts of a log, each from the beginning of a line; all of it if it's short, its beginning if it can't be cut."""
+    size = log.size_bytes if log.is_seekable else None
+    if size is None or size <= _SAMPLES * _SAMPLE_BYTES:
+        yield log.part(0, _SAMPLES * _SAMPLE_BYTES)
         return
     for number in range(_SAMPLES):
-        lines.seek((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
-        sample = lines.read(_SAMPLE_BYTES)
+        sample = log.part((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1), _SAMPLE_BYTES)
         yield sample if number == 0 else sample[sample.find(b"\n") + 1 :]
 
 
@@ -85,19 +78,19 @@ def _recorded_rank(raw: bytes) -> int | None:
     return rank if isinstance(rank, int) else None
 
 
-def named_rank(log: Path) -> int | None:
+def named_rank(log: LogFile) -> int | None:
     """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``) write it."""
-    found = _RANK_IN_NAME.search(log.name)
+    found = _RANK_IN_NAME.search(log.path.name)
     return int(found[1]) if found else None
 
 
-def rank_of_folder(log: Path) -> int | None:
+def rank_of_folder(log: LogFile) -> int | None:
     """The rank that the folder of a log is named after, or the folder around it.
 
     A number alone is a rank below ``attempt_0/``, where torchrun keeps what its workers write
     (``torch/distributed/elastic/multiprocessing/api.py``, 2.13).
     """
-    for folder in (log.parent, log.parent.parent):
+    for folder in (log.path.parent, log.path.parent.parent):
         if found := _RANK_FOLDER.fullmatch(folder.name):
             return int(found[1])
         if _NUMBER.fullmatch(folder.name) and _ATTEMPT_FOLDER.fullmatch(folder.parent.name):

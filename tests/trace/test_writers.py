@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.storage.log_file import local_log
 from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
 
@@ -62,10 +63,10 @@ def test_each_process_of_a_shared_file_can_be_read_by_itself(tmp_path):
     log = tmp_path / "all.log"
     log.write_bytes(interleaved(records(rank=0), records(pid=7, rank=1)))
 
-    processes = find_processes([log], main_pid=None)
+    processes = find_processes([local_log(log)], main_pid=None)
 
     assert [(process.pid, process.rank) for process in processes] == [(PID, 0), (7, 1)]
-    assert {process.logs for process in processes} == {(log,)}
+    assert {process.logs for process in processes} == {(local_log(log),)}
 
 
 def test_a_process_that_the_samples_miss_is_found_while_reading(tmp_path):
@@ -73,7 +74,7 @@ def test_a_process_that_the_samples_miss_is_found_while_reading(tmp_path):
     padding = b'V1121 05:51:44.142000 4242 x.py:1] {"artifact": {"name": "long"}}\n' + b"\tx\n" * 1_000_000
     log.write_bytes(b"".join((*records(), padding, *records(pid=7), padding, padding, padding)))
 
-    assert [process.pid for process in find_processes([log], main_pid=None)] == [PID]
+    assert [process.pid for process in find_processes([local_log(log)], main_pid=None)] == [PID]
     recording = read_recording(log)
     assert {compile_.process for compile_ in recording.compiles} == {None, "p2"}
     assert "dynamo_reset" not in kinds(recording)
@@ -113,14 +114,14 @@ def test_names_of_files_and_folders_have_ranks(tmp_path, name, rank):
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"".join(records()))
 
-    assert [process.rank for process in find_processes([log], main_pid=None)] == [rank]
+    assert [process.rank for process in find_processes([local_log(log)], main_pid=None)] == [rank]
 
 
 def test_what_the_records_say_goes_before_names(tmp_path):
     log = tmp_path / "rank_3.log"
     log.write_bytes(b"".join(records(rank=5)))
 
-    assert [process.rank for process in find_processes([log], main_pid=None)] == [5]
+    assert [process.rank for process in find_processes([local_log(log)], main_pid=None)] == [5]
 
 
 def test_one_process_alone_has_the_rank_of_a_folder(tmp_path):
@@ -130,7 +131,7 @@ def test_one_process_alone_has_the_rank_of_a_folder(tmp_path):
         log.write_bytes(b"".join(records(pid=number + 1)).replace(b" 05:", b" 0%d:" % number))
     logs = sorted(tmp_path.rglob("*.log"))
 
-    found = {(process.pid, process.rank) for process in find_processes(logs, main_pid=None)}
+    found = {(process.pid, process.rank) for process in find_processes(map(local_log, logs), main_pid=None)}
 
     assert found == {(1, 3), (2, None), (3, 4)}
 
@@ -140,4 +141,7 @@ def test_a_rank_that_compiled_nothing_is_among_the_processes(tmp_path, content):
     (tmp_path / "rank_0.log").write_bytes(b"".join(records(rank=0)))
     (tmp_path / "rank_1.log").write_bytes(content)
 
-    assert [process.rank for process in find_processes(sorted(tmp_path.iterdir()), main_pid=None)] == [0, 1]
+    assert [process.rank for process in find_processes(map(local_log, sorted(tmp_path.iterdir())), main_pid=None)] == [
+        0,
+        1,
+    ]

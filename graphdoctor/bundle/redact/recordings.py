@@ -17,6 +17,7 @@ from graphdoctor.model.picture import Picture
 from graphdoctor.model.recording import Environment
 from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
+from graphdoctor.storage.log_file import local_log
 from graphdoctor.trace.events import read_events
 from graphdoctor.trace.folder import read_object
 
@@ -56,7 +57,7 @@ class Redaction:
             if name.startswith(_LOGS):
                 logs += 1
                 rank = _rank(path.name)
-                with path.open("rb") as lines:
+                with local_log(path).open() as lines:
                     content = b"".join(redacted_log(lines, Records(self._shown), left_out))
                 yield f"{_LOGS}dedicated_log_torch_trace_{rank}{logs}.log", content
             elif name.endswith(f"/{META_FILE}"):
