@@ -11,6 +11,7 @@ import importlib.util
 import os
 import pickle
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,6 @@ from graphdoctor.errors import GraphDoctorError
 
 _ANSWER_S = 5.0
 """How long a cluster may take to accept a connection."""
-
-_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,13 @@ class OnRay:
         if ray.is_initialized():
             yield ray
             return
-        self._connect(ray)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+        # A thread of Ray's prints about nodes that end, on standard output whatever it is told.
+        with contextlib.redirect_stdout(sys.stderr):
+            self._connect(ray)
+            try:
+                yield ray
+            finally:
+                ray.shutdown()
 
     def _connect(self, ray: Any) -> None:  # noqa: ANN401 - a module without types of its own
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -76,7 +77,6 @@ class OnRay:
                 address="local",
                 num_cpus=self.at_once,
                 include_dashboard=False,
-                _node_ip_address=_LOOPBACK,
                 **quiet,
             )
             return

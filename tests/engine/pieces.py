@@ -72,3 +72,8 @@ def modules(_piece: int) -> list[str]:
 
 def big(number: int) -> bytes:
     return bytes([number]) * 5_000_000
+
+
+def slow_square(number: int) -> int:
+    time.sleep(0.3)
+    return number * number
