@@ -1,94 +1,92 @@
-"""Reading a large trace log: seconds and memory.
+"""Large trace logs, made by repeating a real one.
 
-The log is made by repeating a real one with frames and calls renumbered; strings keep their numbers.
+Each repetition compiles as the recorded program did, as new frames, at a later time: frame ids, compile ids in
+payloads, calls, times of events and checksums are new. Interned strings keep their numbers, because it is the same
+code. Nothing of it is kept in the repository.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.overhead import graphdoctor
-from benchmarks.process import run
-from benchmarks.rows import Row
-
+_HEADER = re.compile(rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ ")
 _FRAME = re.compile(rb'"frame_id": (\d+)')
-_COMPILE = re.compile(rb'"compile_id": "(\d+)/')
-_CALL = re.compile(rb'^(\t\{"event": "\w+", "index": )(\d+)')
-_STRING = b'] {"str": ['
-
-_RECORDS = (
-    "import collections, pathlib, sys\n"
-    "from graphdoctor.trace.grammar import LogDamage, read_records\n"
-    "from graphdoctor.model.recording import Environment\n"
-    "from graphdoctor.trace.intake import Intake\n"
-    "with pathlib.Path(sys.argv[1]).open('rb') as lines:\n"
-    "    collections.deque(read_records(lines, Intake(Environment()).wants, LogDamage()), maxlen=0)\n"
-)
-_RECORDING = (
-    "import pathlib, sys\n"
-    "from graphdoctor.trace.reader import read_recording\n"
-    "read_recording(pathlib.Path(sys.argv[1]))\n"
-)
+_SUM = re.compile(rb'"has_payload": "[0-9a-f]{32}"')
+_COMPILE = re.compile(rb'("compile_id": "|^"?)(\d+)(?=/\d+(?:"|: ))', re.MULTILINE)
+_EVENT = re.compile(rb'"ts": (\d+(?:\.\d+)?)')
+_CALL = re.compile(rb'^(\{"event": "\w+", "index": )(\d+)')
+_ONCE = (b'] {"str": [', b'"torch_version"', b'"graphdoctor_file"')
 
 
-def write_log(recording: Path, log: Path, *, size_bytes: int) -> int:
-    """Repeat a recording's log until it is as large as asked.
-
-    Returns:
-        The size that was written.
-    """
-    (original,) = (recording / "trace").glob("*.log")
-    lines = original.read_bytes().splitlines(keepends=True)
-    count = 1 + max(int(number) for line in lines for number in _FRAME.findall(line))
-    written = copy = 0
-    with log.open("wb") as stream:
-        while written < size_bytes:
-            for line in _renumbered(lines, copy, copy * count):
-                written += stream.write(line)
-            copy += 1
-    return written
-
-
-def _renumbered(lines: list[bytes], copy: int, offset: int) -> Iterator[bytes]:
-    for line in lines:
-        if line.startswith(b"\t"):
-            yield _CALL.sub(lambda match: match[1] + b"%d" % (int(match[2]) + copy), line)
-        elif _STRING not in line:
-            renumbered = _FRAME.sub(lambda match: b'"frame_id": %d' % (int(match[1]) + offset), line)
-            yield _COMPILE.sub(lambda match: b'"compile_id": "%d/' % (int(match[1]) + offset), renumbered)
-        elif copy == 0:
-            yield line
-
-
-def measure(*, recording: Path, rounds: int, size_bytes: int, folder: Path) -> list[Row]:
-    """Measure reading; every figure is for 100 MB of log.
+@dataclass(frozen=True)
+class _Record:
+    """One record of the original.
 
     Args:
-        recording: The recording to repeat.
-        rounds: How often to measure.
-        size_bytes: How much log to read.
-        folder: Where to write it, and run.
+        header: Its first line.
+        payload: Its payload without tabs; None if it has none.
+        is_once: It is only in the first repetition.
+        is_moved: Its payload has an id or a time.
     """
-    log, short = folder / "dedicated_log_torch_trace_large.log", folder / "dedicated_log_torch_trace_short.log"
-    scale = 1e8 / write_log(recording, log, size_bytes=size_bytes)
-    write_log(recording, short, size_bytes=1)
-    programs = {
-        "records alone": [sys.executable, "-c", _RECORDS],
-        "to a recording": [sys.executable, "-c", _RECORDING],
-        "`graphdoctor report`": [*graphdoctor(), "report"],
-    }
-    rows = []
-    for name, program in programs.items():
-        seconds, megabytes = [], []
-        for _ in range(rounds):
-            # What is left when the short log's cost is taken away is the price of the log's length.
-            base, cost = (run([*program, str(path)], cwd=folder) for path in (short, log))
-            seconds.append((cost.wall_s - base.wall_s) * scale)
-            megabytes.append((cost.peak_mb - base.peak_mb) * scale)
-        rows.append(Row(f"100 MB of log, {name}", "", "s", (), seconds))
-        rows.append(Row(f"memory for 100 MB of log, {name}", "", "MB", (), megabytes))
-    log.unlink()
-    return rows
+
+    header: bytes
+    payload: bytes | None
+    is_once: bool
+    is_moved: bool
+
+
+def write_log(original: Path, log: Path, *, size_bytes: int) -> int:
+    """Repeat a trace log until it is as large as asked.
+
+    Args:
+        original: A log that torch wrote.
+        log: Where to write.
+        size_bytes: Its least size.
+
+    Returns:
+        How often it was repeated.
+    """
+    records = list(_records(original.read_bytes()))
+    frames = 1 + max(int(found[1]) for record in records for found in _FRAME.finditer(record.header))
+    calls = max((int(found[2]) for record in records if (found := _CALL.match(record.payload or b""))), default=0)
+    times = [float(found[1]) for record in records for found in _EVENT.finditer(record.payload or b"")]
+    span = int(max(times) - min(times)) + 1 if times else 0
+    written = copies = 0
+    with log.open("wb") as stream:
+        while written < size_bytes:
+            for record in records:
+                if copies == 0 or not record.is_once:
+                    written += stream.write(_moved(record, frames * copies, calls * copies, span * copies))
+            copies += 1
+    return copies
+
+
+def _records(content: bytes) -> Iterator[_Record]:
+    header, payload = b"", list[bytes]()
+    for line in [*content.splitlines(), None]:
+        if line is not None and line.startswith(b"\t"):
+            payload.append(line[1:])
+            continue
+        if header:
+            whole = b"\n".join(payload) if payload else None
+            is_moved = any(found.search(whole or b"") for found in (_COMPILE, _EVENT, _CALL))
+            yield _Record(header, whole, any(kind in header for kind in _ONCE), is_moved)
+        header, payload = line if line is not None and _HEADER.match(line) else b"", []
+
+
+def _moved(record: _Record, frames: int, calls: int, us: int) -> bytes:
+    header = _FRAME.sub(lambda found: b'"frame_id": %d' % (int(found[1]) + frames), record.header)
+    payload = record.payload
+    if payload is None:
+        return header + b"\n"
+    if record.is_moved:
+        payload = _COMPILE.sub(lambda found: found[1] + b"%d" % (int(found[2]) + frames), payload)
+        payload = _EVENT.sub(lambda found: b'"ts": %.3f' % (float(found[1]) + us), payload)
+        payload = _CALL.sub(lambda found: found[1] + b"%d" % (int(found[2]) + calls), payload)
+        checksum = hashlib.md5(payload, usedforsecurity=False).hexdigest().encode()
+        header = _SUM.sub(b'"has_payload": "%s"' % checksum, header)
+    return b"%s\n\t%s\n" % (header, payload.replace(b"\n", b"\n\t"))

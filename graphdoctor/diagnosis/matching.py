@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from graphdoctor.diagnosis.frames import frame_entry
@@ -16,7 +16,7 @@ from graphdoctor.diagnosis.recompiles import (
 )
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite, RecompileRule, RecordingView, Rule, RuleBook, RuleMatch
 from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.recording import Recording
+from graphdoctor.model.recording import Compile, Recording
 from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _LINE_NUMBER = re.compile(r":\d+\b")
@@ -32,16 +32,17 @@ def matches(view: RecordingView, rules: RuleBook) -> Iterator[Matched]:
         view: The recording with its break sites and recompile events.
         rules: The rules to apply.
     """
+    compiles = {compile_.compile_id: compile_ for compile_ in view.recording.compiles}
     for site in view.sites:
         rule = next(rule for rule in rules.breaks if rule.matches(site))
-        yield rule, _break_match(rule, site, view.recording)
+        yield rule, _break_match(rule, site, compiles)
     yield from _recompile_matches(view, rules.recompiles)
     for recording_rule in rules.recordings:
         for match in recording_rule.findings(view):
             yield recording_rule, match
 
 
-def _break_match(rule: BreakRule, site: BreakSite, recording: Recording) -> RuleMatch:
+def _break_match(rule: BreakRule, site: BreakSite, compiles: Mapping[str, Compile]) -> RuleMatch:
     # A break after which code runs eagerly, or that raises, is always an error.
     is_resumed = set(site.break_effects) <= {"resumed"}
     return RuleMatch(
@@ -52,15 +53,14 @@ def _break_match(rule: BreakRule, site: BreakSite, recording: Recording) -> Rule
         reasons=site.records[0].chain,
         effects=site.effects,
         break_effects=site.break_effects,
-        user_stack=_longest_path(site, recording),
+        user_stack=_longest_path(site, compiles),
         fixes=rule.fixes(site),
         severity=rule.severity if is_resumed else "error",
     )
 
 
-def _longest_path(site: BreakSite, recording: Recording) -> tuple[StackEntry, ...]:
+def _longest_path(site: BreakSite, compiles: Mapping[str, Compile]) -> tuple[StackEntry, ...]:
     """The longest call path to the site: how its frame was reached, then how the break was reached from there."""
-    compiles = {compile_.compile_id: compile_ for compile_ in recording.compiles}
     paths = []
     for record in site.records:
         compile_ = compiles.get(record.compile_id or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -87,6 +88,7 @@ class RecompileGroup:
         others: Expressions of other values that changed in the same events, and in how many.
         parameters: Names of the parameters of the target's own call, if that call is what recompiles; None for a
             function that other code calls, where the names of arguments aren't known.
+        names: Expressions of the values.
     """
 
     frame: Frame
@@ -94,6 +96,7 @@ class RecompileGroup:
     changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
     parameters: tuple[str, ...] | None = None
+    names: set[str] = field(default_factory=set)
 
     @property
     def first(self) -> GuardChange:
@@ -133,54 +136,100 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
     """Recompiles and calls over the limit, in order; those that one change caused in one call are one event."""
     frames = {frame.frame_id: frame for frame in recording.frames}
     events: list[RecompileEvent] = []
+    calls = _Calls(events)
     for compile_ in recording.compiles:
         frame = frames.get(compile_.frame_id)
         if frame is None or not (compile_.is_recompile or compile_.outcome == "limit"):
             continue
-        leader = next(
-            (index for index, event in _same_call(events, compile_, frame) if _follows(event, compile_)), None
-        )
+        leader = next((index for index in calls.around(compile_, frame) if _follows(events[index], compile_)), None)
         if leader is None:
+            calls.begin(compile_, frame)
             events.append(RecompileEvent(frame, (compile_,), (frame,)))
         else:
+            calls.join(compile_, leader)
             event = events[leader]
             events[leader] = RecompileEvent(event.frame, (*event.compiles, compile_), (*event.frames, frame))
     return tuple(events)
 
 
-def _same_call(
-    events: Sequence[RecompileEvent], compile_: Compile, frame: Frame
-) -> Iterator[tuple[int, RecompileEvent]]:
-    """The events of the call that a compile belongs to, latest first."""
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if compile_.call_index is not None:
-            if event.call_index != compile_.call_index:
+_Function = tuple[str, str]
+"""A file and the name of a function in it."""
+
+
+class _Calls:
+    """Finds the events of the call that a compile belongs to without looking at those of other calls.
+
+    Calls of a script have no number: what one call caused is consecutive and has the same calling line. A stack of
+    lines is kept as one number: that of the line in the stack above it.
+
+    Args:
+        events: All events so far.
+    """
+
+    def __init__(self, events: Sequence[RecompileEvent]) -> None:
+        self._events = events
+        self._stacks: dict[tuple[int, str, int, str], int] = {}
+        self._begun: dict[tuple[int, _Function], list[int]] = {}
+        self._last_of_frame: dict[int, int] = {}
+
+    def around(self, compile_: Compile, frame: Frame) -> Iterator[int]:
+        """The numbers of the events of the call that a compile belongs to, latest first."""
+        if compile_.call_index is None:
+            yield from heapq.merge(*self._unnumbered(compile_, frame), reverse=True)
+            return
+        for index in range(len(self._events) - 1, -1, -1):
+            if self._events[index].call_index != compile_.call_index:
                 return
-            yield index, event
-        else:
-            # Calls of a script have no number: what one call caused is consecutive and has the same calling line.
-            if compile_.frame_id in {member.frame_id for member in event.compiles}:
+            yield index
+
+    def begin(self, compile_: Compile, frame: Frame) -> None:
+        """A compile is about to begin an event."""
+        index = len(self._events)
+        *_, above = self._numbered(compile_.stack[:-1])
+        self._begun.setdefault((above, (frame.file, frame.function)), []).append(index)
+        self._last_of_frame[compile_.frame_id] = index
+
+    def join(self, compile_: Compile, index: int) -> None:
+        """A compile is about to join an event."""
+        self._last_of_frame[compile_.frame_id] = max(index, self._last_of_frame.get(compile_.frame_id, index))
+
+    def _unnumbered(self, compile_: Compile, frame: Frame) -> Iterator[Iterator[int]]:
+        """The events of functions through which the compile was reached, for each depth of its stack."""
+        if not compile_.stack:
+            return
+        inner = compile_.stack[:-1]
+        first: list[_Function | None] = [None]
+        for entry in reversed(inner):
+            first.append(first[-1] if entry.origin == "torch" else (entry.file, entry.function))
+        for above, function in zip(self._numbered(inner), reversed(first), strict=True):
+            # At the same depth only a resume function belongs to the same call.
+            if function is None and frame.resumes_at is None:
+                continue
+            if known := self._begun.get((above, function or (frame.file, frame.function))):
+                yield self._latest(known, compile_, frame if function is None else None)
+
+    def _latest(self, known: Sequence[int], compile_: Compile, resumed: Frame | None) -> Iterator[int]:
+        """The latest call's events of one function at one line: it begins once, and continues from each line once."""
+        seen: set[int] = set()
+        end = self._last_of_frame.get(compile_.frame_id, -1)
+        for index in reversed(known):
+            frame = self._events[index].frame
+            if index <= end or frame.resumes_at in seen:
                 return
-            if _is_within(event, compile_, frame):
-                yield index, event
+            if resumed is None or (resumed.resumes_at or 0) >= frame.line:
+                yield index
+            if frame.resumes_at is None:
+                return
+            seen.add(frame.resumes_at)
 
-
-def _is_within(event: RecompileEvent, compile_: Compile, frame: Frame) -> bool:
-    """Whether the compile was reached through the event's function, called from the same line."""
-    above, inner = event.compiles[0].stack[:-1], compile_.stack
-    if len(inner) <= len(above) or [_place(entry) for entry in inner[: len(above)]] != [_place(e) for e in above]:
-        return False
-    between = [entry for entry in inner[len(above) : -1] if entry.origin != "torch"]
-    if not between:
-        # At the same depth only a resume function belongs to the same call.
-        is_resumed = frame.resumes_at is not None and frame.resumes_at >= event.frame.line
-        return is_resumed and (frame.file, frame.function) == (event.frame.file, event.frame.function)
-    return (between[0].file, between[0].function) == (event.frame.file, event.frame.function)
-
-
-def _place(entry: StackEntry) -> tuple[str, int, str]:
-    return entry.file, entry.line, entry.function
+    def _numbered(self, stack: Sequence[StackEntry]) -> Iterator[int]:
+        """The number of each beginning of a stack, the empty one first."""
+        number = 0
+        yield number
+        for entry in stack:
+            key = (number, entry.file, entry.line, entry.function)
+            number = self._stacks.setdefault(key, len(self._stacks) + 1)
+            yield number
 
 
 def _follows(event: RecompileEvent, compile_: Compile) -> bool:
@@ -255,25 +304,20 @@ def recompile_groups(
         The rule's code and the group, in the order of first events.
     """
     groups: list[tuple[str, RecompileGroup]] = []
+    alike: dict[tuple[str, tuple[str, str, int | None]], list[RecompileGroup]] = {}
     for event in events:
         parts: dict[str, list[GuardChange]] = {}
         for change in event.changes:
             parts.setdefault(rule_of(change, event), []).append(change)
         for code, changes in parts.items():
             names = {change.expression for change in changes}
-            group = next(
-                (
-                    known
-                    for known_code, known in groups
-                    if known_code == code
-                    and _function(known.frame) == _function(event.frame)
-                    and names & set(known.expressions)
-                ),
-                None,
-            )
+            known = alike.setdefault((code, _function(event.frame)), [])
+            group = next((group for group in known if names & group.names), None)
             if group is None:
                 group = RecompileGroup(event.frame)
+                known.append(group)
                 groups.append((code, group))
+            group.names |= names
             group.events.append(event)
             group.changes.append(tuple(changes))
             for other in event.changes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphdoctor.diagnosis.findings import location_of
@@ -25,8 +26,11 @@ _GRAVEST_FIRST: tuple[tuple[CompileOutcome, FrameState], ...] = (
 def frame_reports(recording: Recording) -> Iterator[FrameReport]:
     """Each frame and its state, in the order of first compiles."""
     rest_eager = {record.compile_id for record in recording.breaks if record.effect == "rest_eager"}
+    of_frame: dict[int, list[Compile]] = defaultdict(list)
+    for compile_ in recording.compiles:
+        of_frame[compile_.frame_id].append(compile_)
     for frame in recording.frames:
-        compiles = [compile_ for compile_ in recording.compiles if compile_.frame_id == frame.frame_id]
+        compiles = of_frame[frame.frame_id]
         yield FrameReport(
             **vars(frame),
             state=_state(compiles, rest_eager),
@@ -62,6 +66,7 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
         for record in site.records
         if record.effect in ("resumed", "rest_eager")
     }
+    fingerprints = _fingerprints_of_breaks(findings)
     for graph in view.recording.graphs:
         compile_ = compiles.get(graph.compile_id)
         frame = frames.get(compile_.frame_id) if compile_ else None
@@ -71,7 +76,7 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
             function=described(frame) if frame else "?",
             resumes_at=frame.resumes_at if frame else None,
             ended_by=_ended_by(site, compile_, root),
-            ended_by_fingerprint=_fingerprint_at(site, findings, root) if site else None,
+            ended_by_fingerprint=fingerprints.get(_place(site, root)) if site else None,
         )
 
 
@@ -81,13 +86,17 @@ def _ended_by(site: BreakSite | None, compile_: Compile | None, root: Path) -> s
     return compile_.outcome if compile_ is not None and compile_.outcome != "compiled" else "return"
 
 
-def _fingerprint_at(site: BreakSite, findings: Sequence[Finding], root: Path) -> str | None:
-    wanted = (relative(site.entry.file, root), site.entry.line, site.cause.torch_id)
-    for finding in findings:
-        place = (finding.location.file, finding.location.line, finding.torch_id)
-        if place == wanted and finding.code.startswith(_BREAK):
-            return finding.fingerprint
-    return None
+def _fingerprints_of_breaks(findings: Sequence[Finding]) -> Mapping[tuple[str, int, str | None], str]:
+    """The fingerprint of the first finding about a break at each line, and of each of torch's ids."""
+    return {
+        (finding.location.file, finding.location.line, finding.torch_id): finding.fingerprint
+        for finding in reversed(findings)
+        if finding.code.startswith(_BREAK)
+    }
+
+
+def _place(site: BreakSite, root: Path) -> tuple[str, int, str | None]:
+    return relative(site.entry.file, root), site.entry.line, site.cause.torch_id
 
 
 def recompile_reports(view: RecordingView, findings: Sequence[Finding], root: Path) -> Iterator[RecompileReport]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphdoctor.diagnosis.frames import frame_entry, frame_name
 from graphdoctor.diagnosis.recompiles import recompile_events
@@ -30,14 +31,17 @@ def view_of(recording: Recording) -> RecordingView:
         # An exact stack has columns, a printed one doesn't.
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
-    graphs = {graph.compile_id for graph in recording.graphs}
+    order = _Order(recording, frames)
+    frames_of: dict[str, list[Frame]] = defaultdict(list)
+    for frame in recording.frames:
+        frames_of[frame.file].append(frame)
     sites = tuple(
         BreakSite(
             entry=entries[key],
             records=tuple(records),
-            effects=_effects(records, compiles, frames, graphs, recording.compiles),
+            effects=_effects(records, compiles, frames, order),
             context=contexts.get((key[0], key[1])),
-            is_traced=_is_traced(entries[key], records, recording.frames),
+            is_traced=_is_traced(entries[key], records, frames_of[key[0]]),
         )
         for key, records in groups.items()
     )
@@ -62,9 +66,14 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
     return None if frame is None else frame_entry(frame)
 
 
-def _is_traced(entry: StackEntry, records: Iterable[BreakRecord], frames: Iterable[Frame]) -> bool:
-    """Whether torch compiles the function that the line is in."""
-    near = [frame for frame in frames if frame.file == entry.file]
+def _is_traced(entry: StackEntry, records: Iterable[BreakRecord], near: Sequence[Frame]) -> bool:
+    """Whether torch compiles the function that the line is in.
+
+    Args:
+        entry: The line.
+        records: Those of its breaks.
+        near: The frames of its file.
+    """
     if any(entry.function in (frame.function, frame.code_name) for frame in near):
         return True
     # A module of torch's own class stands where the program compiles or makes it.
@@ -82,12 +91,34 @@ def frame_line(record: BreakRecord, frame: Frame) -> int | None:
     return None
 
 
+class _Order:
+    """Where compiles are in the order of a recording.
+
+    Args:
+        recording: The recording.
+        frames: Its frames by their ids.
+    """
+
+    def __init__(self, recording: Recording, frames: Mapping[int, Frame]) -> None:
+        self.number = {compile_.compile_id: number for number, compile_ in enumerate(recording.compiles)}
+        self.has_graph = {graph.compile_id for graph in recording.graphs}
+        self._resumed: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+        for compile_ in recording.compiles:
+            frame = frames.get(compile_.frame_id)
+            if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit":
+                self._resumed[frame.file, frame.function, frame.resumes_at].append(compile_.compile_id)
+
+    def resumed(self, places: Iterable[tuple[str, str, int]]) -> list[str]:
+        """Compiles of the functions that continue from lines of functions."""
+        return self.sorted(compile_id for place in places for compile_id in self._resumed.get(place, ()))
+
+    def sorted(self, compile_ids: Iterable[str]) -> list[str]:
+        """Some compile ids in order."""
+        return sorted(compile_ids, key=self.number.__getitem__)
+
+
 def _effects(
-    records: Iterable[BreakRecord],
-    compiles: Mapping[str, Compile],
-    frames: Mapping[int, Frame],
-    graphs: set[str],
-    in_order: Iterable[Compile],
+    records: Iterable[BreakRecord], compiles: Mapping[str, Compile], frames: Mapping[int, Frame], order: _Order
 ) -> Effects:
     broken: dict[str, None] = {}
     skipped: dict[str, None] = {}
@@ -105,17 +136,10 @@ def _effects(
             rest_eager[frame_name(frame)] = None
         if record.effect in _RESUMING and (line := frame_line(record, frame)) is not None:
             resumes.add((frame.file, frame.function, line))
-    resumed = [
-        compile_.compile_id
-        for compile_ in in_order
-        if (frame := frames.get(compile_.frame_id)) is not None
-        and frame.resumes_at is not None
-        and (frame.file, frame.function, frame.resumes_at) in resumes
-        and compile_.outcome != "limit"
-    ]
+    resumed = order.resumed(resumes)
     caused = {*broken, *resumed}
     return Effects(
-        graphs=tuple(compile_id for compile_id in compiles if compile_id in caused and compile_id in graphs),
+        graphs=tuple(order.sorted(caused & order.has_graph)),
         resume_functions=tuple(resumed),
         skipped_frames=tuple(skipped),
         rest_eager_frames=tuple(rest_eager),

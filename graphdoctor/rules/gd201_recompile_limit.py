@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import described, frame_entry
@@ -13,6 +13,7 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.command import command_line
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.recording import Compile
 from graphdoctor.model.wording import counted
 
 _MAX_CAUSES = 4
@@ -87,18 +88,34 @@ class RecompileLimit(RecordingRule):
                 if frame_id in frames
             ),
         ]
-        return tuple(_match(event, view) for event in events)
+        versions: dict[int, list[Compile]] = defaultdict(list)
+        for compile_ in view.recording.compiles:
+            if compile_.outcome == "compiled":
+                versions[compile_.frame_id].append(compile_)
+        earlier: dict[int, list[RecompileEvent]] = defaultdict(list)
+        for event in view.events:
+            if not event.is_over_limit:
+                earlier[event.frame.frame_id].append(event)
+        return tuple(
+            _match(event, view, versions[event.frame.frame_id], earlier[event.frame.frame_id]) for event in events
+        )
 
 
-def _match(event: RecompileEvent, view: RecordingView) -> RuleMatch:
+def _match(
+    event: RecompileEvent, view: RecordingView, versions: Sequence[Compile], earlier: Sequence[RecompileEvent]
+) -> RuleMatch:
+    """A function over its limit.
+
+    Args:
+        event: The first call over it.
+        view: The recording.
+        versions: Compiles of the function.
+        earlier: Its recompiles until then.
+    """
     frame, limit = event.frame, event.compiles[0]
-    versions = [
-        item for item in view.recording.compiles if item.frame_id == frame.frame_id and item.outcome == "compiled"
-    ]
     since = "" if limit.call_index is None else f" since call {limit.call_index}"
     others = [described(item) for item in event.frames[1:]]
     with_it = f", together with {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
-    earlier = [item for item in view.events if item.frame.frame_id == frame.frame_id and not item.is_over_limit]
     filled = _filled_by(earlier)
     by = f"; causes: {', '.join(filled)}" if filled else ""
     name = limit.failure.limit if limit.failure and limit.failure.limit else "recompile_limit"

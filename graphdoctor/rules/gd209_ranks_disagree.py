@@ -73,23 +73,23 @@ class RanksDisagree(RecordingRule):
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
         """One for each function that ranks compiled a different number of times."""
         compiles = [item for item in view.recording.compiles if item.outcome == "compiled"]
-        ranks = {rank for item in compiles if (rank := _rank(item, view)) is not None}
+        has_ranks = any((item.process or "").startswith("rank") for item in view.recording.compiles)
+        ranks = {rank for item in compiles if (rank := _rank(item, has_ranks=has_ranks)) is not None}
         if len(ranks) < 2:
             return ()
         frames = {frame.frame_id: frame for frame in view.recording.frames}
         by_function: dict[tuple[str, int, str], list[tuple[str, Compile, Frame]]] = {}
         for item in compiles:
-            frame, rank = frames.get(item.frame_id), _rank(item, view)
+            frame, rank = frames.get(item.frame_id), _rank(item, has_ranks=has_ranks)
             if frame is not None and rank is not None:
                 by_function.setdefault((frame.file, frame.line, frame.code_name), []).append((rank, item, frame))
         return tuple(match for items in by_function.values() if (match := _match(items, ranks)) is not None)
 
 
-def _rank(item: Compile, view: RecordingView) -> str | None:
+def _rank(item: Compile, *, has_ranks: bool) -> str | None:
     """The rank that a compile belongs to, or None. In a run with ranks, the main process is the lowest rank."""
     if item.process is not None:
         return item.process if item.process.startswith("rank") else None
-    has_ranks = any((other.process or "").startswith("rank") for other in view.recording.compiles)
     return _MAIN if has_ranks else None
 
 

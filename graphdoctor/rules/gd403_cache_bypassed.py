@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import from_setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.kernels import CacheBypass, CacheBypassKind
-from graphdoctor.model.recording import Compile, GraphNode, Recording
+from graphdoctor.model.recording import Compile, Graph, GraphNode, Recording
 from graphdoctor.model.run import Setting
 from graphdoctor.model.stack import StackEntry
 from graphdoctor.model.wording import counted
@@ -109,9 +110,12 @@ class CacheBypassed(RecordingRule):
         """One for each kind of reason, what it names, and line."""
         recording = view.recording
         compiles: dict[str | None, Compile] = {compile_.compile_id: compile_ for compile_ in recording.compiles}
+        graphs: dict[str | None, list[Graph]] = defaultdict(list)
+        for graph in recording.graphs:
+            graphs[graph.compile_id].append(graph)
         groups: dict[tuple[CacheBypassKind, str | None, StackEntry], list[CacheBypass]] = {}
         for bypass in recording.cache_bypasses:
-            entry = _entry(bypass, recording)
+            entry = _entry(bypass, recording, graphs[bypass.compile_id])
             if entry is not None:
                 groups.setdefault((bypass.kind, bypass.subject, entry), []).append(bypass)
         return tuple(_match(found, entry, compiles) for (_, _, entry), found in groups.items())
@@ -142,10 +146,10 @@ def _again(found: Sequence[CacheBypass], compiles: Mapping[str | None, Compile])
     return f"compiles {graphs} again{took}"
 
 
-def _entry(bypass: CacheBypass, recording: Recording) -> StackEntry | None:
+def _entry(bypass: CacheBypass, recording: Recording, graphs: Sequence[Graph]) -> StackEntry | None:
     """The line of the node that torch's reason is about; else the function, or that of the largest graph."""
     wanted = _TARGETS.get(bypass.kind, bypass.subject)
-    nodes = (node for graph in recording.graphs if graph.compile_id == bypass.compile_id for node in graph.nodes or ())
+    nodes = (node for graph in graphs for node in graph.nodes or ())
     node = next((node for node in nodes if wanted is not None and _calls(node, wanted)), None)
     entry = None if node is None else line_entry(recording, node.file, node.line)
     if entry is not None:

@@ -73,6 +73,7 @@ class Assembler:
     def __init__(self, intake: Intake, *, is_ours: bool) -> None:
         self._intake = intake
         self._is_ours = is_ours
+        self._broken: dict[tuple[str, int], str] | None = None
 
     def _stack(self, found: SeenBreak, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
         """A break's stack, and whether it is exact."""
@@ -221,19 +222,20 @@ class Assembler:
 
     def _broken_expression(self, file: str, line: int) -> str | None:
         """The call that broke the graph at a line; the resume function gets its result."""
-        for found in self._intake.breaks:
-            entry = found.exact[0] if found.exact else None
-            if (
-                entry is not None
-                and (entry.file, entry.line) == (file, line)
-                and (found.text.instruction or "").startswith("CALL")
-                and entry.text is not None
-                and entry.column is not None
-                and entry.end_column is not None
-            ):
-                start = entry.column - 1 - (entry.indent or 0)
-                return entry.text[max(start, 0) : entry.end_column - 1 - (entry.indent or 0)]
-        return None
+        if self._broken is None:
+            self._broken = {}
+            for found in self._intake.breaks:
+                entry = found.exact[0] if found.exact else None
+                if (
+                    entry is not None
+                    and (found.text.instruction or "").startswith("CALL")
+                    and entry.text is not None
+                    and entry.column is not None
+                    and entry.end_column is not None
+                ):
+                    start, end = (column - 1 - (entry.indent or 0) for column in (entry.column, entry.end_column))
+                    self._broken.setdefault((entry.file, entry.line), entry.text[max(start, 0) : end])
+        return self._broken.get((file, line))
 
     def _frames(self, compiles: list[Compile], target: TargetInfo) -> list[Frame]:
         frames: dict[int, Frame] = {}
