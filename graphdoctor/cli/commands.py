@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "lint": "Find certain graph breaks in source without running it.",
     },
     "Share and look up": {
+        "unpack": "Write each artifact of a trace log to a file of its own.",
         "bundle": "Put a recording into a zip file to attach to a PyTorch issue.",
         "rule": "Explain a rule: what it finds, why it costs, what to write.",
         "schema": "Print the JSON Schema of what --format json writes.",
@@ -100,6 +101,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "lint": {
         "graphdoctor lint .": "every Python file here",
         "graphdoctor lint model.py --select GD101": "one file, one rule",
+    },
+    "unpack": {
+        "graphdoctor unpack": "of the last recording, to unpacked/",
+        "graphdoctor unpack logs artifacts": "of a folder that TORCH_TRACE wrote",
     },
     "bundle": {
         "graphdoctor bundle": "the last recording, in bundle.zip",

@@ -32,6 +32,7 @@ class Record:
         metadata: The whole JSON object.
         payload: The payload's text, or None when the caller didn't want it.
         stamp: The start of its line: level and date, time, process id.
+        raw: The payload's bytes, or None as above.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Record:
     metadata: dict[str, Any]
     payload: str | None = None
     stamp: str = ""
+    raw: bytes | None = None
 
     @property
     def compile_id(self) -> str | None:
@@ -123,6 +125,7 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
         damage.kinds[kind] = count + 1, size + size_bytes
         damage.altered_payloads += not is_whole
         if record is not None and payload:
+            record.raw = raw
             try:
                 record.payload = raw.decode()
             except UnicodeDecodeError:

@@ -102,4 +102,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = run_command(*arguments, cwd=folder)
         assert done.returncode == 0, done.stderr
     shutil.copy(folder / "before.json", folder / "after.json")
+    trace = next((folder / ".graphdoctor").glob("*/trace"))
+    shutil.copytree(trace, folder / "logs")
     return folder

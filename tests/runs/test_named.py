@@ -105,6 +105,7 @@ def test_a_json_document_is_shown_like_the_recording(store: Path, run_here: RunC
         (("report", "whole.json", "--format", "html"), "which holds counts and findings but no pictures"),
         (("guards", "whole.json"), "whole.json was written without guards"),
         (("bundle", "whole.json"), "a bundle holds a recording"),
+        (("unpack", "whole.json"), "artifacts are in a trace log"),
         (("report", "old.json"), "old.json"),
     ],
     ids=str,
