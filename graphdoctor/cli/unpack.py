@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor.cli.options import QuietOption, RecordingsOption, with_options
-from graphdoctor.cli.terminal import say
+from graphdoctor.cli.terminal import say, warn
 
 
 @with_options
@@ -53,5 +53,5 @@ def unpack(
         return
     say(f"Wrote {counted(done.files, 'file')} ({done.bytes / 1e6:.1f} MB) to {folder}")
     say(f"{folder / INDEX} lists {counted(done.records, 'record')}, {done.without_payload} of them without a file.")
-    if done.damage.broken_records:
-        say(f"warning: couldn't read {counted(done.damage.broken_records, 'record')}.")
+    for problem in done.problems:
+        warn(problem)

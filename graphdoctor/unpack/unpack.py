@@ -14,10 +14,13 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.artifact_names import compile_folder, safe_name, stem_and_suffix
 from graphdoctor.trace.folder import open_folder
+from graphdoctor.trace.gaps import log_gaps
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
-from graphdoctor.trace.processes import ProcessLogs, find_processes, name_processes
+from graphdoctor.trace.processes import ProcessLogs, find_processes
+from graphdoctor.trace.writers import Lane, Lanes
 from graphdoctor.unpack.folder import INDEX, Folder
 
 FORMAT = 1
@@ -46,13 +49,18 @@ class Unpacked:
     without_payload: int = 0
     damage: LogDamage = field(default_factory=LogDamage)
 
+    @property
+    def problems(self) -> list[str]:
+        """What couldn't be read, in sentences."""
+        return [gap.message for gap in log_gaps(self.damage, {})]
+
 
 @dataclass
 class _Process:
     """A process whose records come one after the other.
 
     Args:
-        name: Its name in the index; None if there is only one.
+        name: Its name in the index and the name of its folder; None if there is only one.
         started: The compiles that have begun since the last reset of Dynamo.
         reset: How many resets there were.
     """
@@ -104,18 +112,43 @@ def unpack(source: Path, into: Path, *, version: str, is_replacing: bool = False
 
 def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> Iterator[bytes]:
     """A line of the index for each record, whose payload is written by then."""
-    names = name_processes(processes)
-    for process, name in zip(processes, names, strict=True):
-        if len(processes) > 1 and name is None:
-            name = "p1" if process.rank is None else f"rank{process.rank}"  # noqa: PLW2901 - the main one among others
-        of_pid = {process.pid: _Process(name)}
-        for log in process.logs:
-            with log.open("rb") as lines:
-                for record in read_records(lines, lambda _kind: True, done.damage):
-                    pid = _pid(record)
-                    if pid not in of_pid:
-                        of_pid[pid] = _Process(f"pid{pid}" if name is None else f"{name}_pid{pid}")
-                    yield _row(record, of_pid[pid], folder, done)
+    names = _Names(processes)
+    for log, of_log in names.by_log.items():
+        owners = {
+            Lane(process.pid, process.rank if process.writers else None): _Process(name) for process, name in of_log
+        }
+        lanes = Lanes(owners)
+        with log.open() as lines:
+            for record in read_records(lines, lambda _kind: True, done.damage):
+                lane = lanes.of(record)
+                if lane not in owners:
+                    owners[lane] = _Process(names.another(lane.rank))
+                yield _row(record, owners[lane], folder, done)
+
+
+class _Names:
+    """The names of processes: none for the only one, else ``rank1``, or ``p2`` if its rank is unknown.
+
+    Args:
+        processes: Those that are known, the main one first.
+    """
+
+    def __init__(self, processes: Sequence[ProcessLogs]) -> None:
+        self.by_log: dict[LogFile, list[tuple[ProcessLogs, str | None]]] = {}
+        self._count = 0
+        self._taken: set[str | None] = set()
+        for process in processes:
+            name = self.another(process.rank) if len(processes) > 1 else None
+            for log in process.logs:
+                self.by_log.setdefault(log, []).append((process, name))
+
+    def another(self, rank: int | None) -> str:
+        """The name of the next process."""
+        self._count += 1
+        ranked = None if rank is None else f"rank{rank}"
+        name = f"p{self._count}" if ranked is None or ranked in self._taken else ranked
+        self._taken.add(name)
+        return name
 
 
 def _row(record: Record, process: _Process, folder: Folder, done: Unpacked) -> bytes:
@@ -150,15 +183,9 @@ def _end(index: BinaryIO, processes: Sequence[ProcessLogs], done: Unpacked) -> N
         "stray_lines": damage.stray_lines,
     }
     kinds = {kind: {"count": count, "bytes": size} for kind, (count, size) in sorted(damage.kinds.items())}
-    logs = [log.name for process in processes for log in process.logs]
-    rest = b",".join(
-        f'"{name}":'.encode() + _dumped(value) for name, value in (("counts", counts), ("kinds", kinds), ("logs", logs))
-    )
-    index.write(b"\n]," + rest + b"}\n")
-
-
-def _pid(record: Record) -> int | None:
-    return int(record.stamp.split()[-1]) if record.stamp else None
+    logs = list(dict.fromkeys(log.name for process in processes for log in process.logs))
+    ending = {"counts": counts, "kinds": kinds, "logs": logs, "problems": done.problems}
+    index.write(b"\n]," + _dumped(ending)[1:] + b"\n")
 
 
 def _is_json(raw: bytes) -> bool:

@@ -96,6 +96,7 @@ def test_the_index_says_which_records_have_no_payload(tmp_path: Path) -> None:
     assert index["records"][0]["metadata"]["create_unbacked_symbol"] == {"symbol": "u0"}
     assert index["counts"] == {"records": 3, "without_payload": 2, "unreadable": 1, "altered": 0, "stray_lines": 1}
     assert index["kinds"]["a"]["count"] == 1
+    assert index["problems"] == ["Couldn't read 1 record of the trace log; the last one is cut off."]
     assert list(files_in(into)) == ["0_1/a.txt"]
 
 
@@ -203,6 +204,16 @@ def test_each_rank_has_a_folder(tmp_path: Path) -> None:
         (logs / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(text)
     unpack(logs, tmp_path / "out", version="1")
     assert files_in(tmp_path / "out") == {"rank0/0_1/a.txt": b"0", "rank3/0_1/a.txt": b"3"}
+
+
+def test_each_rank_of_one_log_has_a_folder(tmp_path: Path) -> None:
+    into, index = unpacked(
+        tmp_path, *(artifact("a", b"%d" % n, pid=n % 2 + 1, rank=n % 2, **COMPILE) for n in range(4))
+    )
+    assert files_in(into) == {
+        "rank0/0_1/a.txt": b"0", "rank1/0_1/a.txt": b"1", "rank0/0_1/a_2.txt": b"2", "rank1/0_1/a_2.txt": b"3",
+    }  # fmt: skip
+    assert [row["process"] for row in index["records"]] == ["rank0", "rank1"] * 2
 
 
 def test_names_that_were_forgotten_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
