@@ -62,7 +62,7 @@ class Section:
         """The next section of the same process, in which compile ids count from 0 again."""
         return Section(
             self.intake.after_reset(),
-            None if self.guards is None else type(self.guards)(),
+            None if self.guards is None else self.guards.after_reset(),
             None if self.picture is None else self.picture.after_reset(),
         )
 

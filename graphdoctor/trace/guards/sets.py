@@ -77,6 +77,7 @@ def guards_of(
     is_complete = cost is not None and cost["is_complete"]
     call_us = None if cost is None else cost["call_us"]
     frames = {frame.frame_id: frame for frame in recording.frames}
+    known: _KnownNodes = {}
     sets = []
     for compile_ in recording.compiles:
         compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
@@ -86,7 +87,7 @@ def guards_of(
         if entry is None and is_complete:
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = {"compile_id": compile_id, "runs": 0}
-        words = _Words(tree, places, frames.get(compile_.frame_id), (roots or {}).get(compile_.frame_id))
+        words = _Words(tree, places, frames.get(compile_.frame_id), (roots or {}).get(compile_.frame_id), known)
         sets.append(_guard_set(compile_id, tree, words, entry, call_us))
     checks_us = _total(sets) if call_us and is_complete else None
     searches_us = None if cost is None else cost.get("searches_us")
@@ -158,18 +159,23 @@ def _share(us: float | None, call_us: float | None) -> float | None:
 def _guard_set(
     compile_id: str, tree: GuardTree, words: _Words, entry: GuardCostRecord | None, call_us: float | None
 ) -> GuardSet:
-    nodes = tuple(words.node(guard) for guard in tree.guards)
+    nodes = words.nodes()
     unmeasured: GuardCostRecord = {"compile_id": compile_id, "runs": 0}
     cost = unmeasured if entry is None else entry
     search_us, check_us, runs = cost.get("search_us"), cost.get("check_us"), None if entry is None else entry["runs"]
+    found = GuardSet(
+        compile_id=compile_id,
+        guard_count=len(nodes),
+        kinds=dict(Counter(node.kind or "other" for node in nodes).most_common()),
+        nodes=nodes,
+        unread_lines=tree.unread[:_MAX_UNREAD],
+        latency_us=tree.latency_us,
+    )
+    if entry is None:
+        return found
     return GuardSet.model_validate(
         {
-            "compile_id": compile_id,
-            "guard_count": len(nodes),
-            "kinds": dict(Counter(node.kind or "other" for node in nodes).most_common()),
-            "nodes": nodes,
-            "unread_lines": tree.unread[:_MAX_UNREAD],
-            "latency_us": tree.latency_us,
+            **vars(found),
             "runs_per_call": runs,
             "search_us": search_us,
             "search_low_us": cost.get("search_low_us"),
@@ -185,22 +191,37 @@ def _guard_set(
     )
 
 
+_KnownNodes = dict[object, dict[TreeGuard, GuardNode]]
+"""Guards in the user's words, by what the words depend on."""
+
+
 class _Words:
     """Puts the guards of one tree into the user's words."""
 
-    def __init__(self, tree: GuardTree, places: _Places, frame: Frame | None, root: Root | None) -> None:
+    def __init__(
+        self, tree: GuardTree, places: _Places, frame: Frame | None, root: Root | None, known: _KnownNodes
+    ) -> None:
+        self._tree = tree
         self._places = places
         self._root = root
         self._resumes_at = None if frame is None else frame.resumes_at
         # If the root's class is torch's own, torch compiles a wrapper that gets the root as an argument
         # (``torch/_dynamo/external_utils.py``).
         self._is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
-        sources = [guard.manager_source or "" for guard in tree.guards]
+        sources = {guard.manager_source or "" for guard in tree.guards}
         # Arguments and globals that are modules; global ones have their own paths.
-        self._modules = {match[1] for source in sources if (match := _ROOT_MODULE.match(source))}
+        self._modules = frozenset(match[1] for source in sources if (match := _ROOT_MODULE.match(source)))
+        self._known = known.setdefault((root, self._resumes_at, self._is_wrapped, self._modules), {})
 
-    def node(self, guard: TreeGuard) -> GuardNode:
-        """One guard."""
+    def nodes(self) -> tuple[GuardNode, ...]:
+        """All guards."""
+        known = self._known
+        for guard in self._tree.guards:
+            if guard not in known:
+                known[guard] = self._node(guard)
+        return tuple(known[guard] for guard in self._tree.guards)
+
+    def _node(self, guard: TreeGuard) -> GuardNode:
         text, meaning = guard.text, guard.meaning
         source = meaning.source or guard.manager_source
         owner = _VALUE.search(guard.manager_source or source or "")

@@ -18,7 +18,6 @@ import re
 from dataclasses import dataclass
 
 from graphdoctor.trace.breaks import PrintedEntry, parse_stack
-from graphdoctor.trace.guards.tokens import tokenize
 
 _COMPILE_ID = re.compile(r"((?:(?:p|rank|reset)\d+:)*\[?(?:!\d+(?:/\d+/\d+)?|\d+/\d+)(?:_\d+)?\]?): ")
 """``CompileId.__str__`` and ``TraceId.__str__`` (``torch/_guards.py``, 2.13) with our own prefixes (``merge.py``)."""
@@ -27,6 +26,17 @@ _PLACE = re.compile(r":(?P<line>\d{1,9}) in (?P<function>[^\s()]+)")
 _PRINTED_STACK = "\nUser stack trace:"
 _HINT = "(HINT: "
 _SEPARATOR = "  # "
+_CODE = re.compile(
+    r"""(?: [^'"\\\#(]+
+         | '[^'\\\n]*(?:\\.[^'\\\n]*)*' | "[^"\\\n]*(?:\\.[^"\\\n]*)*"
+         | \\.
+         | \((?!HINT:\ )
+         | (?<!\s)\#(?<!\A\#) | \#(?!\s)
+         | ['"\\]
+       )*+""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What comes before a comment or a hint; both can be in a string. Strings end as ``tokens`` says."""
 _UNKNOWN_PLACE = "<unknown>"
 
 
@@ -83,11 +93,8 @@ def take_apart(text: str) -> GuardText:
 
 def _split(body: str) -> tuple[str, str, str | None]:
     """Expression, comment and hint; ``#`` and ``(HINT: `` in a string belong to the expression."""
-    end = len(body)
-    for token in tokenize(body):
-        if token.kind == "comment" or (token.text == "(" and body.startswith(_HINT, token.start)):
-            end = token.start
-            break
+    found = _CODE.match(body)
+    end = len(body) if found is None else found.end()
     comment, hint = _without_hint(body[end:].rstrip())
     return body[:end].strip(), comment[len("# ") :].rstrip(), hint
 

@@ -25,9 +25,13 @@ _LATENCY = re.compile(r"^Guard latency = (?P<us>[\d.]+) us$")
 _HEADING = "TREE_GUARD_MANAGER:"
 
 
-@dataclass(frozen=True)
+_MAX_KNOWN = 100_000
+"""Guards that are kept to be recognized; compiles of one function have most of theirs in common."""
+
+
+@dataclass(frozen=True, eq=False)
 class TreeGuard:
-    """One guard of the tree.
+    """One guard of the tree; equal ones of different trees are one object.
 
     Args:
         depth: Its depth in the tree; the root's own guards have 1.
@@ -66,6 +70,13 @@ class GuardTrees:
 
     def __init__(self) -> None:
         self.trees: dict[str, GuardTree] = {}
+        self._known = KnownGuards()
+
+    def after_reset(self) -> GuardTrees:
+        """What collects the trees of the same process after a reset."""
+        later = GuardTrees()
+        later._known = self._known
+        return later
 
     def add(self, record: Record) -> None:
         """Take the next record.
@@ -74,15 +85,41 @@ class GuardTrees:
             record: One of ``KINDS``.
         """
         if record.compile_id is not None and record.payload is not None:
-            self.trees[record.compile_id] = parse_tree(record.payload)
+            self.trees[record.compile_id] = parse_tree(record.payload, self._known)
 
 
-def parse_tree(payload: str) -> GuardTree:
+class KnownGuards:
+    """Reads each guard once, however many compiles have it."""
+
+    def __init__(self) -> None:
+        self._guards: dict[tuple[int, str | None, str], TreeGuard] = {}
+
+    def guard(self, depth: int, manager_source: str | None, text: str) -> TreeGuard:
+        """A guard.
+
+        Args:
+            depth: As in ``TreeGuard``.
+            manager_source: As in ``TreeGuard``.
+            text: As printed.
+        """
+        key = (depth, manager_source, text)
+        known = self._guards.get(key)
+        if known is None:
+            if len(self._guards) >= _MAX_KNOWN:
+                self._guards.clear()
+            guard = take_apart(text)
+            known = self._guards[key] = TreeGuard(depth, manager_source, guard, meaning_of(guard))
+        return known
+
+
+def parse_tree(payload: str, known: KnownGuards | None = None) -> GuardTree:
     """Parse a printed tree.
 
     Args:
         payload: The record's payload.
+        known: Reads the guards; None for nothing known.
     """
+    known = known or KnownGuards()
     guards: list[TreeGuard] = []
     unread: list[str] = []
     latency_us: float | None = None
@@ -107,8 +144,7 @@ def parse_tree(payload: str) -> GuardTree:
         elif _PAIR.match(text):
             path.append((depth, above))
         else:
-            guard = take_apart(text)
-            guards.append(TreeGuard(depth, above, guard, meaning_of(guard)))
+            guards.append(known.guard(depth, above, text))
     return GuardTree(tuple(guards), manager_count, latency_us, tuple(unread))
 
 

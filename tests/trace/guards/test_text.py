@@ -10,6 +10,7 @@ from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.changes import changes_of
 from graphdoctor.trace.guards.meaning import Meaning, meaning_of
 from graphdoctor.trace.guards.text import take_apart
+from graphdoctor.trace.guards.tokens import tokenize
 
 GLOBAL = (
     '___check_global_state() against {"allow_bf16_reduce":0,"allow_tf32":false,"autocast_state":{"cached_enabled":true,'
@@ -160,6 +161,17 @@ def test_a_string_of_the_guard_is_no_comment(expression: str, tail: str) -> None
     assert found.expression == expression
     assert (found.place is not None) == ("a.py" in tail)
     assert found.hint == ("why" if "HINT" in tail else None)
+
+
+@given(st.lists(st.sampled_from([*"'\"# \\\n(a.", "(HINT: ", "# ", "  # ", "L['x']"])).map("".join))
+def test_a_comment_or_hint_begins_outside_strings(text: str) -> None:
+    body = f"x{text}".strip()
+    ends = [
+        token.start
+        for token in tokenize(body)
+        if token.kind == "comment" or (token.text == "(" and body.startswith("(HINT: ", token.start))
+    ]
+    assert take_apart(body).expression == body[: min(ends, default=len(body))].strip()
 
 
 def test_a_note_after_the_place() -> None:
