@@ -21,6 +21,8 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.formats import COMPARISON
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from graphdoctor.config import Settings
     from graphdoctor.runs.named import Place
 
@@ -35,6 +37,16 @@ def diff(
     before: Annotated[str, typer.Argument(help=f"The run to start from: a {NAMED_HELP}.", show_default=False)],
     after: Annotated[
         str | None, typer.Argument(help="The run to compare it with. By default, the last recording.")
+    ] = None,
+    ranks: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--rank",
+            metavar="N",
+            min=0,
+            help="Of a recording of several ranks, this one; twice, to compare two ranks of one recording.",
+            show_default=False,
+        ),
     ] = None,
     html: HtmlOption = False,
     is_opened: OpenOption = True,
@@ -54,9 +66,37 @@ def diff(
     output = choose_page(COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
     first = place_named(before, settings)
-    second = _last_recording(settings, first) if after is None else place_named(after, settings)
-    one, other = diagnoses_to_compare((first, second))
-    output.write(compare(one, other, names=(str(first.path), str(second.path)), selection=selection))
+    if ranks is not None and len(ranks) == 2 and after is None:
+        second = first
+    else:
+        second = _last_recording(settings, first) if after is None else place_named(after, settings)
+    one_rank, other_rank = _chosen(ranks or (), first, second)
+    one, other = diagnoses_to_compare((first, second), (one_rank, other_rank))
+    names = (_name(first, one_rank), _name(second, other_rank))
+    output.write(compare(one, other, names=names, selection=selection))
+
+
+def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
+    """The rank to read of each side."""
+    from graphdoctor.runs.job import ranks_at
+
+    if len(ranks) > 2:
+        raise GraphDoctorError("--rank was given more than twice.", hint="diff compares two ranks.")
+    if len(ranks) == 2:
+        return ranks[0], ranks[1]
+    if ranks:
+        return ranks[0], ranks[0]
+    for place in (first, second):
+        if place.kind != "document" and len(ranks_at(place.path)) > 1:
+            raise GraphDoctorError(
+                f"{place.path} has several ranks, and diff compares one with one.",
+                hint="--rank 0 --rank 1 compares two ranks of one recording, --rank 0 the same rank of two.",
+            )
+    return None, None
+
+
+def _name(place: Place, rank: int | None) -> str:
+    return str(place.path) if rank is None else f"{place.path} rank {rank}"
 
 
 def _last_recording(settings: Settings, first: Place) -> Place:

@@ -73,6 +73,12 @@ PythonOption = Annotated[
         show_default=False,
     ),
 ]
+RankOption = Annotated[
+    int | None,
+    typer.Option(
+        "--rank", metavar="N", min=0, help="Of a recording of several ranks, show this one.", show_default=False
+    ),
+]
 RecordingsOption = Annotated[
     Path | None,
     typer.Option(

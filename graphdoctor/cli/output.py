@@ -18,6 +18,7 @@ from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOp
 from graphdoctor.runs.diagnose import Needs
 
 C = TypeVar("C")
+D = TypeVar("D")
 
 _FILE_WIDTH = 120
 
@@ -62,6 +63,16 @@ class Output(Generic[C]):
             import typer
 
             typer.launch(self.path.resolve().as_uri())
+
+    def showing(self, document: Document[D]) -> Output[D]:
+        """The same for what turned out to be another document.
+
+        Raises:
+            GraphDoctorError: That document has no such format.
+        """
+        return Output(
+            document.named(self.format.name), self.path, self.options, self.color, self.is_quiet, self.is_opened
+        )
 
     def writing_edits(self) -> Output[C]:
         """The same for a command that also writes the edits that it shows."""

@@ -13,12 +13,13 @@ from graphdoctor.cli.options import (
     HtmlOption,
     OpenOption,
     OutputOptions,
+    RankOption,
     RecordingsOption,
     ShownOptions,
     StagesOptions,
     with_options,
 )
-from graphdoctor.render.formats import DIAGNOSIS
+from graphdoctor.render.formats import DIAGNOSIS, JOB
 
 _PAGE = Path("graphdoctor-report.html")
 
@@ -33,23 +34,31 @@ def report(
         str | None,
         typer.Argument(help=f"A {NAMED_HELP}. By default, the last recording.", show_default=False),
     ] = None,
+    rank: RankOption = None,
     html: HtmlOption = False,
     is_opened: OpenOption = True,
     recordings: RecordingsOption = None,
 ) -> None:
     """Show a recording again without running anything.
 
-    By default, it is the last recording.
+    By default, it is the last recording. If it is of several ranks, they are put side by side.
     """
     from dataclasses import replace
 
     from graphdoctor.cli.output import choose_page
     from graphdoctor.cli.running import project_settings
+    from graphdoctor.engine.choice import engine_for
     from graphdoctor.runs.diagnose import diagnose_place
+    from graphdoctor.runs.job import job_report, ranks_at
     from graphdoctor.runs.named import place_named
 
     settings = project_settings(recordings)
     output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
     needs = replace(output.needs, stages=staged.asked(given))
-    output.write(diagnose_place(place_named(recording, settings), selection, needs))
+    place = place_named(recording, settings)
+    ranks = () if rank is not None or place.kind == "document" else ranks_at(place.path)
+    if len(ranks) > 1:
+        output.showing(JOB).write(job_report(place.path, ranks, engine_for(), selection))
+    else:
+        output.write(diagnose_place(place, selection, needs, rank=rank))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -21,12 +21,15 @@ from graphdoctor.cli.options import (
 )
 from graphdoctor.cli.terminal import complain
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.render.formats import DIAGNOSIS
+from graphdoctor.render.formats import DIAGNOSIS, JOB
+
+C = TypeVar("C")
 
 if TYPE_CHECKING:
     from graphdoctor.cli.output import Output
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.model.result import Result
+    from graphdoctor.render.formats import Document
 
 
 @with_options
@@ -85,18 +88,17 @@ def _report(recording: Path, selection: Selection, output: Output[Result]) -> No
     Trouble with the report is reported and ends here: the exit status is the script's.
     """
     from graphdoctor.cli.streams import system_error_text
-    from graphdoctor.cli.terminal import stderr_console
     from graphdoctor.cli.trouble import report_trouble
-    from graphdoctor.render.formats import ConsoleFormat
+    from graphdoctor.engine.choice import engine_for
     from graphdoctor.runs.diagnose import diagnose_recording
+    from graphdoctor.runs.job import job_report, ranks_at
 
-    text = DIAGNOSIS.named("text")
     try:
-        result = diagnose_recording(recording, selection, output.needs)
-        if not output.is_quiet and isinstance(text, ConsoleFormat):
-            text.show(result, stderr_console(output.color), output.options)
-        if output.path is not None:
-            output.write(result)
+        ranks = ranks_at(recording)
+        if len(ranks) > 1:
+            _show(job_report(recording, ranks, engine_for(), selection), JOB, output.showing(JOB))
+        else:
+            _show(diagnose_recording(recording, selection, output.needs), DIAGNOSIS, output)
     except GraphDoctorError as error:
         complain(error.message, error.hint)
     except BrokenPipeError:
@@ -107,3 +109,14 @@ def _report(recording: Path, selection: Selection, output: Output[Result]) -> No
             report_trouble(error)
         else:
             complain(refused)
+
+
+def _show(found: C, document: Document[C], output: Output[C]) -> None:
+    from graphdoctor.cli.terminal import stderr_console
+    from graphdoctor.render.formats import ConsoleFormat
+
+    text = document.named("text")
+    if not output.is_quiet and isinstance(text, ConsoleFormat):
+        text.show(found, stderr_console(output.color), output.options)
+    if output.path is not None:
+        output.write(found)

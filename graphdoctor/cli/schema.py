@@ -13,6 +13,7 @@ class Document(StrEnum):
     """What --format json writes."""
 
     diagnosis = "diagnosis"
+    job = "job"
     comparison = "comparison"
     check = "check"
     lint = "lint"
@@ -28,8 +29,8 @@ def schema(
         typer.Argument(
             # Too many to be listed in one line.
             show_choices=False,
-            help="diagnosis, which explain and others write; comparison, which diff writes; or check, lint, bench, "
-            "cure, profile or export, which the command of that name writes.",
+            help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison, "
+            "which diff writes; or check, lint, bench, cure, profile or export, which the command of that name writes.",
         ),
     ] = Document.diagnosis,
 ) -> None:

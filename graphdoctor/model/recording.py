@@ -14,6 +14,7 @@ from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
+from graphdoctor.model.marks import LogSpan
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.profiled import MeasuredMemory, Profiled
 from graphdoctor.model.recompiles import RecompileCause
@@ -670,6 +671,8 @@ class Recording(Fact):
     """What the guards check and cost; None if not requested."""
     picture: Picture | None = None
     """What the picture of the run needs; None if not requested."""
+    span: LogSpan | None = None
+    """What can be compared with other ranks; None if not requested."""
     variations: tuple[Variation, ...] | None = None
     """What changing one property of the first call at a time does; None if not requested, or if the first call can't be
     repeated."""

@@ -21,6 +21,22 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks in words, runs of them folded: ``rank 3``, ``ranks 0–6, 8–63``.
+
+    Args:
+        ranks: Ascending.
+    """
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    texts = (str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(texts)}"
+
+
 def kind_text(kind: ResultKind) -> str:
     """A kind of result in words."""
     words: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}

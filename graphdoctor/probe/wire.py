@@ -63,6 +63,7 @@ GapKind = Literal[
     "not_put_back",
     "missing_torch_name",
     "script",
+    "rank_unread",
 ]
 """What a recording lacks, for whoever decides by it; its ``message`` is for people alone."""
 
@@ -252,6 +253,22 @@ class ProcessEvent(TypedDict):
     """The first event: the main process."""
 
     event: Literal["process"]
+    pid: int
+
+
+class RankEvent(TypedDict):
+    """A process of a job begins, as its launcher's variables say (``RANK``, ``WORLD_SIZE``)."""
+
+    event: Literal["rank"]
+    pid: int
+    rank: int
+    world_size: int
+
+
+class ProcessEndedEvent(TypedDict):
+    """A process of a job ran to its end; one that was killed, or called ``os._exit``, doesn't report it."""
+
+    event: Literal["process_ended"]
     pid: int
 
 
@@ -923,6 +940,8 @@ class ExportCallsEvent(TypedDict):
 
 Event = (
     ProcessEvent
+    | RankEvent
+    | ProcessEndedEvent
     | PhaseEvent
     | EnvironmentEvent
     | TargetEvent

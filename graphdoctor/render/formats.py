@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.comparison import DiagnosisComparison
     from graphdoctor.model.cure import CureReport
     from graphdoctor.model.export import ExportReport
+    from graphdoctor.model.job import Job
     from graphdoctor.model.lint import LintReport
     from graphdoctor.model.picture import Picture
     from graphdoctor.model.result import ProfileResult, Result
@@ -241,6 +242,31 @@ GUARDS: Document[Result] = _view(_guards, needs_guards=True)
 
 FIXES: Document[Result] = _view(_fixes, Format("markdown", _fixes_markdown, (".md",)))
 """The fixes tried and what they did: ``fix``."""
+
+
+# The ranks of a job side by side.
+
+
+def _job(job: Job, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.job import render_job
+
+    render_job(job, console, is_verbose=options.is_verbose)
+
+
+def _job_json(job: Job, _: RenderOptions) -> str:
+    from graphdoctor.render.json import render_json
+
+    return render_json(job)
+
+
+JOB: Document[Job] = Document(
+    "a report of several ranks",
+    (
+        ConsoleFormat("text", _job, (".txt", ".text")),
+        Format("json", _job_json, (".json",)),
+    ),
+)
+"""What the ranks of a job did: ``report`` and ``run`` of several ranks."""
 
 
 # Two diagnoses side by side.

@@ -12,17 +12,27 @@ from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.model.export import ExportReport
+from graphdoctor.model.job import Job
 from graphdoctor.model.lint import LintReport
 from graphdoctor.model.profile import ProfileReport
 from graphdoctor.render.printable import escaped
 
 Document = (
-    Diagnosis | DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ProfileReport | ExportReport
+    Diagnosis
+    | Job
+    | DiagnosisComparison
+    | CheckReport
+    | LintReport
+    | BenchReport
+    | CureReport
+    | ProfileReport
+    | ExportReport
 )
 """The documents that are written as JSON."""
 
 _KINDS: dict[type[Document], str] = {
     Diagnosis: "diagnosis",
+    Job: "job",
     DiagnosisComparison: "comparison",
     CheckReport: "check",
     LintReport: "lint report",
@@ -48,7 +58,7 @@ def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text.
 
     Args:
-        kind: ``diagnosis``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure``, ``profile`` or
+        kind: ``diagnosis``, ``job``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure``, ``profile`` or
             ``export``.
     """
     document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)

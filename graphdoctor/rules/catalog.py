@@ -71,6 +71,7 @@ from graphdoctor.rules.gd902_incomplete_log import IncompleteLog
 from graphdoctor.rules.gd903_prefixed_compile_ids import PrefixedCompileIds
 from graphdoctor.rules.gd904_foreign_log import ForeignLog
 from graphdoctor.rules.gd905_nothing_compiled import NothingCompiled
+from graphdoctor.rules.gd907_rank_unread import RankUnread
 
 _BACKEND = BackendException()
 
@@ -165,6 +166,7 @@ GAP_PAGES: tuple[GapPage, ...] = (
     PrefixedCompileIds(),
     ForeignLog(),
     NothingCompiled(),
+    RankUnread(),
 )
 
 PAGES: dict[str, Page] = dict(sorted((page.code, page) for page in (*ALL_RULES.values(), *GAP_PAGES)))

@@ -110,6 +110,7 @@ def diagnose_recording(
     *,
     root: Path | None = None,
     eager_kernels: KernelShare | None = None,
+    rank: int | None = None,
 ) -> Result:
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
@@ -119,6 +120,10 @@ def diagnose_recording(
         needs: What else to read.
         root: Paths under it are shown relative to it; the working directory by default.
         eager_kernels: Kernels of the same call in eager mode, to compare with; None for none.
+        rank: Read this rank alone; None for all processes.
+
+    Raises:
+        GraphDoctorError: There is no such rank.
     """
     from graphdoctor.diagnosis.diagnose import diagnose
     from graphdoctor.model.result import Result
@@ -126,12 +131,27 @@ def diagnose_recording(
     from graphdoctor.trace.reader import read_recording
 
     root = root or Path.cwd()
-    found = read_recording(recording, guards=needs.guards, picture=needs.picture or needs.stages is not None)
+    has_picture = needs.picture or needs.stages is not None
+    found = (
+        read_recording(recording, guards=needs.guards, picture=has_picture)
+        if rank is None
+        else _rank_recording(recording, rank, guards=needs.guards, picture=has_picture)
+    )
     found = found.model_copy(update={"eager_kernels": eager_kernels})
     diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
     if needs.stages is not None:
         diagnosis = diagnosis.model_copy(update={"stages": _stages(found, needs.stages, root)})
     return Result(diagnosis, found.picture)
+
+
+def _rank_recording(path: Path, rank: int, *, guards: bool, picture: bool) -> Recording:
+    from graphdoctor.runs.job import only_rank, ranks_at
+    from graphdoctor.trace.reader import other_version, read_folder
+    from graphdoctor.trace.sections import Wanted
+
+    found = only_rank(ranks_at(path), rank)
+    with other_version(path):
+        return read_folder(found.folder, Wanted(guards=guards, picture=picture))
 
 
 def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
@@ -153,21 +173,26 @@ def _chosen(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphSt
     return selected(found, stages=asked.stages, compile_ids=asked.compile_ids)
 
 
-def diagnose_place(place: Place, selection: Selection | None = None, needs: Needs = Needs()) -> Result:
+def diagnose_place(
+    place: Place, selection: Selection | None = None, needs: Needs = Needs(), *, rank: int | None = None
+) -> Result:
     """The diagnosis of whatever an argument names.
 
     Args:
         place: What ``place_named`` gave.
         selection: Which findings to show; None for all.
         needs: What the result must hold.
+        rank: Read this rank alone; None where there are no ranks.
 
     Raises:
-        GraphDoctorError: A JSON document is no diagnosis, or lacks what is needed.
+        GraphDoctorError: A JSON document is no diagnosis, or lacks what is needed; or there is no such rank.
     """
     from graphdoctor.model.result import Result
 
     if place.kind != "document":
-        return diagnose_recording(place.path, selection, needs)
+        return diagnose_recording(place.path, selection, needs, rank=rank)
+    if rank is not None:
+        raise GraphDoctorError(f"{place.path} is a JSON document, which has no ranks.", hint="Leave out --rank.")
     diagnosis = _read_document(place.path)
     if needs.picture:
         raise GraphDoctorError(
@@ -183,8 +208,12 @@ def diagnose_place(place: Place, selection: Selection | None = None, needs: Need
     return Result(diagnosis if selection is None else _selected(diagnosis, selection))
 
 
-def diagnoses_to_compare(places: Sequence[Place]) -> list[Diagnosis]:
+def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None]) -> list[Diagnosis]:
     """The diagnosis of each place, with all of its findings.
+
+    Args:
+        places: What to compare.
+        ranks: The rank to read of each; None where there are no ranks.
 
     Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
 
@@ -197,8 +226,8 @@ def diagnoses_to_compare(places: Sequence[Place]) -> list[Diagnosis]:
     return [
         documents[place]
         if place in documents
-        else diagnose_recording(place.path, None, needs, root=place.root).diagnosis
-        for place in places
+        else diagnose_recording(place.path, None, needs, root=place.root, rank=rank).diagnosis
+        for place, rank in zip(places, ranks, strict=True)
     ]
 
 

@@ -24,7 +24,7 @@ from graphdoctor.probe import wire
 from graphdoctor.storage.log_file import LogFile, local_log
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.processes import find_logs, has_linked_logs, is_own_file
+from graphdoctor.trace.processes import ProcessLogs, find_logs, has_linked_logs, is_own_file
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class RecordingFolder:
         events: What the probe reported.
         what_if: ``what-if.json``; empty without one.
         fixes: ``fixes.json``; empty without one.
+        processes: The processes to read, the main one first; None for all that wrote the logs.
     """
 
     logs: tuple[LogFile, ...]
@@ -44,6 +45,7 @@ class RecordingFolder:
     events: Events = field(default_factory=Events)
     what_if: dict[str, Any] = field(default_factory=dict)
     fixes: dict[str, Any] = field(default_factory=dict)
+    processes: tuple[ProcessLogs, ...] | None = None
 
 
 def open_folder(path: Path) -> RecordingFolder:

@@ -7,12 +7,14 @@ finds the files, ``sections.py`` reads the logs, ``assemble.py`` makes the facts
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.base import InvalidFactError
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.fixes import Treatment
+from graphdoctor.model.marks import LogSpan
 from graphdoctor.model.profiled import InductorGraph
 from graphdoctor.model.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
 from graphdoctor.model.run import ProbeExit
@@ -36,7 +38,7 @@ from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.profiled import measured_memory, profiled_call
-from graphdoctor.trace.sections import LogContents, Section, first_section, read_logs
+from graphdoctor.trace.sections import LogContents, Section, Wanted, read_logs
 from graphdoctor.trace.variations import read_variations
 from graphdoctor.trace.watched import call_watch
 
@@ -53,8 +55,19 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
         GraphDoctorError: There is no recording at ``path``, or it is from another version of graphdoctor.
     """
     folder = open_folder(path)
+    with other_version(path):
+        return _with_trials(read_folder(folder, Wanted(guards=guards, picture=picture)), folder)
+
+
+@contextmanager
+def other_version(path: Path) -> Iterator[None]:
+    """Say that a recording is of another version where something in it doesn't fit.
+
+    Raises:
+        GraphDoctorError: It doesn't.
+    """
     try:
-        return _with_trials(_read(folder, has_guards=guards, has_picture=picture), folder)
+        yield
     except InvalidFactError as error:
         raise GraphDoctorError(
             f"{path} was written by another version of graphdoctor, or changed since.",
@@ -63,13 +76,26 @@ def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -
         ) from error
 
 
-def _read(folder: RecordingFolder, *, has_guards: bool, has_picture: bool) -> Recording:
+def read_folder(folder: RecordingFolder, wanted: Wanted) -> Recording:
+    """Read the files of a recording, or of one of its ranks.
+
+    Args:
+        folder: The files; see ``ranks.py`` for those of a rank.
+        wanted: What to read beside what every recording needs.
+
+    Raises:
+        InvalidFactError: Something that graphdoctor wrote doesn't fit this version.
+    """
     events = folder.events
     environment = Environment.model_validate(events.fields("environment"))
     main_pid = events.fields("process").get("pid")
-    # No log at all means one process, in which torch wrote nothing.
-    processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
-    contents = read_logs(processes, lambda: first_section(environment, has_guards=has_guards, has_picture=has_picture))
+    if folder.processes is not None:
+        processes: Sequence[ProcessLogs] = folder.processes
+        main_pid = processes[0].pid
+    else:
+        # No log at all means one process, in which torch wrote nothing.
+        processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
+    contents = read_logs(processes, lambda: wanted.first_section(environment))
     run = _run_facts(folder)
     parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))
     merged = _merged(contents, run, [part for part, _ in parts], events, main_pid)
@@ -78,10 +104,12 @@ def _read(folder: RecordingFolder, *, has_guards: bool, has_picture: bool) -> Re
         from graphdoctor.trace.exported import with_export
 
         merged = with_export(merged, events, environment)
-    if has_picture:
+    if wanted.picture:
         merged = _with_picture(merged, parts, events, contents.damage)
-    if has_guards:
+    if wanted.guards:
         merged = _with_guards(merged, parts, events)
+    if wanted.marks:
+        merged = merged.model_copy(update={"span": _span(parts, contents, events, main_pid)})
     return with_generated(merged, generated_names(section.intake.generated for _, section in parts))
 
 
@@ -189,6 +217,26 @@ def _with_guards(recording: Recording, parts: Sequence[tuple[Part, Section]], ev
     )
     missing = guard_gaps(found, recording.gaps, is_measured="guard_cost" in events)
     return recording.model_copy(update={"guards": found, "gaps": (*recording.gaps, *missing)})
+
+
+def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: Events, pid: int | None) -> LogSpan:
+    from graphdoctor.trace.marks import clock_seconds
+
+    found = [(part, section.marks.finish()) for part, section in parts if section.marks is not None]
+    main = contents.processes[0]
+    reports = [event for event in events.all if event.get("pid") == pid is not None]
+    has_begun = any(event["event"] == "rank" for event in reports)
+    return LogSpan(
+        marks=tuple(
+            mark.model_copy(update={"compile_id": part.prefix + mark.compile_id})
+            for part, span in found
+            for mark in span.marks
+        ),
+        first_s=clock_seconds(main.first),
+        last_s=clock_seconds(main.last),
+        executed=next((span.executed for _, span in found if span.executed is not None), None),
+        is_ended=any(event["event"] == "process_ended" for event in reports) if has_begun else None,
+    )
 
 
 def _with_trials(recording: Recording, folder: RecordingFolder) -> Recording:

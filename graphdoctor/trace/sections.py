@@ -21,6 +21,7 @@ from graphdoctor.trace.writers import Lane, Lanes, is_first_string
 
 if TYPE_CHECKING:
     from graphdoctor.trace.guards.tree import GuardTrees
+    from graphdoctor.trace.marks import Marks
     from graphdoctor.trace.picture import PictureIntake
 
 
@@ -32,11 +33,13 @@ class Section:
         intake: Keeps what every recording needs.
         guards: Collects the guard trees; None if not asked for.
         picture: Collects what the picture needs beside the recording; None if not asked for.
+        marks: Collects what can be compared with other ranks; None if not asked for.
     """
 
     intake: Intake
     guards: GuardTrees | None = None
     picture: PictureIntake | None = None
+    marks: Marks | None = None
 
     def wants(self, kind: str) -> bool:
         """Whether records of a kind are taken."""
@@ -44,6 +47,7 @@ class Section:
             self.intake.wants(kind)
             or (self.guards is not None and kind in self.guards.KINDS)
             or (self.picture is not None and kind in self.picture.KINDS)
+            or (self.marks is not None and kind in self.marks.KINDS)
         )
 
     def add(self, record: Record) -> None:
@@ -53,6 +57,8 @@ class Section:
             self.guards.add(record)
         if self.picture is not None and record.kind in self.picture.KINDS:
             self.picture.add(record, self.intake.call_index, is_extra=self.intake.is_extra(record))
+        if self.marks is not None and record.kind in self.marks.KINDS:
+            self.marks.add(record)
 
     def is_reset_by(self, record: Record) -> bool:
         """Whether a compile begins with an id that is taken, so that there was a ``torch._dynamo.reset()``."""
@@ -64,6 +70,7 @@ class Section:
             self.intake.after_reset(),
             None if self.guards is None else self.guards.after_reset(),
             None if self.picture is None else self.picture.after_reset(),
+            None if self.marks is None else self.marks.after_reset(),
         )
 
 
@@ -76,12 +83,16 @@ class ProcessSections:
         sections: One, plus one for each reset of Dynamo.
         is_ours: Whether some records are ours.
         is_cut: Whether a log ends in the middle of a record.
+        first: The start of the first line that was taken; empty if none was.
+        last: The start of the last one.
     """
 
     process: ProcessLogs
     sections: list[Section]
     is_ours: bool = False
     is_cut: bool = False
+    first: str = ""
+    last: str = ""
 
     @property
     def has_compiled(self) -> bool:
@@ -116,24 +127,42 @@ class LogContents:
         yield from zip(name_processes(taken.process for taken in kept), kept, strict=True)
 
 
-def first_section(environment: Environment, *, has_guards: bool, has_picture: bool) -> Section:
-    """The first section of a process.
+@dataclass(frozen=True)
+class Wanted:
+    """What to read beside what every recording needs.
 
     Args:
-        environment: Where the recording was made.
-        has_guards: Collect the guard trees.
-        has_picture: Collect what the picture needs.
+        guards: The guard trees, which can be most of a log.
+        picture: What only the picture of a run shows, which takes all of a log.
+        marks: What can be compared with other ranks.
+        texts_of: Compile ids whose texts the marks keep.
     """
-    section = Section(Intake(environment))
-    if has_guards:
-        from graphdoctor.trace.guards.tree import GuardTrees
 
-        section.guards = GuardTrees()
-    if has_picture:
-        from graphdoctor.trace.picture import PictureIntake
+    guards: bool = False
+    picture: bool = False
+    marks: bool = False
+    texts_of: frozenset[str] = frozenset()
 
-        section.picture = PictureIntake()
-    return section
+    def first_section(self, environment: Environment) -> Section:
+        """The first section of a process.
+
+        Args:
+            environment: Where the recording was made.
+        """
+        section = Section(Intake(environment))
+        if self.guards:
+            from graphdoctor.trace.guards.tree import GuardTrees
+
+            section.guards = GuardTrees()
+        if self.picture:
+            from graphdoctor.trace.picture import PictureIntake
+
+            section.picture = PictureIntake()
+        if self.marks:
+            from graphdoctor.trace.marks import Marks
+
+            section.marks = Marks(self.texts_of)
+        return section
 
 
 def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section]) -> LogContents:
@@ -220,6 +249,7 @@ def _read_log(log: LogFile, takers: _LogTakers, into: LogContents) -> None:
             if taken is None:
                 continue
             taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
+            taken.first, taken.last = taken.first or record.stamp, record.stamp
             if taken.sections[-1].is_reset_by(record):
                 taken.sections.append(taken.sections[-1].after_reset())
             try:

@@ -26,6 +26,7 @@ from graphdoctor.trace.reader import read_recording
 from tests.bench_reports import attention
 from tests.cure_reports import cured
 from tests.export_reports import blocked
+from tests.job_reports import compiled, job, rank
 from tests.profile_reports import profiled
 from tests.render.check_reports import failed_report, report, target
 
@@ -52,6 +53,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         **dict.fromkeys(("DIAGNOSIS", "RECOMPILES", "VARIATIONS", "GUARDS", "FIXES"), result),
         "COMPARISON": compare(diagnosis, diagnosis, names=("before", "after")),
         "CHECK": failed_report(),
+        "JOB": job(rank(0, compiled()), rank(1, compiled(), compiled("0/1", causes=("x: 1 → 2",)))),
         "BENCH": attention(),
         "CURE": cured(),
         "EXPORT": blocked(),

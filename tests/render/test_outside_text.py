@@ -19,6 +19,7 @@ from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
 from graphdoctor.model.export import ExportReport
+from graphdoctor.model.job import Job
 from graphdoctor.model.lint import LintReport
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.profile import ProfileReport
@@ -32,6 +33,7 @@ SURROGATES = tuple(range(0xD800, 0xE000))
 SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 FORBIDDEN = frozenset(map(chr, (*CODE_POINTS, *SURROGATES)))
 MODELS = {
+    "JOB": Job,
     "COMPARISON": DiagnosisComparison,
     "CHECK": CheckReport,
     "LINT": LintReport,

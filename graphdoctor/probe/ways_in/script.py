@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
     from ..torch_private.trace_keeper import TraceKeeper
-    from ..wire import CalledArtifact, CompileCallArtifact, ErrorRecord, Event, GraphArtifact, WatchedCallArtifact
+    from ..wire import (
+        CalledArtifact,
+        CompileCallArtifact,
+        ErrorRecord,
+        Event,
+        GraphArtifact,
+        ProcessEndedEvent,
+        RankEvent,
+        WatchedCallArtifact,
+    )
 
 _MAX_MESSAGE = 20_000
 
@@ -100,6 +109,7 @@ class _Recorder:
         self._graph_count = 0
         self._has_compiled = False
         self._unwritten_calls: list[CompileCallArtifact] = []
+        self._is_rank = False
 
     # Callbacks of torch's modules.
 
@@ -110,12 +120,22 @@ class _Recorder:
             from ..torch_private import torch_hooks
 
             self._write(describe_environment(None))
+            self._report_rank()
             torch_hooks.write_trace_to(self._trace_folder)
             torch_hooks.after_log_setup(self._attach)
             self._attach()
             os.register_at_fork(after_in_child=self._begin_in_fork)
             # Before logging's own exit function, which was registered earlier, closes the trace log.
             atexit.register(self._write_last)
+
+    def _report_rank(self) -> None:
+        """Report which rank this is, so that one that compiles nothing, and writes no log, isn't forgotten."""
+        rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+        if self.is_main or not (rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1):
+            return
+        self._is_rank = True
+        event: RankEvent = {"event": "rank", "pid": self._pid, "rank": int(rank), "world_size": int(world_size)}
+        _append(self._event_path, b"%s\n" % _json(event))
 
     def on_convert_frame(self, _module: ModuleType) -> None:
         """The module sets up its loggers when it is imported."""
@@ -291,6 +311,10 @@ class _Recorder:
         if self._watcher is not None and self._pid == os.getpid():
             with contextlib.suppress(Exception):
                 self._watcher.end()
+        if self._is_rank and self._pid == os.getpid():
+            ended: ProcessEndedEvent = {"event": "process_ended", "pid": self._pid}
+            with contextlib.suppress(OSError):
+                _append(self._event_path, b"%s\n" % _json(ended))
 
     # Other processes.
 
@@ -376,6 +400,12 @@ class _Recorder:
 
             self._events = EventFile(Path(self._event_path))
         self._events.write(event)
+
+
+def _json(event: RankEvent | ProcessEndedEvent) -> bytes:
+    import json
+
+    return json.dumps(event).encode()
 
 
 def _has_ended_the_program(error: BaseException) -> bool:

@@ -1,0 +1,187 @@
+"""Reads what can be compared of each compile with the same compile on another rank.
+
+Comes in: records in the order of the log. Goes out: a ``CompileMark`` for each compile: digests of its graphs and
+guards, the collectives in it, when it ran. Texts aren't kept, unless those of one compile are asked for.
+
+What differs between ranks for no reason is taken out first: comments with paths, the numbers of devices, addresses of
+objects and the measured time of the guards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import orjson
+
+from graphdoctor.model.marks import CacheAnswer, CompileMark, LogSpan
+from graphdoctor.trace.below import CACHE_RECORDS
+from graphdoctor.trace.grammar import Record
+
+_DEVICE = re.compile(r"\b(cuda|xpu|hpu|mtia):\d+")
+_GUARD_DEVICE = re.compile(r"\bdevice=\d+")
+_ADDRESS = re.compile(r"(?<![\w.])(?:0x[0-9a-f]{6,}|\d{12,})\b")
+_LATENCY = "Guard latency"
+_ANNOTATION = re.compile(r': "[^"]*"')
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b")
+_WORSE: tuple[CacheAnswer, ...] = ("hit", "miss", "bypass")
+_COMMENT = re.compile(r"\s*#")
+
+
+def clock_seconds(stamp: str) -> float | None:
+    """When a record was written, such as ``V1121 02:58:17.809000 77``, in seconds of a year that isn't in it."""
+    try:
+        # A leap year, so that every day of any year is one.
+        found = datetime.strptime(f"2024 {stamp[1:].rpartition(' ')[0]}", "%Y %m%d %H:%M:%S.%f")
+    except ValueError:
+        return None
+    return (found - datetime(2024, 1, 1)).total_seconds()
+
+
+def plain_graph(code: str) -> str:
+    """A printed graph without comments and numbers of devices."""
+    lines = (line.rstrip() for line in code.splitlines() if line.strip() and not _COMMENT.match(line))
+    return _DEVICE.sub(r"\1", "\n".join(lines))
+
+
+def operations_of(graph: str) -> str:
+    """A plain graph without the shapes and numbers in it."""
+    return _NUMBER.sub("N", _ANNOTATION.sub("", graph))
+
+
+def plain_guards(text: str) -> str:
+    """Printed guards without addresses, numbers of devices and how long checking them took."""
+    lines = (line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(_LATENCY))
+    return _ADDRESS.sub("…", _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines))))
+
+
+@dataclass
+class _Seen:
+    """What is known about a compile so far."""
+
+    attempt: int = 0
+    graphs: list[str] = field(default_factory=list)
+    operations: list[str] = field(default_factory=list)
+    guards: str | None = None
+    collectives: list[str] | None = None
+    estimates: list[str] = field(default_factory=list)
+    cache: CacheAnswer | None = None
+    began_s: float | None = None
+    ended_s: float | None = None
+    graph_texts: list[str] = field(default_factory=list)
+    guards_text: str | None = None
+
+
+class Marks:
+    """Collects records in the order of the log.
+
+    Args:
+        texts_of: Compile ids whose texts are kept.
+    """
+
+    KINDS: frozenset[str] = frozenset(
+        {
+            "dynamo_start",
+            "dynamo_output_graph",
+            "dynamo_cpp_guards_str",
+            "inductor_collective_schedule",
+            "inductor_runtime_and_tensor_meta",
+            "graph_execution",
+            "compilation_metrics",
+            *CACHE_RECORDS,
+        }
+    )
+
+    def __init__(self, texts_of: frozenset[str] = frozenset()) -> None:
+        self._texts_of = texts_of
+        self._seen: dict[str, _Seen] = {}
+        self._executed: list[str] | None = None
+
+    def after_reset(self) -> Marks:
+        """What takes the records of the same process from a reset of Dynamo on."""
+        return Marks(self._texts_of)
+
+    def add(self, record: Record) -> None:
+        """Take the next record, one of ``KINDS``.
+
+        Raises:
+            ValueError: Its payload isn't what torch writes; so is LookupError.
+        """
+        if record.kind == "graph_execution":
+            # ``torch/_inductor/debug.py``, 2.13: once, at the end.
+            order = orjson.loads(record.payload or "{}")["graph_execution_order"]
+            self._executed = [str(entry["compile_id"]) for entry in order if entry["compile_id"] is not None]
+            return
+        if record.compile_id is None:
+            return
+        seen = self._seen.setdefault(record.compile_id, _Seen())
+        payload = record.payload or ""
+        if record.kind in CACHE_RECORDS:
+            answer = CACHE_RECORDS[record.kind][1]
+            seen.cache = answer if seen.cache is None else max(seen.cache, answer, key=_WORSE.index)
+            return
+        match record.kind:
+            case "dynamo_start":
+                seen.began_s = clock_seconds(record.stamp) if seen.began_s is None else seen.began_s
+            case "dynamo_output_graph":
+                if (record.attempt or 0) > seen.attempt:
+                    # A restarted analysis prints its graph again.
+                    seen.attempt = record.attempt or 0
+                    seen.graphs, seen.operations, seen.graph_texts = [], [], []
+                graph = plain_graph(payload)
+                seen.graphs.append(graph_digest(graph))
+                seen.operations.append(graph_digest(operations_of(graph)))
+                if record.compile_id in self._texts_of:
+                    seen.graph_texts.append(graph)
+            case "dynamo_cpp_guards_str":
+                guards = plain_guards(payload)
+                seen.guards = graph_digest(guards)
+                seen.guards_text = guards if record.compile_id in self._texts_of else None
+            case "inductor_collective_schedule":
+                seen.collectives = [*(seen.collectives or ()), *map(str, orjson.loads(payload))]
+            case "inductor_runtime_and_tensor_meta":
+                seen.estimates.append(graph_digest(_tensors_of(payload)))
+            case "compilation_metrics":
+                seen.ended_s = clock_seconds(record.stamp)
+
+    def finish(self) -> LogSpan:
+        """The marks of all compiles, in the order in which they began."""
+        marks = (
+            CompileMark(
+                compile_id=compile_id,
+                operations=_joined(seen.operations),
+                graph=_joined(seen.graphs),
+                guards=seen.guards,
+                collectives=None if seen.collectives is None else tuple(seen.collectives),
+                estimates=_joined(seen.estimates),
+                cache=seen.cache,
+                began_s=seen.began_s,
+                ended_s=seen.ended_s,
+                graph_text="\n".join(seen.graph_texts) if seen.graph_texts else None,
+                guards_text=seen.guards_text,
+            )
+            for compile_id, seen in self._seen.items()
+        )
+        return LogSpan(marks=tuple(marks), executed=None if self._executed is None else tuple(self._executed))
+
+
+def graph_digest(text: str) -> str:
+    """16 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _joined(digests: Iterable[str]) -> str | None:
+    """One digest for all graphs of a compile; DDP's optimizer makes several."""
+    found = list(digests)
+    return None if not found else found[0] if len(found) == 1 else graph_digest("\n".join(found))
+
+
+def _tensors_of(payload: str) -> str:
+    """Inductor's estimates without the times, which are each machine's own."""
+    value = orjson.loads(payload)
+    for operation in value["ops"]:
+        operation.pop("estimated_runtime_ns", None)
+    return _DEVICE.sub(r"\1", orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())

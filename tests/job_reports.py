@@ -1,0 +1,88 @@
+"""Reports of ranks and jobs, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphdoctor.job.merge import job_of
+from graphdoctor.model.diagnosis import Location, Summary
+from graphdoctor.model.job import Job, RankCompile, RankReport
+from graphdoctor.model.marks import CompileMark
+from graphdoctor.model.recording import Environment, TargetInfo
+from graphdoctor.model.run import ProbeExit
+
+NO_COUNTS = dict.fromkeys(
+    (
+        "calls",
+        "calls_failed",
+        "compiles",
+        "graphs",
+        "break_sites",
+        "break_records",
+        "skipped_frames",
+        "recompiles",
+        "recompile_causes",
+        "frames_over_limit",
+    ),
+    0,
+)
+
+
+def compiled(compile_id: str = "0/0", function: str = "Net.forward", line: int = 10, **values: Any) -> RankCompile:
+    """A compile; values are those of the compile or of its mark."""
+    marked = {name: values.pop(name) for name in list(values) if name in CompileMark.__dataclass_fields__}
+    mark = {"operations": "ops", "graph": "graph", "guards": "guards"} | marked
+    return RankCompile(
+        **{
+            "compile_id": compile_id,
+            "function": function,
+            "location": Location(file="net.py", line=line, function=function),
+            "outcome": "compiled",
+            "duration_s": 1.0,
+            "backend_s": 0.25,
+            "mark": CompileMark(compile_id=compile_id, **mark),
+        }
+        | values
+    )
+
+
+def rank(number: int, *compiles: RankCompile, **values: Any) -> RankReport:
+    """The report of a rank with these compiles."""
+    durations = [found.duration_s for found in compiles]
+    summary = Summary(
+        **NO_COUNTS
+        | {
+            "compiles": len(compiles),
+            "graphs": len(compiles),
+            "recompiles": sum(bool(found.causes) for found in compiles),
+            "coverage": None,
+            "compile_time_s": None if None in durations else sum(filter(None, durations)),
+        }
+    )
+    return RankReport(
+        **{
+            "rank": number,
+            "process": 100 + number,
+            "summary": summary,
+            "complete": True,
+            "environment": Environment(torch="2.13.0"),
+            "compiles": compiles,
+            "findings": (),
+            "gaps": (),
+        }
+        | values
+    )
+
+
+def job(*reports: RankReport, **values: Any) -> Job:
+    """The job of these ranks."""
+    return job_of(
+        reports,
+        **{
+            "target": TargetInfo(text="train.py", kind="script"),
+            "ended": ProbeExit(status=0),
+            "world_size": None,
+            "version": "0",
+        }
+        | values,
+    )

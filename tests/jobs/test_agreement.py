@@ -1,0 +1,96 @@
+from itertools import permutations
+
+import pytest
+
+from graphdoctor.job.agreement import with_texts
+from tests.job_reports import compiled, job, rank
+
+
+def test_ranks_that_do_the_same_agree():
+    found = job(*(rank(number, compiled(), compiled("0/1", causes=("x: 1 → 2",))) for number in range(4)))
+    assert [row.agree for row in found.agreement] == [True, True]
+    assert [row.groups[0].ranks for row in found.agreement] == [(0, 1, 2, 3)] * 2
+    assert found.first_divergence is None
+    assert found.skew.straggler is None
+    assert found.hangs == ()
+
+
+@pytest.mark.parametrize(
+    ("what", "values"),
+    [
+        ("outcome", {"outcome": "skipped"}),
+        ("operations", {"operations": "others", "graph": "another"}),
+        ("sizes", {"graph": "another"}),
+        ("collectives", {"collectives": ("all_reduce",)}),
+        ("causes", {"causes": ("x: 1 → 3",)}),
+        ("guards", {"guards": "others"}),
+        ("estimates", {"estimates": "others"}),
+    ],
+)
+def test_the_first_thing_that_differs_is_named(what, values):
+    found = job(rank(0, compiled()), rank(1, compiled(**values)), rank(2, compiled()))
+    assert found.agreement[0].agree is False
+    assert found.first_divergence.what == what
+    assert found.first_divergence.ranks == (1,)
+    assert [value.ranks for value in found.first_divergence.values] == [(0, 2), (1,)]
+
+
+def test_what_a_cache_answered_is_no_disagreement():
+    found = job(rank(0, compiled(cache="miss")), rank(1, compiled(cache="hit")))
+    assert found.agreement[0].agree
+    assert found.agreement[0].differs_in == ("cache",)
+    assert [(group.ranks, group.cache) for group in found.agreement[0].caches] == [((0,), "miss"), ((1,), "hit")]
+    assert found.first_divergence is None
+
+
+def test_a_function_more_on_one_rank_does_not_shift_the_others():
+    others = (compiled(), compiled("1/0", "Net.head", 30))
+    more = (compiled(), compiled("1/0", "Net.extra", 20), compiled("2/0", "Net.head", 30))
+    found = job(rank(0, *others), rank(1, *more))
+    assert [(row.function, row.agree) for row in found.agreement] == [
+        ("Net.forward", True),
+        ("Net.extra", False),
+        ("Net.head", True),
+    ]
+    assert found.first_divergence.what == "presence"
+    assert [value.value for value in found.first_divergence.values] == ["-", "compiled"]
+
+
+def test_a_recompile_of_one_rank_alone_is_named_with_its_cause():
+    again = compiled("0/1", causes=("x.shape[0]: 8 → 9",))
+    found = job(rank(0, compiled()), rank(1, compiled(), again), rank(2, compiled()))
+    assert found.first_divergence.compile == "0/1"
+    values = {value.ranks: value.value for value in found.first_divergence.values}
+    assert values == {(0, 2): "-", (1,): "x.shape[0]: 8 → 9"}
+
+
+def test_several_instances_of_one_function_stay_apart():
+    layers = [compiled(f"{number}/0", "Block.forward", occurrence=number) for number in range(3)]
+    found = job(rank(0, *layers), rank(1, *layers[:2]))
+    assert [(row.compile, row.agree) for row in found.agreement] == [("0/0", True), ("1/0", True), ("2/0", False)]
+
+
+def test_the_order_in_which_ranks_come_does_not_matter():
+    reports = (rank(0, compiled()), rank(1, compiled(guards="others")), rank(2, compiled("1/0", "f")))
+    assert len({job(*order).model_dump_json() for order in permutations(reports)}) == 1
+
+
+def test_ranks_without_a_log_are_named():
+    assert job(rank(0), rank(3)).absent == (1, 2)
+    assert job(rank(0), rank(1), world_size=4).absent == (2, 3)
+
+
+def test_counts_are_those_of_each_rank():
+    found = job(rank(0, compiled()), rank(1, compiled(), compiled("0/1")))
+    assert [each.summary.compiles for each in found.ranks] == [1, 2]
+
+
+def test_texts_take_the_place_of_digests():
+    found = job(rank(0, compiled()), rank(1, compiled(graph="another"))).first_divergence
+    texts = [f'def forward(self, L_x_: "f32[{size}, 16]"):\n    y = L_x_ + 1' for size in (8, 9)]
+    assert [value.value for value in with_texts(found, texts).values] == ["L_x_: f32[8, 16]", "L_x_: f32[9, 16]"]
+
+
+def test_a_text_that_goes_on_where_the_other_ends():
+    found = job(rank(0, compiled()), rank(1, compiled(guards="another"))).first_divergence
+    assert [value.value for value in with_texts(found, ["a\nb", "a"]).values] == ["b", "-"]
