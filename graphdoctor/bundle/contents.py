@@ -32,8 +32,9 @@ from graphdoctor.render import words
 from graphdoctor.render.html.page import render_page
 from graphdoctor.render.json import render_json
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.storage.places import LocalFolder, is_own_file
 from graphdoctor.trace.folder import read_object
-from graphdoctor.trace.processes import find_logs, is_own_file
+from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
 
 MAX_FILE_BYTES = 256 * 2**20
@@ -118,7 +119,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
     if wanted.is_redacted:
         script, tried = Script(None, reason="--redact leaves out source"), None
     else:
-        script = write_script(recording, read_object(place / REQUEST_FILE))
+        script = write_script(recording, read_object(LocalFolder(place).read(REQUEST_FILE)))
         tried = _try(place, script, recording, wanted, on_phase)
     on_phase("writing the report")
     if wanted.is_redacted:

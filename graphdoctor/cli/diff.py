@@ -87,16 +87,16 @@ def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | No
     if ranks:
         return ranks[0], ranks[0]
     for place in (first, second):
-        if place.kind != "document" and len(ranks_at(place.path)) > 1:
+        if place.kind != "document" and len(ranks_at(place.location)) > 1:
             raise GraphDoctorError(
-                f"{place.path} has several ranks, and diff compares one with one.",
+                f"{place.location} has several ranks, and diff compares one with one.",
                 hint="--rank 0 --rank 1 compares two ranks of one recording, --rank 0 the same rank of two.",
             )
     return None, None
 
 
 def _name(place: Place, rank: int | None) -> str:
-    return str(place.path) if rank is None else f"{place.path} rank {rank}"
+    return str(place.location) if rank is None else f"{place.location} rank {rank}"
 
 
 def _last_recording(settings: Settings, first: Place) -> Place:
@@ -104,8 +104,9 @@ def _last_recording(settings: Settings, first: Place) -> Place:
     from graphdoctor.runs.named import last_recording
 
     last = last_recording(settings)
-    if last.path.resolve() == first.path.resolve():
+    if isinstance(first.location, Path) and last.path.resolve() == first.location.resolve():
         raise GraphDoctorError(
-            f"{first.path} is itself the last recording.", hint="Record again after your change, or name a second run."
+            f"{first.location} is itself the last recording.",
+            hint="Record again after your change, or name a second run.",
         )
     return last

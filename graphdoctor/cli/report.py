@@ -57,8 +57,8 @@ def report(
     selection = shown.selection(settings)
     needs = replace(output.needs, stages=staged.asked(given))
     place = place_named(recording, settings)
-    ranks = () if rank is not None or place.kind == "document" else ranks_at(place.path)
+    ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:
-        output.showing(JOB).write(job_report(place.path, ranks, engine_for(), selection))
+        output.showing(JOB).write(job_report(place.location, ranks, engine_for(), selection))
     else:
         output.write(diagnose_place(place, selection, needs, rank=rank))

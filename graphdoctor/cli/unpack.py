@@ -45,10 +45,10 @@ def unpack(
     place = place_named(recording, project_settings(recordings))
     if place.kind == "document":
         raise GraphDoctorError(
-            f"{place.path} is a JSON document; artifacts are in a trace log.", hint="Name the recording itself."
+            f"{place.location} is a JSON document; artifacts are in a trace log.", hint="Name the recording itself."
         )
     with Progress(is_quiet=quiet):
-        done = unpacked(place.path, folder, version=__version__, is_replacing=force)
+        done = unpacked(place.location, folder, version=__version__, is_replacing=force)
     if quiet:
         return
     say(f"Wrote {counted(done.files, 'file')} ({done.bytes / 1e6:.1f} MB) to {folder}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.spec import StageName
     from graphdoctor.model.stages import GraphStages
     from graphdoctor.runs.named import Place
+    from graphdoctor.storage.places import Location
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def diagnose_recording(
-    recording: Path,
+    recording: Location,
     selection: Selection | None = None,
     needs: Needs = Needs(),
     *,
@@ -115,7 +116,7 @@ def diagnose_recording(
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
     Args:
-        recording: The recording's folder, a folder that ``TORCH_TRACE`` wrote, or a log file of it.
+        recording: The recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
         selection: Which findings to show; None for all.
         needs: What else to read.
         root: Paths under it are shown relative to it; the working directory by default.
@@ -144,13 +145,13 @@ def diagnose_recording(
     return Result(diagnosis, found.picture)
 
 
-def _rank_recording(path: Path, rank: int, *, guards: bool, picture: bool) -> Recording:
+def _rank_recording(location: Location, rank: int, *, guards: bool, picture: bool) -> Recording:
     from graphdoctor.runs.job import only_rank, ranks_at
     from graphdoctor.trace.reader import other_version, read_folder
     from graphdoctor.trace.sections import Wanted
 
-    found = only_rank(ranks_at(path), rank)
-    with other_version(path):
+    found = only_rank(ranks_at(location), rank)
+    with other_version(location):
         return read_folder(found.folder, Wanted(guards=guards, picture=picture))
 
 
@@ -190,20 +191,20 @@ def diagnose_place(
     from graphdoctor.model.result import Result
 
     if place.kind != "document":
-        return diagnose_recording(place.path, selection, needs, rank=rank)
+        return diagnose_recording(place.location, selection, needs, rank=rank)
     if rank is not None:
-        raise GraphDoctorError(f"{place.path} is a JSON document, which has no ranks.", hint="Leave out --rank.")
-    diagnosis = _read_document(place.path)
+        raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
+    diagnosis = _read_document(place.location)
     if needs.picture:
         raise GraphDoctorError(
-            f"{place.path} is a JSON document, which holds counts and findings but no pictures.",
+            f"{place.location} is a JSON document, which holds counts and findings but no pictures.",
             hint="Name the recording itself.",
         )
     if needs.guards and diagnosis.guards is None:
-        raise GraphDoctorError(f"{place.path} was written without guards.", hint="Name the recording itself.")
+        raise GraphDoctorError(f"{place.location} was written without guards.", hint="Name the recording itself.")
     if needs.stages is not None:
         if diagnosis.stages is None:
-            raise GraphDoctorError(f"{place.path} was written without stages.", hint="Name the recording itself.")
+            raise GraphDoctorError(f"{place.location} was written without stages.", hint="Name the recording itself.")
         diagnosis = diagnosis.model_copy(update={"stages": _chosen(diagnosis.stages, needs.stages)})
     return Result(diagnosis if selection is None else _selected(diagnosis, selection))
 
@@ -220,13 +221,13 @@ def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None]) -
     Raises:
         GraphDoctorError: One can't be read.
     """
-    documents = {place: _read_document(place.path) for place in places if place.kind == "document"}
+    documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
     # Rules about guards need guards: they are read on all sides or on none.
     needs = Needs(guards=any(document.guards is not None for document in documents.values()))
     return [
         documents[place]
         if place in documents
-        else diagnose_recording(place.path, None, needs, root=place.root, rank=rank).diagnosis
+        else diagnose_recording(place.location, None, needs, root=place.root, rank=rank).diagnosis
         for place, rank in zip(places, ranks, strict=True)
     ]
 
@@ -238,11 +239,18 @@ def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
     return diagnosis.model_copy(update={"findings": kept, "summary": summary})
 
 
-def _read_document(path: Path) -> Diagnosis:
+def _read_document(location: Location) -> Diagnosis:
     from graphdoctor.gate.documents import read_diagnosis
+    from graphdoctor.storage.compression import CutStreamError
+    from graphdoctor.storage.log_file import LogFile
+    from graphdoctor.storage.places import place_at
 
+    file = place_at(location)
+    if not isinstance(file, LogFile):
+        raise GraphDoctorError(f"{location} can't be read: it isn't there any more.")
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
-    return read_diagnosis(content, str(path))
+        with file.open() as stream:
+            content = stream.read()
+    except CutStreamError as error:
+        raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
+    return read_diagnosis(content, str(location))

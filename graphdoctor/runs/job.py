@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphdoctor.diagnosis.selection import Selection
     from graphdoctor.engine.work import Engine
     from graphdoctor.model.job import Divergence, Job, RankReport
+    from graphdoctor.storage.places import Location
     from graphdoctor.trace.ranks import RankFolder
 
 
@@ -24,13 +25,13 @@ class RankPiece:
         files: Its files.
         root: Paths below it are shown relative to it.
         selection: Which findings to show; None for all.
-        path: What the recording is called in errors.
+        location: What the recording is called in errors.
     """
 
     files: RankFolder
     root: Path
     selection: Selection | None
-    path: Path
+    location: Location
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,16 @@ class TextPiece:
     compile_id: str
 
 
-def ranks_at(path: Path) -> tuple[RankFolder, ...]:
+def ranks_at(location: Location) -> tuple[RankFolder, ...]:
     """The ranks of a recording, ascending; a recording of a job has at least two.
 
     Raises:
-        GraphDoctorError: There is no recording at ``path``.
+        GraphDoctorError: There is no recording there.
     """
     from graphdoctor.trace.folder import open_folder
     from graphdoctor.trace.ranks import find_ranks
 
-    return find_ranks(open_folder(path))
+    return find_ranks(open_folder(location))
 
 
 def only_rank(ranks: tuple[RankFolder, ...], number: int) -> RankFolder:
@@ -82,7 +83,7 @@ def read_rank(piece: RankPiece) -> RankReport:
     from graphdoctor.trace.sections import Wanted
 
     folder = piece.files.folder
-    with other_version(piece.path):
+    with other_version(piece.location):
         recording = read_folder(folder, Wanted(marks=True))
     diagnosis = diagnose(recording, RULES, root=piece.root, version=__version__, selection=piece.selection)
     process = folder.processes[0].pid if folder.processes else None
@@ -103,7 +104,7 @@ def read_texts(piece: TextPiece) -> tuple[str, str]:
 
 
 def job_report(
-    path: Path,
+    location: Location,
     ranks: tuple[RankFolder, ...],
     engine: Engine,
     selection: Selection | None = None,
@@ -113,7 +114,7 @@ def job_report(
     """What the ranks of a recording did, side by side.
 
     Args:
-        path: The recording.
+        location: The recording.
         ranks: What ``ranks_at`` gave: at least two.
         engine: Reads them.
         selection: Which findings to show; None for all.
@@ -128,7 +129,7 @@ def job_report(
     from graphdoctor.model.run import ProbeExit
     from graphdoctor.trace.ranks import world_size
 
-    pieces = [RankPiece(files, root or Path.cwd(), selection, path) for files in ranks]
+    pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
     reports: list[RankReport] = []
     gaps: dict[int, CaptureGap] = {}
     for outcome in engine.run(read_rank, pieces):
@@ -139,7 +140,7 @@ def job_report(
             message = f"Rank {rank} couldn't be read, so it is left out: {reason}."
             gaps[rank] = CaptureGap(code="GD907", kind="rank_unread", message=message)
     if not reports:
-        raise GraphDoctorError(f"No rank of {path} could be read: {gaps[min(gaps)].message}")
+        raise GraphDoctorError(f"No rank of {location} could be read: {gaps[min(gaps)].message}")
     folder = ranks[0].folder
     job = job_of(
         reports,

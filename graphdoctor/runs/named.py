@@ -10,6 +10,8 @@ from typing import Literal
 from graphdoctor.capture.store import FOLDER, store_of
 from graphdoctor.config import Settings
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.storage.log_file import LogFile
+from graphdoctor.storage.places import Location, Url, location_of, place_at
 
 Kind = Literal["folder", "log", "document"]
 
@@ -25,18 +27,35 @@ class Place:
     """Where a run can be read from.
 
     Args:
-        path: The folder or file.
-        kind: ``folder``: a recording, or a folder that ``TORCH_TRACE`` wrote; ``log``: one file of it; ``document``: a
-            diagnosis as JSON.
+        location: The folder or file, on this machine or elsewhere.
+        kind: ``folder``: a recording, or a folder with trace logs; ``log``: a trace log; ``document``: a diagnosis as
+            JSON.
     """
 
-    path: Path
+    location: Location
     kind: Kind
+
+    @property
+    def path(self) -> Path:
+        """The folder or file, for what can only be done with one of this machine.
+
+        Raises:
+            GraphDoctorError: It's elsewhere.
+        """
+        if isinstance(self.location, Url):
+            raise GraphDoctorError(
+                f"{self.location} isn't on this machine, and only report, diff, recompiles, guards and unpack read "
+                "what is elsewhere.",
+                hint="Copy it to this machine first.",
+            )
+        return self.location
 
     @property
     def root(self) -> Path | None:
         """The folder that a recording was made in; None where its own folder doesn't tell."""
-        whole = self.path.resolve()
+        if isinstance(self.location, Url):
+            return None
+        whole = self.location.resolve()
         return whole.parent.parent if whole.parent.name == FOLDER else None
 
 
@@ -61,13 +80,13 @@ def place_named(text: str | None, settings: Settings) -> Place:
     """
     if text is None:
         return last_recording(settings)
-    path = _existing(text, settings)
-    if path is None:
+    location = _existing(text, settings)
+    if location is None:
         raise GraphDoctorError(
             f"There is no recording, log or JSON document at {text}.",
             hint=f"Name a recording under {FOLDER}/, a TORCH_TRACE folder or log, or a file that --format json wrote.",
         )
-    return _place(path)
+    return _place(location)
 
 
 def place_or_target(text: str | None, settings: Settings) -> Place | None:
@@ -82,54 +101,56 @@ def place_or_target(text: str | None, settings: Settings) -> Place | None:
     """
     if text is None:
         return last_recording(settings)
-    path = _existing(text, settings)
-    if path is None or path.suffix in _TARGET_SUFFIXES:
+    location = _existing(text, settings)
+    if location is None or (isinstance(location, Path) and location.suffix in _TARGET_SUFFIXES):
         return None
-    return _place(path)
+    return _place(location)
 
 
-def _place(path: Path) -> Place:
-    if path.is_symlink() and path.absolute().parent.name == FOLDER:
-        raise GraphDoctorError(f"{path} is a symbolic link, and recordings don't go through links.")
-    kind, found = _kind_of(path)
+def _place(location: Location) -> Place:
+    if isinstance(location, Path) and location.is_symlink() and location.absolute().parent.name == FOLDER:
+        raise GraphDoctorError(f"{location} is a symbolic link, and recordings don't go through links.")
+    found = place_at(location)
+    if found is None:
+        raise GraphDoctorError(f"There is nothing at {location}.", hint="Name a folder or file that is there.")
+    if not isinstance(found, LogFile):
+        return Place(location, "folder")
+    kind, what = _kind_of(found)
     if kind is not None:
-        return Place(path, kind)
+        return Place(location, kind)
+    from graphdoctor.trace.logs import hindrance
+
     raise GraphDoctorError(
-        f"{path} {found}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
-        hint=f"graphdoctor explain {path} records a run."
-        if path.suffix == ".py"
-        else "graphdoctor report --format json writes one.",
+        f"{location} {what}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
+        hint=f"graphdoctor explain {location} records a run."
+        if found.path.suffix == ".py"
+        else hindrance(found) or "graphdoctor report --format json writes one.",
     )
 
 
-def _existing(text: str, settings: Settings) -> Path | None:
-    path = Path(text)
+def _existing(text: str, settings: Settings) -> Location | None:
     try:
-        if not text or path.exists():
-            return path if text else None
+        location = location_of(text)
+        if not text or isinstance(location, Url) or location.exists():
+            return location if text else None
         return store_of(settings).find(text)
     except (OSError, ValueError):
         return None  # a name that no file can have
 
 
-def _kind_of(path: Path) -> tuple[Kind | None, str]:
-    """What a path holds; where it is none of the kinds, a clause that says what it is instead."""
+def _kind_of(file: LogFile) -> tuple[Kind | None, str]:
+    """What a file holds; where it is none of the kinds, a clause that says what it is instead."""
     from graphdoctor.storage.compression import CutStreamError
-    from graphdoctor.storage.log_file import local_log
-    from graphdoctor.trace.grammar import LogDamage, read_records
+    from graphdoctor.trace.logs import logs_of
 
-    if path.is_dir():
-        return "folder", ""
-    log = local_log(path)
-    with log.open() as file:
-        # The first record decides: a program's own output, such as "[rank0]: …", can come before it.
-        if next(read_records(file, lambda _kind: True, LogDamage()), None) is not None:
-            return "log", ""
     try:
-        with log.open() as file:
-            start = file.read(_START_BYTES).removeprefix(_BOM).lstrip()[:1]
+        # The first record decides: a program's own output can come before it.
+        if logs_of(file):
+            return "log", ""
+        with file.open() as stream:
+            start = stream.read(_START_BYTES).removeprefix(_BOM).lstrip()[:1]
     except CutStreamError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.reason}.") from error
+        raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
     if start in (b"{", b"["):
         return "document", ""
     return None, "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"

@@ -16,7 +16,7 @@ import orjson
 
 from graphdoctor.model.profile import CacheKeyChange
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
-from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.logs import find_logs
 
 _ASKED = frozenset({"fx_graph_cache_hit", "fx_graph_cache_miss"})
 _MISSED = "fx_graph_cache_miss"

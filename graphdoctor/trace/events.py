@@ -7,13 +7,11 @@ that ``probe/wire.py`` declares.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import orjson
 
 from graphdoctor.probe.wire import Event, GuardCostEvent
-from graphdoctor.trace.processes import is_own_file
 
 
 class Events:
@@ -40,17 +38,13 @@ class Events:
         return next((event for event in reversed(self.all) if event["event"] == "guard_cost"), None)
 
 
-def read_events(file: Path) -> Events:
-    """Read a file of events; lines that aren't events are skipped, since a killed probe leaves half a line.
+def read_events(content: bytes) -> Events:
+    """The events in a file's content; lines that aren't events are skipped, since a killed probe leaves half a line.
 
     Args:
-        file: The file; a link is as good as none.
+        content: What is in the file.
     """
-    try:
-        lines = file.read_bytes().splitlines() if is_own_file(file) else []
-    except OSError:
-        return Events()
-    return Events(_parsed(lines))
+    return Events(_parsed(content.splitlines()))
 
 
 def _parsed(lines: Iterable[bytes]) -> Iterator[Event]:

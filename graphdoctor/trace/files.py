@@ -9,8 +9,8 @@ import orjson
 from graphdoctor.model.picture import SourceText
 from graphdoctor.model.recording import Environment
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.origin import Origins
-from graphdoctor.trace.processes import find_logs
 
 
 def read_files(recording: Path, environment: Environment) -> tuple[SourceText, ...]:

@@ -21,10 +21,12 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe import wire
-from graphdoctor.storage.log_file import LogFile, local_log
+from graphdoctor.storage.compression import CutStreamError
+from graphdoctor.storage.log_file import LogFile
+from graphdoctor.storage.places import Location, place_at
 from graphdoctor.trace.events import Events, read_events
-from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.processes import ProcessLogs, find_logs, has_linked_logs, is_own_file
+from graphdoctor.trace.logs import has_linked_logs, hindrance, logs_in, logs_of
+from graphdoctor.trace.processes import ProcessLogs
 
 
 @dataclass(frozen=True)
@@ -48,62 +50,66 @@ class RecordingFolder:
     processes: tuple[ProcessLogs, ...] | None = None
 
 
-def open_folder(path: Path) -> RecordingFolder:
+def open_folder(location: Location) -> RecordingFolder:
     """Find what there is to read.
 
     Args:
-        path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
+        location: A recording's folder, one that ``TORCH_TRACE`` wrote or any other with its logs, or a log file.
 
     Raises:
-        GraphDoctorError: There is no recording at ``path``, or it has another format.
+        GraphDoctorError: There is no recording there, it has another format, or it can't be read.
     """
-    if not path.exists():
-        raise GraphDoctorError(f"There is no recording at {path}.", hint="Run graphdoctor explain first.")
-    if path.is_file():
-        return RecordingFolder((_log_at(path),))
-    meta = read_object(path / wire.META_FILE)
+    found = place_at(location)
+    if found is None:
+        raise GraphDoctorError(f"There is no recording at {location}.", hint="Run graphdoctor explain first.")
+    if isinstance(found, LogFile):
+        return RecordingFolder(_logs_of_file(found))
+    meta = read_object(found.read(wire.META_FILE))
     if meta.get("format", wire.FORMAT) != wire.FORMAT:
         raise GraphDoctorError(
-            f"{path} was written by another version of graphdoctor: its format is {meta['format']}, not {wire.FORMAT}.",
-            hint=f"The trace log inside can be read by itself: graphdoctor report {path / wire.TRACE_FOLDER}",
+            f"{location} was written by another version of graphdoctor: its format is {meta['format']}, not "
+            f"{wire.FORMAT}.",
+            hint="The trace log inside can be read by itself: graphdoctor report "
+            f"{found.folder(wire.TRACE_FOLDER).location}",
         )
-    logs = find_logs(path)
-    if not logs and has_linked_logs(path):
+    logs = logs_in(found)
+    if not logs and isinstance(location, Path) and has_linked_logs(location):
         raise GraphDoctorError(
-            f"The trace log of {path} can't be read: it's a symbolic link, and links aren't followed."
+            f"The trace log of {location} can't be read: it's a symbolic link, and links aren't followed."
         )
     if not meta and not logs:
         raise GraphDoctorError(
-            f"{path} contains neither a recording nor a torch trace log.",
+            f"{location} contains neither a recording nor a torch trace log.",
             hint="Name a folder in .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
     return RecordingFolder(
         tuple(logs),
         meta,
-        read_events(path / wire.EVENTS_FILE),
-        read_object(path / wire.WHAT_IF_FILE),
-        read_object(path / wire.FIXES_FILE),
+        read_events(found.read(wire.EVENTS_FILE)),
+        read_object(found.read(wire.WHAT_IF_FILE)),
+        read_object(found.read(wire.FIXES_FILE)),
     )
 
 
-def _log_at(path: Path) -> LogFile:
-    log, damage = local_log(path), LogDamage()
-    with log.open() as lines:
-        is_log = next(read_records(lines, lambda _kind: True, damage), None) is not None
-    if not is_log:
-        for reason in damage.cut_logs.values():
-            raise GraphDoctorError(f"{path} can't be read: {reason}.")
-        raise GraphDoctorError(
-            f"{path} isn't a torch trace log: it contains no record of one.",
-            hint=f"graphdoctor explain {path} records a run." if path.suffix == ".py" else None,
-        )
-    return log
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if it's a link, can't be read or has something else."""
+def _logs_of_file(file: LogFile) -> tuple[LogFile, ...]:
     try:
-        value = orjson.loads(path.read_bytes() if is_own_file(path) else b"")
-    except (OSError, orjson.JSONDecodeError):
+        logs = logs_of(file)
+    except CutStreamError as error:
+        raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
+    if not logs:
+        raise GraphDoctorError(
+            f"{file.location} isn't a torch trace log: it contains no record of one.",
+            hint=f"graphdoctor explain {file.location} records a run."
+            if file.path.suffix == ".py"
+            else hindrance(file),
+        )
+    return tuple(logs)
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """The object in a JSON file's content; empty if it's something else."""
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, dict) else {}

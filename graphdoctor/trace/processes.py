@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from graphdoctor.probe.wire import TRACE_FOLDER
-from graphdoctor.storage.log_file import LogFile, local_log
+from graphdoctor.storage.log_file import LogFile
+from graphdoctor.storage.places import for_each
 from graphdoctor.trace.writers import find_writers, named_rank, rank_of_folder
-
-_LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 
 
 @dataclass(frozen=True)
@@ -35,30 +32,6 @@ class ProcessLogs:
     writers: tuple[tuple[int | None, int | None], ...] = ()
 
 
-def find_logs(folder: Path) -> list[LogFile]:
-    """The trace logs in a recording's folder or one that ``TORCH_TRACE`` wrote; links in it are none."""
-    trace = folder / TRACE_FOLDER
-    inner = [] if trace.is_symlink() else _logs_in(trace)
-    return inner or _logs_in(folder)
-
-
-def _logs_in(folder: Path) -> list[LogFile]:
-    return [local_log(path) for path in sorted(folder.glob(_LOG_PATTERN)) if is_own_file(path)]
-
-
-def has_linked_logs(folder: Path) -> bool:
-    """Whether what would be trace logs are links, or are in a folder that is one."""
-    trace = folder / TRACE_FOLDER
-    return trace.is_symlink() or any(
-        path.is_symlink() for place in (trace, folder) for path in place.glob(_LOG_PATTERN)
-    )
-
-
-def is_own_file(path: Path) -> bool:
-    """Whether a file is really in its folder: a recording can come with links to anything, and with pipes."""
-    return path.is_file() and not path.is_symlink()
-
-
 def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[ProcessLogs]:
     """The processes that wrote the logs, the main one first.
 
@@ -68,7 +41,8 @@ def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[Pro
             the one that wrote first. Only our own recordings have it. Each of them is of one machine, so only there do
             logs with one process id belong to one process.
     """
-    found = [item for log in logs for item in _processes_of(log)]
+    logs = list(logs)
+    found = [item for of_log in for_each(_processes_of, logs, logs) for item in of_log]
     # By creation, since the names are random.
     found.sort(key=lambda item: (not item[0], item[0], item[1].logs[0].name))
     processes = _ranked_by_folder([process for _, process in found])

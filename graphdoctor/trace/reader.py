@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.base import InvalidFactError
@@ -20,6 +19,7 @@ from graphdoctor.model.recording import CompileSwitch, Environment, Recording, S
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.storage.places import Location
 from graphdoctor.trace.assemble import Assembler, RunFacts
 from graphdoctor.trace.below import cuda_graphs, float32_precision, kernel_share
 from graphdoctor.trace.events import Events
@@ -43,24 +43,24 @@ from graphdoctor.trace.variations import read_variations
 from graphdoctor.trace.watched import call_watch
 
 
-def read_recording(path: Path, *, guards: bool = False, picture: bool = False) -> Recording:
+def read_recording(location: Location, *, guards: bool = False, picture: bool = False) -> Recording:
     """Read what was recorded.
 
     Args:
-        path: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
+        location: A recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
         guards: Read the guards too, which can be most of a log.
         picture: Read what only the picture of a run shows too, which takes all of a log.
 
     Raises:
-        GraphDoctorError: There is no recording at ``path``, or it is from another version of graphdoctor.
+        GraphDoctorError: There is no recording there, or it is from another version of graphdoctor.
     """
-    folder = open_folder(path)
-    with other_version(path):
+    folder = open_folder(location)
+    with other_version(location):
         return _with_trials(read_folder(folder, Wanted(guards=guards, picture=picture)), folder)
 
 
 @contextmanager
-def other_version(path: Path) -> Iterator[None]:
+def other_version(location: Location) -> Iterator[None]:
     """Say that a recording is of another version where something in it doesn't fit.
 
     Raises:
@@ -70,9 +70,9 @@ def other_version(path: Path) -> Iterator[None]:
         yield
     except InvalidFactError as error:
         raise GraphDoctorError(
-            f"{path} was written by another version of graphdoctor, or changed since.",
+            f"{location} was written by another version of graphdoctor, or changed since.",
             hint="Run graphdoctor explain again; the trace log inside can be read by itself: graphdoctor report "
-            f"{path / TRACE_FOLDER}",
+            f"{location}/{TRACE_FOLDER}",
         ) from error
 
 

@@ -18,6 +18,7 @@ from graphdoctor.trace.grammar import Record
 
 _HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE)
 _RANK_IN_NAME = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)(?=[_.-]|$)")
+_RANK_PREFIX = re.compile(r"\[rank(\d+)\]")
 _RANK_FOLDER = re.compile(r"rank[_-]?(\d+)")
 _ATTEMPT_FOLDER = re.compile(r"attempt_\d+")
 _NUMBER = re.compile(r"\d+")
@@ -79,8 +80,11 @@ def _recorded_rank(raw: bytes) -> int | None:
 
 
 def named_rank(log: LogFile) -> int | None:
-    """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``) write it."""
-    found = _RANK_IN_NAME.search(log.path.name)
+    """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``) write it.
+
+    Launchers also write it before each line (``[rank3]:``).
+    """
+    found = _RANK_PREFIX.match(log.line_prefix) or _RANK_IN_NAME.search(log.path.name)
     return int(found[1]) if found else None
 
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from graphdoctor.storage.log_file import LogFile
+from graphdoctor.storage.places import Location
 from graphdoctor.trace.artifact_names import compile_folder, safe_name, stem_and_suffix
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.gaps import log_gaps
@@ -83,7 +84,7 @@ class _Process:
         return name if self.name is None else f"{safe_name(self.name)}/{name}"
 
 
-def unpack(source: Path, into: Path, *, version: str, is_replacing: bool = False) -> Unpacked:
+def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = False) -> Unpacked:
     """Write each artifact of the logs to a file.
 
     Args:

@@ -21,7 +21,7 @@ from graphdoctor.probe.torch_private.torch_kernels import operator_role
 from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
 from graphdoctor.probe.wire import TRACE_FOLDER, KernelsEvent
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment, run_script
 from tests.probe.test_wire import assert_as_declared

@@ -18,7 +18,7 @@ from graphdoctor.capture.request import Request
 from graphdoctor.model.spec import RunSpec
 from graphdoctor.probe import wire
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.logs import find_logs
 
 PACKAGE = Path(graphdoctor.__file__).parent
 PROBE = PACKAGE / "probe"

@@ -23,7 +23,7 @@ from graphdoctor.render.html.profile import render_profile_page
 from graphdoctor.render.profile_words import kernel_name
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.processes import find_logs
+from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment, run_script
 from tests.probe.test_wire import assert_as_declared

@@ -12,8 +12,9 @@ from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.recording import CaptureGap, CompileCall
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.merge import Part, merge
-from graphdoctor.trace.processes import find_logs, find_processes, name_processes
+from graphdoctor.trace.processes import find_processes, name_processes
 from graphdoctor.trace.reader import read_recording
 from tests.factories import compiled, entry, frame, record, recording
 

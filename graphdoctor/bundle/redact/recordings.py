@@ -61,9 +61,9 @@ class Redaction:
                     content = b"".join(redacted_log(lines, Records(self._shown), left_out))
                 yield f"{_LOGS}dedicated_log_torch_trace_{rank}{logs}.log", content
             elif name.endswith(f"/{META_FILE}"):
-                yield name, json.dumps(redacted_meta(read_object(path), self._shown)).encode()
+                yield name, json.dumps(redacted_meta(read_object(path.read_bytes()), self._shown)).encode()
             elif name.endswith(f"/{EVENTS_FILE}"):
-                events = redacted_events(read_events(path).all, self._shown)
+                events = redacted_events(read_events(path.read_bytes()).all, self._shown)
                 yield name, b"".join(json.dumps(event).encode() + b"\n" for event in events)
         if left_out.records:
             notes.append(f"{counted(left_out.records, 'record')} of the trace logs that can't be redacted.")

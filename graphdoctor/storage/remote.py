@@ -1,0 +1,291 @@
+"""Logs that lie where fsspec reads: object stores, other machines, archives. The only module that imports fsspec.
+
+Bytes come in ranges, first small ones, since often only a log's beginning is wanted. A range that fails is asked for
+again a few times; then the log ends there with ``CutStreamError``, and so does one that is shorter than it should be.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.storage.compression import CutStreamError
+from graphdoctor.storage.log_file import LogFile
+from graphdoctor.storage.places import Folder, Url, is_shown
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_FIRST_BYTES = 2**16
+_MOST_BYTES = 2**23
+_GROWTH = 4
+_TRIES = 3
+_PAUSE_S = 0.3
+_UNREACHABLE = frozenset(
+    {
+        "ConnectionError",
+        "TimeoutError",
+        "gaierror",
+        "ConnectTimeoutError",
+        "EndpointConnectionError",
+        "ClientConnectorError",
+    }
+)
+"""Names of exceptions, since each store has its own."""
+
+
+def remote_place(url: Url) -> LogFile | Folder | None:
+    """What lies at an address; None if there is nothing.
+
+    Raises:
+        GraphDoctorError: It can't be reached or read.
+    """
+    with _explained(url):
+        system, path = _opened(url)
+        system.invalidate_cache()
+        try:
+            found = system.info(path)
+        except FileNotFoundError:
+            return None
+    if found["type"] == "directory":
+        return _RemoteFolder(url)
+    return _log(url, _last(path), found.get("size"))
+
+
+def open_remote(log: LogFile, start: int) -> BinaryIO:
+    """The bytes of a log as they are stored; nothing is asked for before they are read.
+
+    Args:
+        log: The log.
+        start: Where to begin.
+    """
+    return io.BufferedReader(_RemoteBytes(log, start), 2**17)
+
+
+class _RemoteFolder:
+    def __init__(self, url: Url, name: str = "") -> None:
+        self._url = url
+        self._name = name
+
+    @property
+    def location(self) -> Url:
+        return self._url
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def read(self, name: str) -> bytes:
+        with _explained(self._url):
+            system, path = _opened(_below(self._url, name))
+            try:
+                content: bytes = system.cat_file(path)
+            except (FileNotFoundError, IsADirectoryError):
+                return b""
+        return content
+
+    def files(self) -> list[LogFile]:
+        # The placeholder that some tools put into an empty folder has the folder's own name.
+        found = [entry for entry in self._entries() if entry["type"] == "file" and self._name_of(entry)]
+        names = {self._name_of(entry): entry.get("size") for entry in found}
+        return [
+            _log(_below(self._url, name), self._path_below(name), size, is_read=False)
+            for name, size in sorted(names.items())
+        ]
+
+    def folders(self) -> list[Folder]:
+        found = {self._name_of(entry) for entry in self._entries() if entry["type"] == "directory"}
+        return [self.folder(name) for name in sorted(found) if name and is_shown(name)]
+
+    def folder(self, name: str) -> _RemoteFolder:
+        return _RemoteFolder(_below(self._url, name), self._path_below(name))
+
+    def _path_below(self, name: str) -> str:
+        return f"{self._name}/{name}" if self._name else name
+
+    def _name_of(self, entry: dict[str, Any]) -> str:
+        _, path = _opened(self._url)
+        whole = str(entry["name"]).rstrip("/")
+        return "" if whole == path.rstrip("/") else _last(whole)
+
+    def _entries(self) -> list[dict[str, Any]]:
+        with _explained(self._url):
+            system, path = _opened(self._url)
+            try:
+                found: list[dict[str, Any]] = system.ls(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return found
+
+
+class _RemoteBytes(io.RawIOBase):
+    def __init__(self, log: LogFile, start: int) -> None:
+        self._log = log
+        self._position = start
+        self._next_bytes = _FIRST_BYTES
+        self._system: Any = None
+        self._file: BinaryIO | None = None
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if not self._ready:
+            self._ready = memoryview(self._fetched())
+            self._position += len(self._ready)
+            self._next_bytes = min(self._next_bytes * _GROWTH, _MOST_BYTES)
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._ready))
+        target[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def _fetched(self) -> bytes:
+        size = self._log.size_bytes
+        if size is not None and self._position >= size:
+            return b""
+        content = self._tried()
+        if not content and size is not None:
+            raise CutStreamError(self._log.name, f"it ends after {self._position:,} of {size:,} bytes")
+        return content
+
+    def _tried(self) -> bytes:
+        for number in range(1, _TRIES + 1):
+            try:
+                if self._file is None:
+                    # An archive is closed when nobody knows it any more.
+                    self._system, path = _opened(self._log.location)
+                    self._file = _file_at(self._system, path, self._position)
+                content: bytes = self._file.read(self._next_bytes)
+            except Exception as error:
+                self._forget()
+                if number == _TRIES or isinstance(error, PermissionError | FileNotFoundError):
+                    raise CutStreamError(self._log.name, _reason(error)) from error
+                time.sleep(_PAUSE_S * number)
+            else:
+                return content
+        raise AssertionError
+
+    def _forget(self) -> None:
+        if self._file is not None:
+            with suppress(Exception):
+                self._file.close()
+        self._file = None
+
+    def close(self) -> None:
+        self._forget()
+        super().close()
+
+
+def _file_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - a file system of fsspec
+    file: BinaryIO = system.open(path, "rb", cache_type="none")
+    if start:
+        file.seek(start)
+    return file
+
+
+def _log(url: Url, name: str, size: int | None, *, is_read: bool = True) -> LogFile:
+    """A log of which only the address is known.
+
+    Args:
+        url: Its address.
+        name: What to call it.
+        size: Its size in bytes.
+        is_read: Find out how it's compressed; otherwise ``LogFile.seen`` does.
+    """
+    log = LogFile(url, name, size)
+    return log.seen() if is_read else log
+
+
+def _below(url: Url, name: str) -> Url:
+    """The address of what is in a folder: in a chain of addresses, the first has the path."""
+    first, chain, rest = url.partition("::")
+    joint = "" if first.endswith("/") else "/" if "://" in first else "://"
+    return Url(f"{first}{joint}{name}{chain}{rest}")
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2].partition("?")[0] or path
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """The file system that reads an address, and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise GraphDoctorError(
+            f"Reading {url} needs the package fsspec.", hint="pip install 'graphdoctor[remote]'"
+        ) from error
+    if url.startswith(("zip://", "tar://")) and "::" not in url:
+        kind = url[:3]
+        raise GraphDoctorError(
+            f"{url} doesn't say which archive.",
+            hint=f"Name it after two colons: {kind}://::{url[6:] or 'logs.' + kind}",
+        )
+    try:
+        system, path = url_to_fs(url)
+    except ImportError as error:
+        raise _missing_package(url, error) from error
+    return system, path
+
+
+def _missing_package(url: str, error: ImportError) -> GraphDoctorError:
+    causes = [error, error.__cause__, error.__context__]
+    name = next((cause.name for cause in causes if isinstance(cause, ImportError) and cause.name), None)
+    scheme = url.partition(":")[0]
+    if name is None:
+        return GraphDoctorError(f"Reading {scheme}:// needs another package: {error}.")
+    package = name.partition(".")[0]
+    return GraphDoctorError(f"Reading {scheme}:// needs the package {package}.", hint=f"pip install {package}")
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Turns what any store raises into one sentence."""
+    try:
+        yield
+    except GraphDoctorError:
+        raise
+    except Exception as error:
+        raise GraphDoctorError(f"{url} can't be read: {_reason(error)}.", hint=_hint(error)) from error
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _names(error: BaseException) -> set[str]:
+    return {kind.__name__ for cause in _chain(error) for kind in type(cause).__mro__}
+
+
+def _has_no_credentials(error: BaseException) -> bool:
+    return any("Credential" in name for name in _names(error))
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, as a clause."""
+    if _has_no_credentials(error):
+        return "no credentials were found"
+    if isinstance(error, PermissionError):
+        return "access denied"
+    if isinstance(error, FileNotFoundError):
+        return "there is nothing there"
+    if names := _names(error) & _UNREACHABLE:
+        return "it took too long to answer" if names == {"TimeoutError"} else "the address can't be reached"
+    text = str(error).strip().partition("\n")[0].rstrip(".")
+    return text or type(error).__name__
+
+
+def _hint(error: BaseException) -> str | None:
+    if _has_no_credentials(error) or isinstance(error, PermissionError):
+        return "Credentials are found as the store's own tools find them, or in fsspec's configuration."
+    return None

@@ -1,0 +1,159 @@
+"""Finds which files are trace logs: by their names where torch or graphdoctor chose them, else by what they hold.
+
+Comes in: a file or a folder. Goes out: ``LogFile``s. A file in which a launcher has put the process before each line,
+as torchrun does on the console, is one log for each process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.wording import counted
+from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
+from graphdoctor.storage.compression import CutStreamError
+from graphdoctor.storage.log_file import LogFile
+from graphdoctor.storage.places import Folder, LocalFolder, for_each
+
+_LOG_PATTERN = "dedicated_log_torch_trace_*.log"
+_RECORD = rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\n]*\] \{"
+_PREFIX = rb"\[[^\[\]\s]{1,64}\]: ?"
+_FIRST_RECORD = re.compile(rb"^(%b)?%b" % (_PREFIX, _RECORD), re.MULTILINE)
+_PREFIXED_RECORD = re.compile(rb"^(%b|)%b" % (_PREFIX, _RECORD), re.MULTILINE)
+_INSIDE_A_LINE = re.compile(rb"^([^\n]+?)%b" % _RECORD, re.MULTILINE)
+_LOOK_BYTES = 2**12
+_HEAD_BYTES = 2**18
+"""A console's log can begin with what the launcher and its libraries say."""
+_SCAN_BYTES = 2**22
+_MOST_LEVELS = 5
+_MOST_FILES = 10_000
+
+
+def find_logs(path: Path) -> list[LogFile]:
+    """The trace logs in a folder of this machine; links in it are none."""
+    return logs_in(LocalFolder(path))
+
+
+def logs_in(folder: Folder) -> list[LogFile]:
+    """The trace logs in a recording's folder, one that ``TORCH_TRACE`` wrote, or any other.
+
+    Of another, the logs that are the fewest folders down: those below them are of something else.
+
+    Raises:
+        GraphDoctorError: A file or folder can't be read, or there are too many.
+    """
+    inner = _named(folder.folder(TRACE_FOLDER).files())
+    if inner:
+        return inner
+    if folder.read(META_FILE):
+        return _named(folder.files())
+    level = [folder]
+    for _ in range(_MOST_LEVELS):
+        if found := _held([log for here in level for log in here.files()], folder):
+            return found
+        level = [below for here in level for below in here.folders() if not below.read(META_FILE)]
+    return []
+
+
+def has_linked_logs(folder: Path) -> bool:
+    """Whether what would be trace logs are links, or are in a folder that is one."""
+    trace = folder / TRACE_FOLDER
+    return trace.is_symlink() or any(
+        path.is_symlink() for place in (trace, folder) for path in place.glob(_LOG_PATTERN)
+    )
+
+
+def _named(files: Iterable[LogFile]) -> list[LogFile]:
+    """The logs that torch named: they are logs even if they are empty."""
+    found = [log for log in files if _is_named(log)]
+    return for_each(LogFile.seen, found, found)
+
+
+def _is_named(log: LogFile) -> bool:
+    return fnmatchcase(log.path.name, _LOG_PATTERN)
+
+
+def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
+    """The logs among some files, by what they hold.
+
+    Raises:
+        GraphDoctorError: There are too many files, or none that could be a log can be read.
+    """
+    if len(files) > _MOST_FILES:
+        raise GraphDoctorError(
+            f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",
+            hint="Name the folder of the logs.",
+        )
+    return [log for found in for_each(_logs_if_any, files, files) for log in found]
+
+
+def _logs_if_any(file: LogFile) -> list[LogFile]:
+    """The logs that a file of a folder holds; a file that can't be read counts, so that it's missed by name."""
+    seen = file.seen()
+    if _is_named(seen):
+        return [seen]
+    try:
+        with seen.open() as stream:
+            head = stream.read(_LOOK_BYTES)
+            if b"\0" in head:
+                return []
+            head += stream.read(_HEAD_BYTES - len(head))
+    except CutStreamError:
+        return [seen]
+    return logs_of(seen) if _FIRST_RECORD.search(head) else []
+
+
+def logs_of(log: LogFile) -> list[LogFile]:
+    """The log, or one for each process whose name a launcher has put before its lines; none without a record.
+
+    Args:
+        log: A file, which is read until its first record, and to its end if that has something before it.
+
+    Raises:
+        CutStreamError: It can't be read, and no record came before that.
+    """
+    with log.open() as stream:
+        if _archive(stream.readline(_LOOK_BYTES)):
+            return []
+    with log.open() as stream:
+        first = next((match for line in stream if (match := _FIRST_RECORD.match(line))), None)
+    if first is None:
+        return []
+    if first[1] is None:
+        return [log]
+    return [log.of_lines(prefix.decode("utf-8", "replace")) for prefix in _prefixes(log)]
+
+
+def _prefixes(log: LogFile) -> list[bytes]:
+    """What stands before the records of a file, each once."""
+    found: dict[bytes, None] = {}
+    try:
+        with log.open() as stream:
+            while lines := stream.readlines(_SCAN_BYTES):
+                found |= dict.fromkeys(_PREFIXED_RECORD.findall(b"".join(lines)))
+    except CutStreamError:
+        pass  # whoever reads it says so
+    return sorted(found)
+
+
+def hindrance(log: LogFile) -> str | None:
+    """Why a file holds records and yet isn't a log that can be read, as a hint; None if it holds none.
+
+    Args:
+        log: A file without a record that could be read.
+    """
+    head = log.part(0, _HEAD_BYTES)
+    if kind := _archive(head):
+        return f"It's a {kind} archive: name what is in it, {kind}://::{log.location}"
+    if match := _INSIDE_A_LINE.search(head):
+        before = match[1].decode("utf-8", "replace")
+        return f"Its records have something before each line, such as {before!r}: remove that from all lines."
+    return None
+
+
+def _archive(head: bytes) -> str | None:
+    """The kind of archive that begins so; None if it's none."""
+    return "tar" if head[257:262] == b"ustar" else "zip" if head.startswith(b"PK\x03\x04") else None

@@ -1,0 +1,200 @@
+"""Which files are trace logs, whatever they are called and whatever stands before their lines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.config import Settings
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.runs.named import place_named, place_or_target
+from graphdoctor.storage.places import location_of
+from graphdoctor.trace.logs import find_logs
+from graphdoctor.trace.processes import find_processes
+from graphdoctor.trace.reader import read_recording
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
+PID = 4242
+
+
+def log_content(*, pid: int = PID) -> bytes:
+    (log,) = (RECORDINGS / "print_in_helper.bare").rglob("*.log")
+    return re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
+
+
+def prefixed(content: bytes, prefix: bytes) -> list[bytes]:
+    return [prefix + line for line in content.splitlines(keepends=True)]
+
+
+def write(folder: Path, **files: bytes) -> Path:
+    for name, content in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return [log.name for log in find_logs(folder)]
+
+
+def ranks(path: Path) -> list[int | None]:
+    return [process.rank for process in find_processes(find_logs(path), main_pid=None)]
+
+
+def test_a_folder_s_logs_are_found_by_what_they_hold(tmp_path):
+    log = log_content()
+    write(
+        tmp_path,
+        **{
+            "rank_0.log": log,
+            "worker3.txt.gz": gzip.compress(log),
+            "notes": b"V for victory\n",
+            "model.pt": b"\0" * 99,
+        },
+    )
+
+    assert names(tmp_path) == ["rank_0.log", "worker3.txt.gz"]
+    assert len({compile_.compile_id for compile_ in read_recording(tmp_path).compiles}) == 8
+
+
+def test_a_launcher_s_nested_folders_are_looked_through_and_name_the_ranks(tmp_path):
+    log = log_content()
+    write(
+        tmp_path,
+        **{
+            f"job_x__attempt_0__{rank}__{name}": content
+            for rank in (0, 1)
+            for name, content in (("stderr.log", b"W torch says something\n" + log), ("stdout.log", b"loss 1\n"))
+        },
+    )
+
+    assert names(tmp_path) == ["job_x/attempt_0/0/stderr.log", "job_x/attempt_0/1/stderr.log"]
+    assert ranks(tmp_path) == [0, 1]
+
+
+def test_logs_further_down_are_of_something_else(tmp_path):
+    write(tmp_path, **{"rank_0.log": log_content(), "before__rank_0.log": log_content()})
+
+    assert names(tmp_path) == ["rank_0.log"]
+
+
+def test_a_recording_s_own_files_and_those_of_recordings_inside_are_left_alone(tmp_path):
+    log = log_content()
+    write(tmp_path, **{"one__recording.json": b'{"format": 1}', "one__copy.log": log, ".hidden__rank_0.log": log})
+
+    assert names(tmp_path) == []
+    assert names(tmp_path / "one") == []
+
+
+def test_links_and_pipes_aren_t_followed(tmp_path):
+    outside = write(tmp_path / "outside", **{"rank_0.log": log_content()})
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "rank_0.log").symlink_to(outside / "rank_0.log")
+    (folder / "below").symlink_to(outside)
+
+    assert names(folder) == []
+
+
+def test_a_log_that_torch_named_counts_even_if_it_is_empty(tmp_path):
+    write(tmp_path, **{"dedicated_log_torch_trace_rank_1_x.log": b"", "rank_0.log": log_content()})
+
+    assert ranks(tmp_path) == [0, 1]
+
+
+def test_a_damaged_file_is_missed_by_name(tmp_path):
+    write(tmp_path, **{"rank_0.log": log_content(), "rank_1.log.gz": gzip.compress(log_content())[:200]})
+
+    messages = [gap.message for gap in read_recording(tmp_path).gaps]
+    assert "Couldn't read rank_1.log.gz to its end: its gzip stream is cut off." in messages
+
+
+@pytest.mark.parametrize("prefix", [b"[rank0]:", b"[rank0]: ", b"[default0]:", b"[trainer-0]:"])
+def test_a_prefix_before_each_line_changes_nothing(tmp_path, prefix):
+    write(tmp_path, plain=log_content(), console=b"".join((b"W starts\n", *prefixed(log_content(), prefix))))
+
+    assert place_named(str(tmp_path / "console"), Settings()).kind == "log"
+    assert read_recording(tmp_path / "console") == read_recording(tmp_path / "plain")
+
+
+def test_the_ranks_of_a_console_are_read_apart_line_by_line(tmp_path):
+    one, other = (prefixed(log_content(pid=PID + rank), b"[rank%d]:" % rank) for rank in (0, 1))
+    console = b"".join(line for pair in zip(one, other, strict=True) for line in pair)
+    apart = write(tmp_path / "apart", **{f"rank_{rank}.log": log_content(pid=PID + rank) for rank in (0, 1)})
+    together = write(tmp_path / "together", **{"console.gz": gzip.compress(console)})
+
+    assert ranks(together) == [0, 1]
+    assert names(together) == ["console.gz [rank0]", "console.gz [rank1]"]
+    assert read_recording(together) == read_recording(apart)
+    assert read_recording(together / "console.gz") == read_recording(apart)
+
+
+def test_a_rank_that_begins_late_on_a_console_is_found(tmp_path):
+    late = b"".join(prefixed(log_content(), b"[rank0]:")) + b"[rank0]:step\n" * 100_000
+    write(tmp_path, console=late + b"".join(prefixed(log_content(pid=7), b"[rank1]:")))
+
+    assert ranks(tmp_path) == [0, 1]
+
+
+def refusal(path: Path) -> tuple[str, str | None]:
+    with pytest.raises(GraphDoctorError) as caught:
+        place_named(str(path), Settings())
+    return caught.value.message, caught.value.hint
+
+
+def test_something_else_before_each_line_is_refused_with_a_hint(tmp_path):
+    write(tmp_path, pod=b"".join(prefixed(log_content(), b"2026-01-01T00:00:00Z stdout F ")))
+
+    message, hint = refusal(tmp_path / "pod")
+    assert message.endswith("it is neither a torch trace log nor a JSON document that graphdoctor wrote.")
+    assert hint == (
+        "Its records have something before each line, such as '2026-01-01T00:00:00Z stdout F ': remove that from all "
+        "lines."
+    )
+
+
+def test_archives_are_refused_with_a_hint_and_read_by_their_address(tmp_path):
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        archive.writestr("job/rank_0.log", log_content())
+    with tarfile.open(tmp_path / "logs.tar", "w") as archive:
+        member = tarfile.TarInfo("job/rank_0.log")
+        member.size = len(log_content())
+        archive.addfile(member, io.BytesIO(log_content()))
+    write(tmp_path, **{"rank_0.log": log_content()})
+
+    for kind in ("zip", "tar"):
+        address = f"{kind}://::{tmp_path}/logs.{kind}"
+        assert refusal(tmp_path / f"logs.{kind}")[1] == f"It's a {kind} archive: name what is in it, {address}"
+        assert place_named(address, Settings()).kind == "folder"
+        assert read_recording(location_of(address)) == read_recording(tmp_path / "rank_0.log")
+        inside = f"{kind}://job/rank_0.log::{tmp_path}/logs.{kind}"
+        assert place_named(inside, Settings()).kind == "log"
+        assert read_recording(location_of(inside)) == read_recording(tmp_path / "rank_0.log")
+
+
+def test_an_archive_that_is_not_named_is_asked_for(tmp_path):
+    with pytest.raises(GraphDoctorError) as caught:
+        place_named("zip://logs.zip", Settings())
+    assert (caught.value.message, caught.value.hint) == (
+        "zip://logs.zip doesn't say which archive.",
+        "Name it after two colons: zip://::logs.zip",
+    )
+
+
+@pytest.mark.parametrize("name", ["run.txt", "console.py.log", "LOG"])
+def test_guards_and_recompiles_take_what_report_takes(tmp_path, name):
+    write(tmp_path, **{name: log_content()})
+
+    place = place_or_target(str(tmp_path / name), Settings())
+    assert place is not None
+    assert place.kind == "log"
+    address = place_or_target(f"file://{tmp_path / name}", Settings())
+    assert address is not None
+    assert address.location == tmp_path / name
