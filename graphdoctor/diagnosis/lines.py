@@ -87,8 +87,8 @@ def looped_over(site: BreakSite) -> str:
 
 
 def shortened(text: str) -> str:
-    """An expression on one line of at most 60 characters."""
-    flat = " ".join(text.split())
+    """An expression on one line of at most 60 characters; ``…`` where the log doesn't have the line's text."""
+    flat = " ".join(text.split()) or "…"
     return flat if len(flat) <= _MAX_LENGTH else flat[: _MAX_LENGTH - 1] + "…"
 
 

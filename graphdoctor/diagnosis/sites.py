@@ -52,10 +52,10 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
     """The innermost line that belongs to neither torch nor the standard library.
 
     If a torch module breaks, the record's stack has no such line: then this is the line that led to the frame, or the
-    frame's own line if there is none.
+    frame's own line if there is none. A record without a stack is at the frame's own line: its caller isn't to blame.
     """
     compile_ = compiles.get(record.compile_id or "")
-    above = compile_.stack[:-1] if compile_ else ()
+    above = compile_.stack[:-1] if compile_ and record.stack else ()
     for stack in (record.stack, above):
         for entry in reversed(stack):
             if entry.origin in PROGRAM_ORIGINS:

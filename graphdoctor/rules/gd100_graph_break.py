@@ -69,8 +69,9 @@ class GraphBreak(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         """The expression and torch's name for the break."""
-        expression = shortened(site.expression)
-        return f"`{expression}`: {site.cause.gb_type}" if expression else site.cause.gb_type
+        if not site.expression.strip():
+            return site.cause.gb_type
+        return f"`{shortened(site.expression)}`: {site.cause.gb_type}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """The first two of torch's hints that are not generic."""

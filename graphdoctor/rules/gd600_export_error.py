@@ -63,10 +63,9 @@ class ExportError(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         """The expression."""
-        expression = shortened(site.expression)
-        if not expression or not site.records[0].is_stack_exact:
+        if not site.expression.strip() or not site.records[0].is_stack_exact:
             return "torch.export raises an error"
-        return f"torch.export can't trace `{expression}`"
+        return f"torch.export can't trace `{shortened(site.expression)}`"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Nothing is known of it, but that the line must stay within torch."""

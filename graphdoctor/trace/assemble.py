@@ -40,6 +40,7 @@ from graphdoctor.trace.roots import Root
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
+_FAILED_LINE = ("fail_user_frame_filename", "fail_user_frame_lineno")
 _MAX_MESSAGE = 20_000
 
 
@@ -80,12 +81,19 @@ class Assembler:
         if found.exact:
             return found.exact, True
         printed = found.text.stack
-        header = found.text.header
+        header = found.text.header or (None if printed else self._failed_line(found))
         # If the exception has no stack, only the header has the function's first line.
         if header and (not printed or (printed[-1].file, printed[-1].line) != header):
             printed = (*printed, PrintedEntry(*header, function or "<unknown>", None))
         entries = tuple(self._intake.entry(item.file, item.line, item.function, item.text) for item in printed)
         return without_probe(entries), False
+
+    def _failed_line(self, found: SeenBreak) -> tuple[str, int] | None:
+        """The line at which the metrics of the compile that an error ended say that it failed."""
+        compile_ = self._intake.compiles.get(found.compile_id or "")
+        metrics = compile_.metrics if compile_ is not None and compile_.error is found else None
+        file, line = (None, None) if metrics is None else (metrics[key] for key in _FAILED_LINE)
+        return (file, line) if isinstance(file, str) and isinstance(line, int) else None
 
     def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
         """The stack with all known qualified names."""

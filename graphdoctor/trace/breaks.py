@@ -126,6 +126,21 @@ def _effect(payload: str, words: str) -> BreakEffect | None:
     return None
 
 
+def parse_error(trace: str) -> BreakText:
+    """Split a ``dynamo_error`` payload, which is Python's traceback text, into its parts.
+
+    After the message torch prints the user's stack (``TorchDynamoException`` and ``augment_exc_message``,
+    ``torch/_dynamo/exc.py``, 2.6 to 2.15).
+    """
+    words = exception_words(trace)
+    _, found, rest = trace.rpartition("\nfrom user code:\n")
+    stack = rest.partition("\nSet TORCHDYNAMO_VERBOSE=1")[0] if found else ""
+    # The first line has one space more than those of other stacks.
+    return BreakText(
+        parse_chain(words), None, None, None, words, parse_stack(stack.lstrip("\n").removeprefix(" ")), None
+    )
+
+
 def exception_words(trace: str) -> str:
     """The last exception's message in Python's traceback text, without its type name.
 

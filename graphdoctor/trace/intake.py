@@ -32,7 +32,7 @@ from graphdoctor.probe.wire import (
     WatchedCallArtifact,
 )
 from graphdoctor.trace.below import CACHE_RECORDS, CacheRecord
-from graphdoctor.trace.breaks import BreakText, exception_words, parse_break, parse_chain
+from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 from graphdoctor.trace.profiled import inductor_graph
@@ -48,6 +48,8 @@ _METRICS = (
     "graph_op_count",
     "fail_type",
     "fail_reason",
+    "fail_user_frame_filename",
+    "fail_user_frame_lineno",
     "recompile_reason",
     "restart_reasons",
     "duration_us",
@@ -279,9 +281,9 @@ class Intake:
         self.breaks.append(found)
 
     def _on_error(self, record: Record) -> None:
-        words = exception_words(record.payload or "")
-        text = BreakText(parse_chain(words), None, None, None, words, (), None)
-        error = SeenBreak(record.compile_id, record.attempt, self._call, text, is_error=True)
+        error = SeenBreak(
+            record.compile_id, record.attempt, self._call, parse_error(record.payload or ""), is_error=True
+        )
         self._last_stacked = error
         compile_ = self._compile_of(record)
         if compile_ is not None:

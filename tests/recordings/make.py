@@ -4,9 +4,11 @@
 
 ``PYTHON`` is an interpreter whose environment has the torch to record. Each program is recorded with graphdoctor
 (``NAME/``), some with ``TORCH_TRACE`` alone too (``NAME.bare/``). One is compiled by Inductor, with an empty cache and
-with what that left (``lowered.bare/``, ``lowered_again.bare/``); of its records those that nobody reads, most of the
+with what that left (``lowered.bare/``, ``lowered_again.bare/``), one breaks and is refused (``refused.bare/``), one is
+exported and compiled ahead of time (``exported.bare/``); of their records those that nobody reads, most of the
 log, are left out. Paths, process ids and the system's name are replaced
-by neutral ones; the sums that torch writes of payloads are made anew. Nothing else changes.
+by neutral ones; the sums that torch writes of payloads are made anew. Nothing else changes. A torch that graphdoctor
+doesn't run with has the last two alone.
 """
 
 from __future__ import annotations
@@ -60,16 +62,80 @@ compiled(torch.ones(8, 8)).backward()
 with torch.no_grad():
     compiled(torch.ones(8, 8))
 """
+_REFUSED = """
+import torch
+
+
+def helper(x):
+    if x.sum() > 0:
+        return x
+    return x + 1
+
+
+def refused(x):
+    y = torch.relu(x)
+    return helper(y)
+
+
+def printing(x):
+    y = torch.relu(x)
+    print("relu")
+    return y.cos() * 2
+
+
+def main():
+    torch.compile(printing)(torch.ones(8))
+    compiled = torch.compile(
+        refused,
+        fullgraph=True,
+    )
+    try:
+        compiled(torch.ones(8))
+    except Exception as error:
+        print(type(error).__name__)
+
+
+main()
+"""
+_EXPORTED = """
+import tempfile
+
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * x.shape[0]
+
+
+rows = torch.export.Dim("rows", min=2, max=64)
+program = torch.export.export(Net(), (torch.ones(3, 4),), dynamic_shapes={"x": {0: rows}})
+with tempfile.TemporaryDirectory() as folder:
+    torch._inductor.aoti_compile_and_package(program, package_path=folder + "/net.pt2")
+"""
+_OLDEST = (2, 11)
+"""The oldest torch that graphdoctor runs with."""
 _KEPT = (
     *("str", "torch_version", "dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "compilation_metrics"),
     *("recompile_reasons", "aot_joint_graph", "aot_forward_graph", "aot_backward_graph", "aot_inference_graph"),
     *("inductor_post_grad_graph", "inductor_output_code"),
+)
+_KEPT_ALONE = (
+    *_KEPT,
+    *("dynamo_graph_break_reason", "dynamo_error", "dynamo_guards", "fx_graph_runnable", "exported_program"),
+    *("create_symbol", "guard_added", "guard_added_fast", "missing_fake_kernel", "aoti_compile_fx"),
 )
 
 
 def main(pythons: list[str]) -> None:
     for python in pythons:
         version, roots = asked(python)
+        with tempfile.TemporaryDirectory() as temporary:
+            record_alone(python, version, "refused", _REFUSED, Path(temporary), roots)
+        with tempfile.TemporaryDirectory() as temporary:
+            record_alone(python, version, "exported", _EXPORTED, Path(temporary), roots)
+        if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+            continue
         with tempfile.TemporaryDirectory() as temporary:
             record_lowered(python, version, Path(temporary), roots)
         for name in NAMES:
@@ -102,6 +168,19 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
     save(ours, HERE / version / name, replacements)
     if name in BARE:
         save(temporary / "bare", HERE / version / f"{name}.bare", replacements)
+
+
+def record_alone(python: str, version: str, name: str, source: str, temporary: Path, roots: list[str]) -> None:
+    """Record one program with ``TORCH_TRACE`` alone."""
+    demo = temporary / "demo"
+    demo.mkdir()
+    (demo / f"{name}.py").write_text(source)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(temporary / "cache")
+    environment["TORCH_TRACE"] = str(temporary / name)
+    command = [python, f"{name}.py"]
+    subprocess.run(command, cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
+    save(temporary / name, HERE / version / f"{name}.bare", neutral_paths(demo, temporary, roots), kinds=_KEPT_ALONE)
 
 
 def record_lowered(python: str, version: str, temporary: Path, roots: list[str]) -> None:

@@ -25,7 +25,7 @@ NAMES = [
     for version in VERSIONS
     for path in sorted((RECORDINGS / version).iterdir())
     # Those were kept without the events, which are most of their log.
-    if not path.name.startswith("lowered")
+    if not path.name.startswith(("lowered", "refused", "exported"))
 ]
 EPOCH_US = 1795268840245516.75
 
