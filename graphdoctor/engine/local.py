@@ -62,9 +62,14 @@ class Local:
             return
         workers = _Workers(work, pieces, ahead)
         try:
-            yield from workers.outcomes(min(self.jobs, len(pieces)))
+            near = len(pieces) if ahead is None else min(len(pieces), ahead + 1)
+            yield from workers.outcomes(min(self.jobs, near))
         finally:
             workers.end()
+
+
+ALONE = Local(1)
+"""This process."""
 
 
 @dataclass

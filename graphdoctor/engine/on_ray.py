@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -127,7 +128,7 @@ def _outcomes(
     while True:
         while may_begin():
             packed = pickle.dumps((work, pieces[following]), pickle.HIGHEST_PROTOCOL)
-            begun[there.remote(__version__, packed)] = following
+            begun[there.remote(__version__, str(Path.cwd()), packed)] = following
             following += 1
         if not begun:
             return
@@ -142,14 +143,16 @@ def _outcomes(
         yield unpacked(index, answer)
 
 
-def _remote_work() -> Callable[[str, bytes], tuple[str | None, bytes]]:
+def _remote_work() -> Callable[[str, str, bytes], tuple[str | None, bytes]]:
     """The function that Ray calls on a node.
 
     Ray pickles a function of module level by name, which fails without a word of ours on a node without graphdoctor;
     this one it pickles by its code.
     """
 
-    def work_there(version: str, packed: bytes) -> tuple[str | None, bytes]:
+    def work_there(version: str, folder: str, packed: bytes) -> tuple[str | None, bytes]:
+        import contextlib
+        import os
         import pickle
 
         try:
@@ -160,6 +163,9 @@ def _remote_work() -> Callable[[str, bytes], tuple[str | None, bytes]]:
             return __version__, b""
         from graphdoctor.engine.work import packed_attempt
 
+        # Paths are as seen from where the command was given.
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
         work, piece = pickle.loads(packed)
         return __version__, packed_attempt(work, piece)
 

@@ -87,6 +87,20 @@ class LogDamage:
     is_last_broken: bool = field(default=False)
     cut_logs: dict[str, str] = field(default_factory=dict)
 
+    def add(self, later: LogDamage) -> None:
+        """Add that of what follows, up to the end of the log or to a header."""
+        self.broken_records += later.broken_records
+        self.stray_lines += later.stray_lines
+        self.bad_bytes += later.bad_bytes
+        self.altered_payloads += later.altered_payloads
+        if later.records or later.broken_records:
+            self.is_last_broken = later.is_last_broken
+        self.records += later.records
+        for kind, (count, size) in later.kinds.items():
+            before_count, before_size = self.kinds.get(kind, (0, 0))
+            self.kinds[kind] = before_count + count, before_size + size
+        self.cut_logs.update(later.cut_logs)
+
 
 _SUM_LENGTH = 32
 _CONTEXT_KEYS = frozenset(
@@ -94,13 +108,25 @@ _CONTEXT_KEYS = frozenset(
 )
 
 
-def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: LogDamage) -> Iterator[Record]:
+def is_header(line: bytes) -> bool:
+    """Whether a line, with or without its end, begins a record."""
+    return _header(line.removesuffix(b"\n")) is not None
+
+
+def _header(line: bytes) -> re.Match[bytes] | None:
+    return _HEADER.match(line.rstrip(b"\r"))
+
+
+def read_records(
+    lines: Iterable[bytes], wants: Callable[[str], bool], damage: LogDamage, *, has_more: bool = False
+) -> Iterator[Record]:
     """Read records one by one.
 
     Args:
         lines: The file's lines, with or without their line ends.
         wants: Returns whether records of a kind are wanted; the others are counted and skipped.
         damage: Updated with what couldn't be read.
+        has_more: Whether the log goes on with a header, so that the last of these records isn't its last.
 
     Yields:
         The wanted records in the order of the file, interned strings (``str``) included if wanted.
@@ -141,7 +167,7 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
                     payload.append(raw[1:].removesuffix(b"\n"))
                 continue
             line = raw.removesuffix(b"\n")
-            match = _HEADER.match(line.rstrip(b"\r"))
+            match = _header(line)
             if match is None:
                 # A record's payload lines can have blank lines and the program's own output between them.
                 damage.stray_lines += bool(line.strip())
@@ -155,7 +181,7 @@ def read_records(lines: Iterable[bytes], wants: Callable[[str], bool], damage: L
                 record = None
     except CutStreamError as error:
         damage.cut_logs[error.name] = error.reason
-    done = finished(is_last=True)
+    done = finished(is_last=not has_more)
     if done is not None:
         yield done
 

@@ -189,9 +189,10 @@ class Intake:
         """Know the strings that a process had defined in the same log, as one that it forked does."""
         self._inherited = parent._inherited | parent._strings
 
-    def wants(self, kind: str) -> bool:
-        """Whether records of a kind are taken."""
-        return kind in self._handlers
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Records of which kinds are taken."""
+        return frozenset(self._handlers)
 
     def is_extra(self, record: Record) -> bool:
         """Whether a record belongs to one of our repetitions.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from graphdoctor.engine.local import ALONE
+from graphdoctor.engine.work import Engine
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.model.base import InvalidFactError
 from graphdoctor.model.coverage import Coverage
@@ -43,20 +45,23 @@ from graphdoctor.trace.variations import read_variations
 from graphdoctor.trace.watched import call_watch
 
 
-def read_recording(location: Location, *, guards: bool = False, picture: bool = False) -> Recording:
+def read_recording(
+    location: Location, *, guards: bool = False, picture: bool = False, engine: Engine = ALONE
+) -> Recording:
     """Read what was recorded.
 
     Args:
         location: A recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
         guards: Read the guards too, which can be most of a log.
         picture: Read what only the picture of a run shows too, which takes all of a log.
+        engine: Reads large logs; by default, this process does.
 
     Raises:
         GraphDoctorError: There is no recording there, or it is from another version of graphdoctor.
     """
     folder = open_folder(location)
     with other_version(location):
-        return _with_trials(read_folder(folder, Wanted(guards=guards, picture=picture)), folder)
+        return _with_trials(read_folder(folder, Wanted(guards=guards, picture=picture), engine), folder)
 
 
 @contextmanager
@@ -76,12 +81,13 @@ def other_version(location: Location) -> Iterator[None]:
         ) from error
 
 
-def read_folder(folder: RecordingFolder, wanted: Wanted) -> Recording:
+def read_folder(folder: RecordingFolder, wanted: Wanted, engine: Engine = ALONE) -> Recording:
     """Read the files of a recording, or of one of its ranks.
 
     Args:
         folder: The files; see ``ranks.py`` for those of a rank.
         wanted: What to read beside what every recording needs.
+        engine: Reads large logs; by default, this process does.
 
     Raises:
         InvalidFactError: Something that graphdoctor wrote doesn't fit this version.
@@ -95,7 +101,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted) -> Recording:
     else:
         # No log at all means one process, in which torch wrote nothing.
         processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
-    contents = read_logs(processes, lambda: wanted.first_section(environment))
+    contents = read_logs(processes, lambda: wanted.first_section(environment), engine)
     run = _run_facts(folder)
     parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))
     merged = _merged(contents, run, [part for part, _ in parts], events, main_pid)
@@ -203,7 +209,7 @@ def _with_picture(
         recording,
         events=events.all,
         damage=damage,
-        is_used=lambda kind: any(section.wants(kind) for _, section in parts),
+        is_used=frozenset().union(*(section.kinds for _, section in parts)).__contains__,
     )
     return recording.model_copy(update={"picture": found})
 

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from graphdoctor.engine.work import Engine
 from graphdoctor.model.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.storage.log_file import LogFile
-from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.chunks import records_of
+from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.processes import ProcessLogs, name_processes
 from graphdoctor.trace.writers import Lane, Lanes, is_first_string
@@ -41,14 +43,11 @@ class Section:
     picture: PictureIntake | None = None
     marks: Marks | None = None
 
-    def wants(self, kind: str) -> bool:
-        """Whether records of a kind are taken."""
-        return (
-            self.intake.wants(kind)
-            or (self.guards is not None and kind in self.guards.KINDS)
-            or (self.picture is not None and kind in self.picture.KINDS)
-            or (self.marks is not None and kind in self.marks.KINDS)
-        )
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Records of which kinds are taken."""
+        parts = (part.KINDS for part in (self.guards, self.picture, self.marks) if part is not None)
+        return self.intake.kinds.union(*parts)
 
     def add(self, record: Record) -> None:
         """Take the next record."""
@@ -165,12 +164,13 @@ class Wanted:
         return section
 
 
-def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section]) -> LogContents:
+def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], engine: Engine) -> LogContents:
     """Read all logs, each once.
 
     Args:
         processes: The main one first.
         new_section: Makes the first section of a process.
+        engine: Reads large logs.
     """
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
     takers: dict[LogFile, list[ProcessSections]] = {}
@@ -178,7 +178,7 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
         for log in taken.process.logs:
             takers.setdefault(log, []).append(taken)
     for log, of_log in takers.items():
-        _read_log(log, _LogTakers(log, of_log, contents, new_section), contents)
+        _read_log(log, _LogTakers(log, of_log, contents, new_section), contents, engine)
     return contents
 
 
@@ -239,23 +239,21 @@ class _LogTakers:
             taken.sections[0].intake.begin_after(self._last.sections[-1].intake)
 
 
-def _read_log(log: LogFile, takers: _LogTakers, into: LogContents) -> None:
+def _read_log(log: LogFile, takers: _LogTakers, into: LogContents, engine: Engine) -> None:
     into.damage.is_last_broken = False
-    wants = takers.first.sections[0].wants
     taken: ProcessSections | None = takers.first
-    with log.open() as lines:
-        for record in read_records(lines, wants, into.damage):
-            taken = takers.of(record)
-            if taken is None:
-                continue
-            taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
-            taken.first, taken.last = taken.first or record.stamp, record.stamp
-            if taken.sections[-1].is_reset_by(record):
-                taken.sections.append(taken.sections[-1].after_reset())
-            try:
-                taken.sections[-1].add(record)
-            except (ValueError, TypeError, LookupError, AttributeError):
-                # The record is damaged, or this torch writes it differently.
-                into.unreadable[record.kind] = into.unreadable.get(record.kind, 0) + 1
+    for record in records_of(log, takers.first.sections[0].kinds, into.damage, engine):
+        taken = takers.of(record)
+        if taken is None:
+            continue
+        taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
+        taken.first, taken.last = taken.first or record.stamp, record.stamp
+        if taken.sections[-1].is_reset_by(record):
+            taken.sections.append(taken.sections[-1].after_reset())
+        try:
+            taken.sections[-1].add(record)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            # The record is damaged, or this torch writes it differently.
+            into.unreadable[record.kind] = into.unreadable.get(record.kind, 0) + 1
     if taken is not None:
         taken.is_cut |= into.damage.is_last_broken

@@ -82,7 +82,7 @@ def test_a_node_with_another_version_is_refused(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
     def answer() -> Any:
-        return lambda _version, _packed: (version, b"")
+        return lambda _version, _folder, _packed: (version, b"")
 
     monkeypatch.setattr(on_ray, "_remote_work", answer)
     words = "isn't installed" if version is None else "is 0.0.1, not "

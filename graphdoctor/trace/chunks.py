@@ -1,0 +1,145 @@
+"""Reads a large log in several processes: cut where records begin, each part read by itself, put together in order.
+
+Comes in: a log and the kinds of records that are wanted. Goes out: the same records in the same order, and the same
+counts of damage, as one process would read. Of a record that is large because of what nobody reads, that is left out
+before it goes from one process to the other.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import orjson
+
+from graphdoctor.engine.work import Done, Engine, Outcome
+from graphdoctor.storage.compression import CutStreamError
+from graphdoctor.storage.log_file import LogFile
+from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
+
+_LEAST_BYTES = 32 * 2**20
+"""Below this, starting processes takes what they save."""
+
+_CHUNK_BYTES = 8 * 2**20
+_AHEAD = 8
+"""How many parts are kept that were read before their turn; no more processes than one more than these pay."""
+
+_METRICS = "compilation_metrics"
+_DUMPS = ("inductor_config", "dynamo_config", "functorch_config")
+"""Nine tenths of a metrics record (2.13): every setting of torch, as text. Nothing here reads them."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a log that begins with a header, or with the log.
+
+    Args:
+        log: The log.
+        start: Its first byte.
+        end: The first byte of what comes after it; None for the end of the log.
+        kinds: Which records to keep.
+    """
+
+    log: LogFile
+    start: int
+    end: int | None
+    kinds: frozenset[str]
+
+
+@dataclass
+class ChunkRecords:
+    """What a chunk holds.
+
+    Args:
+        records: The wanted records.
+        damage: What couldn't be read.
+    """
+
+    records: list[Record]
+    damage: LogDamage
+
+
+def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, engine: Engine) -> Iterator[Record]:
+    """The records of a log, as ``read_records`` gives them.
+
+    Args:
+        log: The log.
+        kinds: Which records to keep.
+        damage: Updated with what couldn't be read; complete when all records have been taken.
+        engine: Reads the parts of a large log if it works in several processes of this machine.
+    """
+    # Finding where to cut a log that lies elsewhere takes a request for each part.
+    is_near = log.is_seekable and not log.is_remote
+    is_cut = engine.jobs > 1 and is_near and (log.size_bytes or 0) >= _LEAST_BYTES
+    starts = list(_starts(log, _CHUNK_BYTES)) if is_cut else [0]
+    if len(starts) == 1:
+        with log.open() as lines:
+            yield from read_records(lines, kinds.__contains__, damage)
+        return
+    chunks = [Chunk(log, start, end, kinds) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    for index, outcome in enumerate(_in_order(engine.run(read_chunk, chunks, ahead=_AHEAD))):
+        # What a process couldn't do, such as for want of memory, this one does.
+        found = outcome.result if isinstance(outcome, Done) else read_chunk(chunks[index])
+        yield from found.records
+        damage.add(found.damage)
+        if found.damage.cut_logs:
+            return
+
+
+def read_chunk(chunk: Chunk) -> ChunkRecords:
+    """Read one part of a log."""
+    found = ChunkRecords([], LogDamage())
+    with chunk.log.open(chunk.start) as stream:
+        try:
+            lines = stream if chunk.end is None else io.BytesIO(stream.read(chunk.end - chunk.start))
+        except CutStreamError as error:
+            found.damage.cut_logs[error.name] = error.reason
+            return found
+        for record in read_records(lines, chunk.kinds.__contains__, found.damage, has_more=chunk.end is not None):
+            _leave_out_dumps(record)
+            found.records.append(record)
+    return found
+
+
+def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
+    """Where to cut: the first header at or after each multiple of a chunk's size."""
+    yield 0
+    start, size = 0, log.size_bytes or 0
+    while (start := (start // chunk_bytes + 1) * chunk_bytes) < size:
+        with log.open(start - 1) as stream:
+            # What begins before the cut is of the chunk before it.
+            start += len(stream.readline()) - 1
+            for line in stream:
+                if is_header(line):
+                    yield start
+                    break
+                start += len(line)
+
+
+def _in_order(outcomes: Iterator[Outcome[ChunkRecords]]) -> Iterator[Outcome[ChunkRecords]]:
+    early: dict[int, Outcome[ChunkRecords]] = {}
+    following = 0
+    for outcome in outcomes:
+        early[outcome.index] = outcome
+        while following in early:
+            yield early.pop(following)
+            following += 1
+
+
+def _leave_out_dumps(record: Record) -> None:
+    record.raw = b""
+    if record.kind != _METRICS:
+        return
+    metrics = record.value
+    if record.payload:
+        try:
+            metrics = orjson.loads(record.payload)
+        except orjson.JSONDecodeError:
+            return
+    if not isinstance(metrics, dict):
+        return
+    for name in _DUMPS:
+        metrics.pop(name, None)
+    if record.payload:
+        record.payload = orjson.dumps(metrics).decode()

@@ -1,0 +1,160 @@
+"""A log that is cut and read in parts gives what it gives in one piece, wherever it is cut."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphdoctor.engine.local import Local
+from graphdoctor.engine.work import Done, Failed, Failure
+from graphdoctor.model.recording import Environment
+from graphdoctor.storage.log_file import local_log
+from graphdoctor.trace import chunks
+from graphdoctor.trace.chunks import read_chunk, records_of
+from graphdoctor.trace.grammar import LogDamage, Record
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.sections import Wanted
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+LOGS = sorted(RECORDINGS.glob("*/*/**/*.log"))
+KINDS = Wanted(guards=True, picture=True, marks=True).first_section(Environment()).kinds
+
+
+class Here:
+    """Reads parts in this process, of each few the last one first."""
+
+    jobs = 2
+
+    def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
+        for first in range(0, len(pieces), ahead):
+            for index in reversed(range(first, min(first + ahead, len(pieces)))):
+                yield Done(index, work(pieces[index]))
+
+
+def read(path: Path, engine: Any, *, kinds: frozenset[str] = KINDS) -> tuple[list[Record], LogDamage]:
+    damage = LogDamage()
+    found = list(records_of(local_log(path), kinds, damage, engine))
+    return found, damage
+
+
+def facts(found: tuple[list[Record], LogDamage]) -> Any:
+    """What can be compared: metrics without what is left out, and order too."""
+    records, damage = found
+    for record in records:
+        chunks._leave_out_dumps(record)
+    return records, {name.name: getattr(damage, name.name) for name in fields(damage)}, list(damage.kinds.items())
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "_LEAST_BYTES", 0)
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: "/".join(log.parts[-4:-1]))
+def test_a_real_log_gives_the_same_in_parts(log: Path, cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = facts(read(log, Local(1)))
+    for size in (500, 7_001):
+        monkeypatch.setattr(chunks, "_CHUNK_BYTES", size)
+        assert facts(read(log, Here())) == whole
+
+
+HEADER = 'V1121 02:58:17.809000 77 torch/a.py:1] {"%s": {}, "frame_id": %d%s}\n'
+
+
+def record(kind: str, number: int, payload: bytes | None, *, is_true: bool = True) -> bytes:
+    sum_ = hashlib.md5(payload or b"", usedforsecurity=False).hexdigest() if is_true else "0" * 32
+    more = "" if payload is None else f', "has_payload": "{sum_}"'
+    lines = b"".join(b"\t%s\n" % line for line in (payload or b"").split(b"\n")) if payload is not None else b""
+    return (HEADER % (kind, number, more)).encode() + lines
+
+
+pieces_of_logs = st.one_of(
+    st.builds(
+        record,
+        st.sampled_from(["dynamo_start", "dynamo_output_graph", "describe_tensor", "compilation_metrics"]),
+        st.integers(0, 3),
+        st.none() | st.binary(max_size=30) | st.just(b'{"inductor_config": "x", "co_name": "f"}'),
+        is_true=st.booleans(),
+    ),
+    st.sampled_from(
+        [
+            b"\n",
+            b"\r\n",
+            b"stray output\n",
+            b"\tpayload without a header\n",
+            b"V1121 02:58:17.809000 77 torch/a.py:1] {broken\n",
+            b"V1121 02:58:17.809000 77 torch/a.py:1] {}\n",
+            b'V1121 02:58:17.809000 77 torch/a.py:1] {"dynamo_start": {}}\r\n',
+            b"\xff\xfe\n",
+            b"\t\xff\n",
+        ]
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(pieces_of_logs, max_size=25), st.integers(0, 40), st.integers(1, 400))
+def test_any_log_gives_the_same_wherever_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], lost: int, size: int
+) -> None:
+    content = b"".join(parts)
+    path = tmp_path_factory.mktemp("cut") / "dedicated_log_torch_trace_a.log"
+    path.write_bytes(content[: len(content) - lost] if lost < len(content) else content)
+    whole = facts(read(path, Local(1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_LEAST_BYTES", 0)
+        patch.setattr(chunks, "_CHUNK_BYTES", size)
+        assert facts(read(path, Here())) == whole
+
+
+def test_a_recording_is_the_same_with_several_jobs(cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
+    for name in ("print_in_helper", "print_in_helper.bare"):
+        path = RECORDINGS / "2.13.0" / name
+        alone = read_recording(path, guards=True, picture=True)
+        assert read_recording(path, guards=True, picture=True, engine=Local(2)) == alone
+
+
+def test_a_log_that_is_small_or_compressed_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gzip
+
+    class Unused:
+        jobs = 2
+
+        def run(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError
+
+    log = LOGS[0]
+    assert read(log, Unused())[1].records > 0
+    monkeypatch.setattr(chunks, "_LEAST_BYTES", 0)
+    packed = tmp_path / "dedicated_log_torch_trace_a.log"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    assert read(packed, Unused())[1].records > 0
+
+
+def test_a_part_that_a_process_could_not_read_is_read_here(cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
+
+    class Failing(Here):
+        def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
+            for index, piece in enumerate(pieces):
+                yield Failed(index, Failure("ended", "killed")) if index % 2 else Done(index, read_chunk(piece))
+
+    assert facts(read(LOGS[0], Failing())) == facts(read(LOGS[0], Local(1)))
+
+
+def test_settings_of_torch_stay_in_the_process_that_read_them(cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
+    log = RECORDINGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
+    size = [
+        sum(len(record.payload or str(record.value)) for record in read(log, engine)[0] if "metrics" in record.kind)
+        for engine in (Local(1), Here())
+    ]
+    assert size[1] * 5 < size[0]
