@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, ClassVar
 from graphdoctor.model.diagnosis import Effects, Fix, Severity
 from graphdoctor.model.kernels import CudaGraphSkip
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
-from graphdoctor.model.recording import BreakEffect, BreakReason, BreakRecord, Recording, SourceContext
+from graphdoctor.model.recording import (
+    BreakEffect,
+    BreakReason,
+    BreakRecord,
+    Recording,
+    SourceContext,
+    TorchMechanism,
+)
 from graphdoctor.model.stack import StackEntry
 
 if TYPE_CHECKING:
@@ -51,6 +58,11 @@ class BreakSite:
     def cause(self) -> BreakReason:
         """The first of torch's chained messages."""
         return self.records[0].chain[0]
+
+    @property
+    def mechanism(self) -> TorchMechanism | None:
+        """Torch's own code in which it happened; all records of a site have the same."""
+        return self.records[0].mechanism
 
     @property
     def text(self) -> str:

@@ -22,11 +22,17 @@ def view_of(recording: Recording) -> RecordingView:
     contexts = {(context.file, context.line): context for context in recording.sources}
     groups: dict[tuple[str, int, str], list[BreakRecord]] = {}
     entries: dict[tuple[str, int, str], StackEntry] = {}
+    roots: dict[tuple[str, int], StackEntry] = {}
     for record in recording.breaks:
         entry = site_entry(record, compiles, frames)
         if entry is None:
             continue
-        key = (entry.file, entry.line, record.chain[0].torch_id or record.chain[0].gb_type)
+        cause = record.chain[0].torch_id or record.chain[0].gb_type
+        if record.mechanism is not None:
+            # torch's own code breaks in several ways; to the program it's one place.
+            cause = record.mechanism
+            entry = _at_root(entry, record, compiles, frames, roots)
+        key = (entry.file, entry.line, cause)
         groups.setdefault(key, []).append(record)
         # An exact stack has columns, a printed one doesn't.
         if key not in entries or (entry.column is not None and entries[key].column is None):
@@ -64,6 +70,31 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
         return record.stack[-1]
     frame = frames.get(compile_.frame_id) if compile_ else None
     return None if frame is None else frame_entry(frame)
+
+
+def _at_root(
+    entry: StackEntry,
+    record: BreakRecord,
+    compiles: Mapping[str, Compile],
+    frames: Mapping[int, Frame],
+    roots: dict[tuple[str, int], StackEntry],
+) -> StackEntry:
+    """Where the program compiles the module in whose call torch's own code breaks, if that is known.
+
+    Args:
+        entry: The innermost line of the program.
+        record: The break.
+        compiles: All compiles by id.
+        frames: All frames by id.
+        roots: For each line that calls such a module, where it is compiled; those found now are added.
+    """
+    compile_ = compiles.get(record.compile_id or "")
+    frame = frames.get(compile_.frame_id) if compile_ else None
+    if compile_ is not None and frame is not None and frame.is_wrapper and frame.line == entry.line:
+        caller = next((item for item in reversed(compile_.stack[:-1]) if item.origin in PROGRAM_ORIGINS), None)
+        if caller is not None:
+            roots[caller.file, caller.line] = entry
+    return roots.get((entry.file, entry.line), entry)
 
 
 def _is_traced(entry: StackEntry, records: Iterable[BreakRecord], near: Sequence[Frame]) -> bool:

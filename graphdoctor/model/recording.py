@@ -235,6 +235,12 @@ it raises: ``tensor_truth``: the program asked whether a tensor is true; ``expor
 apart; ``export_error``: anything else."""
 
 
+TorchMechanism = Literal["ddp_forward", "fsdp_hook", "module_hook", "checkpoint"]
+"""Code of torch's own that the program asked for without calling it on that line. ``ddp_forward``: the ``forward`` of
+DistributedDataParallel; ``fsdp_hook``: a hook that FSDP registers; ``module_hook``: nn.Module runs a hook;
+``checkpoint``: activation checkpointing runs a function."""
+
+
 class NamedClass(Fact):
     """A class of the program that torch names."""
 
@@ -271,6 +277,8 @@ class BreakRecord(Fact):
     """Everything torch printed as the reason, up to the user's stack."""
     topic: BreakTopic | None = None
     """What the cause is about, read from ``words``; None for all other topics."""
+    mechanism: TorchMechanism | None = None
+    """torch's own code in which it happened, below the innermost line of the program; None anywhere else."""
     classes: tuple[NamedClass, ...] = ()
     """Classes of the program that the words name, for a break of torch.export."""
 
@@ -363,6 +371,12 @@ class Frame(Fact):
     """For a resume function, the line that it continues from; None for other functions."""
     code_name: str
     """The code object's name, such as ``torch_dynamo_resume_in_forward_at_12``."""
+    is_wrapper: bool = False
+    """Whether it is torch's own function around a module of torch's own class; it then stands where the program
+    compiles or makes the module."""
+    container: str | None = None
+    """For such a wrapper, the class of torch's own in which the module inside has its ``forward``, such as
+    ``Sequential``: Dynamo skips it if the wrapper's code breaks before it is called. None if it has its own."""
 
 
 class GraphInput(Fact):

@@ -1029,6 +1029,9 @@ class RootArtifact(TypedDict):
     """What the module's ``forward`` calls the positional arguments."""
     place: StackEntryRecord
     """The program's line that compiles or makes the module."""
+    container: NotRequired[str | None]
+    """The class of torch's own that the module, or the one inside DistributedDataParallel, has its ``forward`` from;
+    None if it is the program's. Missing in recordings of graphdoctor 0.1."""
 
 
 CallerArtifact = list[StackEntryRecord]

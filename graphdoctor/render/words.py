@@ -132,7 +132,8 @@ def _plain_verdict(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | 
     if detail is not None and summary.coverage == 0:
         total = detail.graph_ops + detail.eager_ops
         return f"Not compiled: 0 of {total} tensor operations ran in a compiled graph.", "bad"
-    if detail is None and summary.calls and not summary.graphs and not is_partial:
+    # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
+    if detail is None and (summary.calls or summary.break_records) and not summary.graphs and not is_partial:
         return "Not compiled: no graph reached the backend.", "bad"
     is_clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial)
     if is_clean and summary.graphs:

@@ -28,6 +28,11 @@ from graphdoctor.rules.gd121_iterator_from_outside import IteratorFromOutside
 from graphdoctor.rules.gd122_set_of_tensors import SetOfTensors
 from graphdoctor.rules.gd123_sort_by_tensor import SortByTensor
 from graphdoctor.rules.gd124_value_not_rebuilt import ValueNotRebuilt
+from graphdoctor.rules.gd125_ddp_forward import DdpForward
+from graphdoctor.rules.gd126_fsdp_hook import FsdpHook
+from graphdoctor.rules.gd127_module_hook import ModuleHook
+from graphdoctor.rules.gd128_checkpoint import Checkpoint
+from graphdoctor.rules.gd129_skipped_container import SkippedContainer
 from graphdoctor.rules.gd200_recompile import Recompile
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd202_size_change import SizeChange
@@ -78,6 +83,10 @@ _BACKEND = BackendException()
 # The first that matches names a site, so rules that look at where a break happened come before rules that look only at
 # torch's id: to torch, an optimizer's method is a skipped function and an explicit graph break.
 BREAK_RULES: tuple[BreakRule, ...] = (
+    DdpForward(),
+    FsdpHook(),
+    ModuleHook(),
+    Checkpoint(),
     PrintOrLog(),
     BackwardOrOptimizer(),
     Deepcopy(),
@@ -108,6 +117,7 @@ BREAK_RULES: tuple[BreakRule, ...] = (
 )
 
 RECORDING_RULES: tuple[RecordingRule, ...] = (
+    SkippedContainer(),
     SkippedFrame(),
     RecompileLimit(),
     NeverSettles(),

@@ -114,6 +114,8 @@ def _enclosing(
     else:
         kinds = ("try",)
     for entry in reversed(stack):
+        if entry.origin == "torch":  # nn.Module calls hooks in a loop of its own
+            continue
         context = contexts.get((entry.file, entry.line))
         for block in context.enclosing if context else ():
             if block.kind in kinds:
@@ -126,6 +128,8 @@ def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
 
 
 def _fixes(site: BreakSite, where: tuple[StackEntry, Enclosing] | None) -> tuple[Fix, ...]:
+    if site.mechanism is not None:
+        return ()  # the finding about torch's own code has the remedy
     if not site.is_own_code:
         return _around_package(site, where)
     if where is None:

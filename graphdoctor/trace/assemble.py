@@ -35,6 +35,7 @@ from graphdoctor.trace.below import cache_bypasses, cache_use
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
+from graphdoctor.trace.mechanisms import mechanism_of
 from graphdoctor.trace.origin import RESUME_NAME, innermost, without_probe
 from graphdoctor.trace.roots import Root
 
@@ -125,6 +126,7 @@ class Assembler:
             higher_order_operator=found.text.higher_order_operator,
             words=found.text.words[:_MAX_MESSAGE],
             topic=found.text.topic,
+            mechanism=mechanism_of((*compile_.stack[:-1], *stack) if compile_ else stack, found.text),
         )
 
     def _effect(self, found: SeenBreak) -> BreakEffect:
@@ -397,6 +399,8 @@ def _root_frame(frame_id: int, root: Root, code_name: str) -> Frame:
         origin=place.origin,
         package=place.package,
         code_name=code_name,
+        is_wrapper=True,
+        container=root.container,
     )
 
 

@@ -357,7 +357,7 @@ class Intake:
             value: RootArtifact = orjson.loads(record.payload or "{}")
             place = self._recorded_entry(value["place"])
             self.roots[compile_.frame_id] = Root(
-                value["expression"], value["class_name"], tuple(value["arguments"]), place
+                value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
             )
 
     def _on_graph(self, record: Record) -> None:

@@ -29,12 +29,14 @@ class Root:
         class_name: Its class.
         arguments: What its ``forward`` calls the positional arguments.
         place: The program's line that compiles or makes it.
+        container: The class of torch's own that the module inside it has its ``forward`` from.
     """
 
     expression: str
     class_name: str
     arguments: tuple[str, ...]
     place: StackEntry
+    container: str | None = None
 
     def named(self, text: str) -> str:
         """An expression about the wrapper's values in the program's own names."""

@@ -15,8 +15,9 @@ from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, GAP_PAGES, PAGES, 
 RULES = list(ALL_RULES.values())
 
 
-NEEDS_RANKS = {"GD209"}
-"""Rules whose examples are programs of several processes; test_ranks.py has recordings of such."""
+NEEDS_RANKS = {"GD125", "GD126", "GD129", "GD209"}
+"""Rules whose examples are programs with a process group, which make their calls themselves; tests/distributed runs
+them."""
 
 BELOW_DYNAMO = {"GD402", "GD403", "GD503", "GD504", "GD505", "GD506", "GD508", "GD509", "GD510", "GD511", "GD512"}
 """Rules about what is below Dynamo, which explain doesn't measure; test_kernel_rules.py does."""

@@ -173,6 +173,7 @@ class TraceListener(logging.Handler):
             class_name=type(getattr(called, "__self__", called)).__qualname__,
             arguments=argument_names(called, len(values.get("args", ()))),
             place=stack_entries([summary])[0],
+            container=torch_api.container_inside(getattr(called, "__self__", called)),
         )
         torch_api.write_artifact("graphdoctor_root", artifact)
         self.want_source(root.file, root.line, root.function)

@@ -399,6 +399,17 @@ def keep_from_compiling(function: Callable[..., Any]) -> bool:
     return True
 
 
+def keep_all_from_compiling(function: Callable[..., Any]) -> None:
+    """Have Dynamo leave a function alone, and all that it calls.
+
+    ``set_code_exec_strategy``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15.
+    """
+    with contextlib.suppress(AttributeError, ImportError):
+        frames = _lookup("torch._dynamo.eval_frame")
+        skip = frames.FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames.FrameExecStrategy(skip, skip))
+
+
 def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """A module's own submodules by name; one with two names comes twice, unlike in ``named_children``."""
     return ((name, child) for name, child in module._modules.items() if child is not None)
@@ -432,6 +443,17 @@ def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
         return isinstance(function, FunctionType) and bool(_lookup("torch._dynamo.trace_rules").check(function))
     except (AttributeError, ImportError):
         return False
+
+
+def container_inside(called: object) -> str | None:
+    """The class of torch's own that a module has its ``forward`` from, or the one that it wraps; None if there is none.
+
+    ``DistributedDataParallel`` has the module that it wraps as ``module``; FSDP makes a subclass of the module's class.
+    """
+    inner = getattr(called, "module", called) if type(called).__name__ == "DistributedDataParallel" else called
+    if not isinstance(inner, torch.nn.Module) or not is_compiled_by_its_forward(inner):
+        return None
+    return next((kind.__name__ for kind in type(inner).__mro__ if "forward" in vars(kind)), None)
 
 
 def is_profiling() -> bool:

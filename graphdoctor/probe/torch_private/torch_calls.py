@@ -16,6 +16,7 @@ from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any
 
+from . import torch_api
 from .imports import hide_caller
 from .replacing import Undo, put_in_place
 from .torch_profiler import quick_range
@@ -43,7 +44,6 @@ class CompiledCalls:
         compile_function = owner.__call__
         seen = threading.local()
 
-        @wraps(compile_function)
         def call(context: Any, function: Any) -> Any:  # noqa: ANN401
             depth = seen.depth = getattr(seen, "depth", 0) + 1
             try:
@@ -56,11 +56,13 @@ class CompiledCalls:
             if isinstance(code := getattr(compiled, "__code__", None), CodeType):
                 self._codes.add(code)
             if depth == 1 and isinstance(context, kind):
-                with contextlib.suppress(Exception):  # an extra; torch.compile must go on
-                    callback(context, function)
+                _outside_dynamo(callback, context, function)
             return compiled
 
-        return put_in_place(owner, "__call__", call)
+        # Compiled autograd calls torch.compile while Dynamo compiles every function that is called.
+        torch_api.keep_from_compiling(call)
+        torch_api.keep_all_from_compiling(_outside_dynamo)
+        return put_in_place(owner, "__call__", wraps(compile_function)(call))
 
     def frames(self) -> Iterator[FrameType]:
         """The frames of compiled calls on the stack, innermost first; the local ``self`` of each is its context."""
@@ -69,6 +71,12 @@ class CompiledCalls:
             if frame.f_code in self._codes:
                 yield frame
             frame = frame.f_back
+
+
+def _outside_dynamo(callback: Callable[[Any, Any], None], context: Any, function: Any) -> None:  # noqa: ANN401
+    """Call back without Dynamo's looking on; an error of ours is an extra that is lost."""
+    with contextlib.suppress(Exception):
+        callback(context, function)
 
 
 def is_inside_compile() -> bool:

@@ -1,0 +1,94 @@
+"""GD125: the forward of DistributedDataParallel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.model.diagnosis import Fix
+
+_SOURCE = "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`"
+
+
+class DdpForward(BreakRule):
+    """torch.compile around DistributedDataParallel breaks in DDP's own code.
+
+    ## What it finds
+    `torch.compile(DistributedDataParallel(model))`. DDP's `forward` calls its logger and its reducer, which are C++,
+    and enters `_inside_ddp_forward`, which Dynamo skips on purpose: it compiles the module inside as a function of its
+    own, and can then split its graph at DDP's buckets. No line of the program is to blame.
+
+    ## Why it costs
+    DDP's `forward` runs eagerly, with guards of its own on each piece. The module inside loses nothing if its class is
+    the program's. If it is one of torch's own, such as `nn.Sequential`, nothing is compiled (GD129).
+
+    ## Example
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    forward = torch.compile(DistributedDataParallel(Net()), backend="eager")
+
+    for step in range(2):
+        forward(torch.ones(4, 8)).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    forward = DistributedDataParallel(torch.compile(Net(), backend="eager"))
+
+    for step in range(2):
+        forward(torch.ones(4, 8)).sum().backward()
+    ```
+    The graph is still split at DDP's buckets, because the module is compiled during DDP's `forward`.
+
+    ## Fix safety
+    Safe: DDP does the same in eager mode. Names in `state_dict()` change: `module.` becomes `module._orig_mod.`. Where
+    that matters, call `model.compile()` before wrapping it, which changes no name, but does nothing to a module of
+    torch's own class.
+
+    ## Source
+    `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.13.
+    """
+
+    code: ClassVar = "GD125"
+    name: ClassVar = "ddp-forward"
+    severity: ClassVar = "info"
+
+    def matches(self, site: BreakSite) -> bool:
+        """By where it happened."""
+        return site.mechanism == "ddp_forward"
+
+    def message(self, site: BreakSite) -> str:
+        """Whose code it is."""
+        return "`DistributedDataParallel.forward` breaks the graph by design: torch compiles the module inside it"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Compile the module inside."""
+        title = "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`"
+        return (Fix(title=title, kind="call", is_safe=True, source=_SOURCE),)

@@ -1,0 +1,100 @@
+"""GD127: a module's hook that Dynamo doesn't trace."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.lines import called_name, in_context
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.model.diagnosis import Fix
+
+_GUIDE = "PyTorch user guide: torch.compile, nn.Module hooks"
+
+
+class ModuleHook(BreakRule):
+    """A hook of a module is a function that torch doesn't trace.
+
+    ## What it finds
+    A call of a module that has a hook (`register_forward_hook`, `register_forward_pre_hook`) which is under
+    `torch.compiler.disable`, or which Dynamo skips. The line that calls the module is fine. A hook that breaks at a
+    line of its own is reported there.
+
+    ## Why it costs
+    `nn.Module` calls hooks in a loop, around `forward`, so the graph ends at each such module. In a loop of the
+    program, torch skips the whole function.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 8)
+
+    @torch.compiler.disable
+    def scaled(module, arguments, result):
+        return result * 2
+
+    layer.register_forward_hook(scaled)
+
+    def forward(x):
+        return layer(x.sin()).cos()
+
+    def inputs():
+        return (torch.ones(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 8)
+
+    def scaled(module, arguments, result):
+        return result * 2
+
+    layer.register_forward_hook(scaled)
+
+    def forward(x):
+        return layer(x.sin()).cos()
+
+    def inputs():
+        return (torch.ones(4, 8, requires_grad=True),)
+    ```
+    A hook that only observes can be removed from the model that trains, or leave early while compiling: `if
+    torch.compiler.is_compiling(): return`.
+
+    ## Fix safety
+    Unsafe: someone disabled the hook for a reason, and a hook that leaves early observes nothing.
+
+    ## Source
+    `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and nn.Module hooks".
+    """
+
+    code: ClassVar = "GD127"
+    name: ClassVar = "module-hook"
+    severity: ClassVar = "warning"
+
+    def matches(self, site: BreakSite) -> bool:
+        """By where it happened; a hook on gradients has a rule of its own."""
+        return site.mechanism == "module_hook" and "backwards hooks" not in site.cause.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        """Which hook of which module."""
+        hook, module = _hook(site), called_name(site)
+        what = f"`{hook}`, a hook" if hook else "a hook"
+        whose = f" of `{module}`" if module else ""
+        return f"{what}{whose}, can't be traced by torch" if hook else f"{what}{whose} can't be traced by torch"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Let torch trace it, or do without it."""
+        hook = _hook(site)
+        remove = f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it" if hook else None
+        titles = (remove, "Remove the hook from the model that is compiled, if it only observes")
+        return tuple(Fix(title=title, kind="call", source=_GUIDE) for title in titles if title is not None)
+
+
+def _hook(site: BreakSite) -> str | None:
+    """The name of the function that torch wouldn't call, such as ``scaled``."""
+    name = in_context(site, r"<function ([\w.<>]+) at ")
+    return None if name is None else name.rpartition("<locals>.")[2]

@@ -1,0 +1,95 @@
+"""GD128: activation checkpointing of a function that torch can't put in one graph."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphdoctor.diagnosis.lines import called_name
+from graphdoctor.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.model.diagnosis import Fix
+
+_GUIDE = "torch's hint for GB0067"
+_SIDE_EFFECT = "Unsafe side effect"
+
+
+class Checkpoint(BreakRule):
+    """Activation checkpointing breaks the graph.
+
+    ## What it finds
+    `torch.utils.checkpoint.checkpoint` around a function that changes something outside it, such as an attribute or a
+    list, in itself or in a hook of a module that it calls; around a module with a hook that torch doesn't trace; and
+    `checkpoint_sequential`, which torch doesn't trace.
+
+    ## Why it costs
+    A checkpointed function is one operation in the graph, computed again in the backward pass, so nothing in it can
+    break the graph: if something does, the whole call of `checkpoint` runs eagerly. Computed again, a side effect would
+    happen twice.
+
+    ## Example
+    ```python
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    seen = {}
+
+    def block(x):
+        seen["mean"] = x.mean()
+        return x.sin().cos()
+
+    def forward(x):
+        return checkpoint(block, x, use_reentrant=False) * 2
+
+    def inputs():
+        return (torch.ones(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    seen = {}
+
+    def block(x):
+        return x.sin().cos(), x.mean()
+
+    def forward(x):
+        y, seen["mean"] = checkpoint(block, x, use_reentrant=False)
+        return y * 2
+
+    def inputs():
+        return (torch.ones(4, 8, requires_grad=True),)
+    ```
+    In place of `checkpoint_sequential`, call `checkpoint` for each segment.
+
+    ## Fix safety
+    Safe for the results: the value is computed once, in the forward pass, and no longer again in the backward pass.
+
+    ## Source
+    torch's hint for GB0067; `torch/_dynamo/variables/higher_order_ops.py`, 2.13.
+    """
+
+    code: ClassVar = "GD128"
+    name: ClassVar = "checkpoint"
+    severity: ClassVar = "warning"
+
+    def matches(self, site: BreakSite) -> bool:
+        """By where it happened."""
+        return site.mechanism == "checkpoint"
+
+    def message(self, site: BreakSite) -> str:
+        """What in the checkpointed function breaks."""
+        if _SIDE_EFFECT in site.cause.gb_type:
+            return "this line changes something outside the function that is checkpointed"
+        name = called_name(site) or "checkpoint"
+        return f"torch can't put what `{name}` checkpoints in the graph"
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        """Keep side effects out; call what torch traces."""
+        if _SIDE_EFFECT in site.cause.gb_type:
+            title = "Return the value from the checkpointed function, and keep it outside"
+        elif "checkpoint_sequential" in (site.cause.context or ""):
+            title = "Call `torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False)` for each segment"
+        else:
+            title = "Keep what breaks the graph out of the function that is checkpointed"
+        return (Fix(title=title, kind="call", source=_GUIDE),)

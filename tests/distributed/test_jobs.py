@@ -1,0 +1,121 @@
+"""What is said of jobs of two ranks with gloo: DDP, FSDP2, compiled autograd, tensor parallelism, checkpointing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.diagnosis.rule import Rule
+from graphdoctor.rules.catalog import ALL_RULES
+from tests.conftest import clean_environment, run_command
+from tests.distributed.jobs import PROGRAMS, found_in, job_document
+from tests.rules.test_documentation import first_block
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = [ALL_RULES[code] for code in ("GD125", "GD126", "GD129")]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    programs = ("ddp_compiled", "ddp_inside", "fsdp_whole", "fsdp_blocks", "tensor_parallel", "checkpoint_hooks")
+    return job_document(tmp_path_factory.mktemp("several"), "several", *programs, "compiled_autograd")
+
+
+@pytest.fixture(scope="module")
+def sequential(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sequential")
+    job_document(folder, "ddp_sequential")
+    return folder
+
+
+def test_ddp_s_own_code_is_one_finding_about_ddp(several: dict[str, Any]) -> None:
+    found = found_in(several, "ddp_compiled")
+    assert set(found) == {"GD125"}
+    assert found["GD125"]["location"]["text"].startswith("compiled = torch.compile(model")
+    assert found["GD125"]["severity"] == "info"
+
+
+def test_ddp_around_a_compiled_module_has_no_finding(several: dict[str, Any]) -> None:
+    assert found_in(several, "ddp_inside") == {}
+
+
+def test_fsdp_s_hooks_are_named_where_a_block_is_called(several: dict[str, Any]) -> None:
+    found = found_in(several, "fsdp_whole")
+    assert {"GD126", "GD111"} <= set(found)
+    assert "`block`" in found["GD126"]["message"]
+    assert "fully_shard(block)" in found["GD126"]["fixes"][0]["title"]
+    assert found["GD111"]["fixes"] == []
+    assert found["GD111"]["related"][0]["text"] == "for block in self.blocks:"
+
+
+def test_blocks_that_are_compiled_by_themselves_have_no_break(several: dict[str, Any]) -> None:
+    assert {code for code in found_in(several, "fsdp_blocks") if code.startswith("GD1")} == set()
+
+
+def test_a_hook_s_own_break_stays_at_its_line(several: dict[str, Any]) -> None:
+    assert found_in(several, "checkpoint_hooks")["GD103"]["location"]["text"] == "seen.append(result.sum().item())"
+
+
+def test_recording_leaves_no_break_of_its_own_in_compiled_autograd(several: dict[str, Any]) -> None:
+    assert set(found_in(several, "compiled_autograd")) == {"GD112"}
+    assert not [found for found in several["findings"] if "graphdoctor/probe" in found["location"]["file"]]
+
+
+def test_nothing_compiled_is_said_first(sequential: Path) -> None:
+    document = json.loads((sequential / "job.json").read_text())
+    first = document["findings"][0]
+    assert (first["code"], first["severity"]) == ("GD129", "error")
+    assert "`Sequential.forward`" in first["message"]
+    assert document["summary"]["graphs"] == 0
+
+
+def test_a_bare_log_of_the_same_job_says_so_too(sequential: Path, tmp_path: Path) -> None:
+    """Without our records, whose payloads follow them in lines that begin with a tab."""
+    (trace,) = sequential.glob(".graphdoctor/*/trace")
+    (tmp_path / "logs").mkdir()
+    for log in trace.iterdir():
+        kept = []
+        is_ours = False
+        for line in log.read_text().splitlines(keepends=True):
+            is_ours = is_ours if line.startswith("\t") else '"graphdoctor_' in line
+            kept += [] if is_ours else [line]
+        (tmp_path / "logs" / log.name).write_text("".join(kept))
+    done = run_command("report", "logs", cwd=tmp_path)
+    assert "GD129 nothing was compiled" in done.stdout
+    assert "Not compiled" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The codes of the findings in each snippet of the rules that need a process group."""
+    folder = tmp_path_factory.mktemp("examples")
+    names = []
+    for rule in EXAMPLES:
+        for section in ("Example", "Use instead"):
+            names.append(_name(rule, section))
+            (folder / names[-1]).write_text(first_block(rule, section))
+    shutil.copy(PROGRAMS / "examples.py", folder)
+    options = ("run", "--quiet", "--report", "all.json", "examples.py", *names)
+    done = run_command(*options, cwd=folder, env=clean_environment(OMP_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr
+    document = json.loads((folder / "all.json").read_text())
+    return {
+        name: {found["code"] for found in document["findings"] if found["location"]["file"].endswith(name)}
+        for name in names
+    }
+
+
+def _name(rule: Rule, section: str) -> str:
+    return f"{rule.code}_{re.split(' ', section)[0].lower()}.py"
+
+
+@pytest.mark.parametrize("rule", EXAMPLES, ids=lambda rule: rule.code)
+def test_an_example_is_found_and_what_to_use_instead_is_not(rule: Rule, examples: dict[str, set[str]]) -> None:
+    assert rule.code in examples[_name(rule, "Example")]
+    assert examples[_name(rule, "Use instead")] == set()
