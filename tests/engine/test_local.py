@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.engine import local
+from graphdoctor.engine import workers
 from graphdoctor.engine.local import Local
 from graphdoctor.engine.work import Done, Failed, Failure, Outcome
 from tests.engine import pieces
@@ -22,7 +22,7 @@ from tests.engine import pieces
 def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     import multiprocessing
 
-    monkeypatch.setattr(local, "_context", lambda: multiprocessing.get_context(request.param))
+    monkeypatch.setattr(workers, "_context", lambda: multiprocessing.get_context(request.param))
     return request.param
 
 
@@ -30,7 +30,7 @@ def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 def forks(monkeypatch: pytest.MonkeyPatch) -> None:
     import multiprocessing
 
-    monkeypatch.setattr(local, "_context", lambda: multiprocessing.get_context("fork"))
+    monkeypatch.setattr(workers, "_context", lambda: multiprocessing.get_context("fork"))
 
 
 def in_order(outcomes: object) -> list[Outcome]:
@@ -121,12 +121,12 @@ def test_workers_are_forked_only_from_a_process_that_is_alone(monkeypatch: pytes
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     expected = "fork" if sys.platform == "linux" else "spawn"
-    assert local._context().get_start_method() == expected
+    assert workers._context().get_start_method() == expected
     monkeypatch.setattr(threading, "active_count", lambda: 2)
-    assert local._context().get_start_method() == "spawn"
+    assert workers._context().get_start_method() == "spawn"
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.setitem(sys.modules, "torch", sys)
-    assert local._context().get_start_method() == "spawn"
+    assert workers._context().get_start_method() == "spawn"
 
 
 _SLEEPERS = """
@@ -153,14 +153,14 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -
     )
     markers = [tmp_path / "0", tmp_path / "1"]
     _until(lambda: all(marker.exists() and marker.read_text() for marker in markers))
-    workers = [int(marker.read_text()) for marker in markers]
+    started = [int(marker.read_text()) for marker in markers]
     if number == signal.SIGINT:
         os.killpg(parent.pid, number)  # as a terminal does
     else:
         parent.send_signal(number)
     _, said = parent.communicate(timeout=20)
     assert said.count(b"Traceback") == (number == signal.SIGINT)
-    _until(lambda: not any(_is_running(worker) for worker in workers))
+    _until(lambda: not any(_is_running(worker) for worker in started))
 
 
 def _is_running(pid: int) -> bool:
