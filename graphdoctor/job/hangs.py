@@ -69,19 +69,16 @@ def _absences(rows: Sequence[Row], ranks: Sequence[int]) -> Iterator[HangCandida
 
 def _stops(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:
     """Ranks that ended in the middle where others went on."""
-    ended = [report for report in ranks if report.complete is False]
-    going = tuple(report.rank for report in ranks if report.complete is not False)
-    if not ended or not going:
-        return
+    ended = [report.rank for report in ranks if report.complete is False]
     for row in rows:
-        stuck = [rank for rank, found in row.found.items() if found.outcome == "unfinished"]
-        past = tuple(rank for rank in going if rank in row.found)
-        missing = tuple(report.rank for report in ended if report.rank in stuck or report.rank not in row.found)
-        if missing and past:
-            yield _candidate("stopped", row, past, missing, _started(row.found[past[0]]))
+        done = [rank for rank, found in row.found.items() if found.outcome != "unfinished"]
+        missing = tuple(rank for rank in ended if rank not in done)
+        if missing and done:
+            yield _candidate("stopped", row, tuple(sorted(done)), missing, _started(row.found[min(done)]))
     # They compiled all that others did, and ended in or before a call.
-    if rows and (last := rows[-1]).found.keys() & set(going):
-        yield _candidate("stopped", last, going, tuple(report.rank for report in ended), ())
+    going = tuple(report.rank for report in ranks if report.complete is not False)
+    if ended and rows and rows[-1].found.keys() & set(going):
+        yield _candidate("stopped", rows[-1], going, tuple(ended), ())
 
 
 def _candidate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphdoctor.job.agreement import agreement_of, first_divergence, rows_of
+from graphdoctor.job.agreement import Row, agreement_of, first_divergence, rows_of
 from graphdoctor.job.hangs import hang_candidates
 from graphdoctor.job.skew import skew_of, waits_of
 from graphdoctor.model.diagnosis import Finding
@@ -54,6 +54,7 @@ def job_of(
                 compile_s=report.summary.compile_time_s,
                 waits_s=waits[report.rank],
                 last_record_s=None if begin_s is None or report.last_s is None else report.last_s - begin_s,
+                missed=_missed(report, rows),
             )
             for report in ranks
         ),
@@ -66,6 +67,13 @@ def job_of(
         hidden_findings=max(report.summary.hidden_findings for report in ranks),
         gaps=(*gaps, *_gaps(ranks)),
     )
+
+
+def _missed(report: RankReport, rows: Sequence[Row]) -> int:
+    if report.last_s is None:
+        return 0
+    lacking = (row for row in rows if report.rank not in row.found)
+    return sum(any((found.mark.began_s or 0.0) > report.last_s for found in row.found.values()) for row in lacking)
 
 
 def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:

@@ -90,6 +90,8 @@ class Rank(Fact):
     collective makes them do: the sum over compiles of the longest time of any rank less its own; None if unknown."""
     last_record_s: float | None
     """Seconds from the job's first record to its last one, by the clocks of their machines; None if unknown."""
+    missed: int
+    """Compiles that other ranks began after its last record, by those clocks, and that it doesn't have."""
 
 
 class RankGroup(Fact):

@@ -16,6 +16,7 @@ from graphdoctor.render.job_words import (
     cache_text,
     count_texts,
     differing,
+    early_text,
     finding_ranks_text,
     group_text,
     hang_text,
@@ -65,7 +66,7 @@ def _report(job: Job, *, is_verbose: bool) -> Iterator[RenderableType]:
     if job.skew.compile_s is not None:
         parts.append(f"{seconds_text(job.skew.compile_s)} compiling")
     yield clean(f"Each rank: {' · '.join(parts)}", "dim")
-    for text in filter(None, (absent_text(job), incomplete_text(job))):
+    for text in filter(None, (absent_text(job), incomplete_text(job), early_text(job))):
         yield clean(text, "yellow")
     yield from _matrix(job, is_verbose=is_verbose)
     yield from _waits(job)

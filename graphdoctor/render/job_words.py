@@ -222,6 +222,17 @@ def incomplete_text(job: Job) -> str | None:
     return f"{_capital(ranks_text(ended))} {has} before the program does: killed, crashed or still running."
 
 
+def early_text(job: Job) -> str | None:
+    """Ranks whose logs end while others go on compiling; None if there are none."""
+    early = [rank for rank in job.ranks if rank.missed]
+    if not early:
+        return None
+    ends = "log of {} ends" if len(early) == 1 else "logs of {} end"
+    most = max(rank.missed for rank in early)
+    where = ends.format(ranks_text([rank.rank for rank in early]))
+    return f"The {where} while other ranks go on: they began {counted(most, 'more compile')} after that."
+
+
 def absent_text(job: Job) -> str | None:
     """Ranks without a log; None if there are none."""
     if not job.absent:

@@ -236,7 +236,7 @@ class _Recorder:
         call = compile_call(frame)
         if self._listener is not None:
             self._listener.roots.add(compiled_root(frame, call))
-        if self.is_main or self._has_compiled:
+        if self.is_main or self._is_rank or self._has_compiled:
             self._write_compile_call(call)
         else:
             # Each data loader worker imports the program again; one that compiles nothing leaves no log.

@@ -1,0 +1,112 @@
+"""Real jobs of two ranks over gloo: what the report says, against what each rank did."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).with_name("job.py")
+LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+GRAPHDOCTOR = [sys.executable, "-m", "graphdoctor"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
+
+
+def run_job(what: str, folder: Path) -> int:
+    """Run it under graphdoctor, which writes its report."""
+    command = [*GRAPHDOCTOR, "run", "--quiet", "--report", f"{what}.json", *LAUNCHER, str(SCRIPT), what]
+    ended = subprocess.run(
+        command, cwd=folder, env=environment(), check=False, capture_output=True, text=True, timeout=240
+    )
+    assert (folder / f"{what}.json").exists(), ended.stderr
+    return ended.returncode
+
+
+def trace_job(what: str, folder: Path) -> int:
+    """Run it as anyone would, with torch's own logs."""
+    command = [sys.executable, *LAUNCHER, str(SCRIPT), what]
+    env = environment(TORCH_TRACE=str(folder / what))
+    return subprocess.run(command, cwd=folder, env=env, check=False, capture_output=True, timeout=240).returncode
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+    """The reports of jobs, those of our own recordings and, after ``log:``, of torch's logs."""
+    folder = tmp_path_factory.mktemp("jobs")
+    with ThreadPoolExecutor(2) as pool:
+        ends = {what: pool.submit(run_job, what, folder) for what in ("equal", "sizes", "alone", "silent", "dies")}
+        ends["log:sizes"] = pool.submit(trace_job, "sizes", folder)
+    found = {what: json.loads((folder / f"{what}.json").read_text()) for what in ends if ":" not in what}
+    command = [*GRAPHDOCTOR, "report", "sizes", "--format", "json"]
+    found["log:sizes"] = json.loads(subprocess.check_output(command, cwd=folder))
+    found["statuses"] = {what: end.result() for what, end in ends.items()}
+    yield found
+
+
+def test_the_status_is_the_job_s_own(jobs):
+    assert {what for what, status in jobs["statuses"].items() if status} == {"dies"}
+
+
+def test_equal_ranks_agree(jobs):
+    found = jobs["equal"]
+    assert [(each["rank"], each["complete"]) for each in found["ranks"]] == [(0, True), (1, True)]
+    assert [each["summary"]["compiles"] for each in found["ranks"]] == [2, 2]
+    assert [row["agree"] for row in found["agreement"]] == [True, True]
+    assert found["first_divergence"] is None
+    assert found["hangs"] == []
+
+
+@pytest.mark.parametrize("name", ["sizes", "log:sizes"])
+def test_a_rank_with_other_sizes_recompiles_alone(jobs, name):
+    found = jobs[name]
+    assert [each["summary"]["recompiles"] for each in found["ranks"]] == [0, 1]
+    parted = found["first_divergence"]
+    assert (parted["compile"], parted["what"], parted["ranks"]) == ("0/1", "presence", [1])
+    assert {tuple(value["ranks"]): value["value"] for value in parted["values"]} == {
+        (0,): "-",
+        (1,): "x.shape[0]: 4 → 5",
+    }
+    (recompiled,) = [finding for finding in found["findings"] if finding["code"] == "GD202"]
+    assert recompiled["ranks"] == [1]
+    assert (found["skew"]["straggler"]["rank"], found["skew"]["straggler"]["why"]) == (1, "alone")
+
+
+def test_a_rank_that_changes_an_attribute_recompiles_alone(jobs):
+    parted = jobs["alone"]["first_divergence"]
+    assert parted["ranks"] == [1]
+    assert "self.scale: 1 → 2" in {value["value"] for value in parted["values"]}
+
+
+def test_a_rank_that_compiles_less_is_there(jobs):
+    found = jobs["silent"]
+    assert [each["summary"]["compiles"] for each in found["ranks"]] == [1, 0]
+    parted = found["first_divergence"]
+    assert [value["ranks"] for value in parted["values"] if value["value"] == "-"] == [[1]]
+    (gap,) = [gap for gap in found["gaps"] if gap["kind"] == "nothing_compiled"]
+    assert gap["message"].startswith("Rank 1: ")
+    # It did call torch.compile, for the head that it never called.
+    assert "did not call torch.compile" not in gap["message"]
+
+
+def test_a_rank_that_dies_is_not_complete(jobs):
+    found = jobs["dies"]
+    assert [each["complete"] for each in found["ranks"]][1] is False
+    parted = found["first_divergence"]
+    assert parted is not None and parted["what"] == "presence"
+    lacking = [value["ranks"] for value in parted["values"] if value["value"] == "-"]
+    assert lacking == [[1]]
+    assert found["ranks"][1]["missed"] == 1
+    (hang,) = found["hangs"]
+    assert hang["missing"] == [1]
