@@ -1,0 +1,108 @@
+import orjson
+import pytest
+
+from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.marks import Marks, clock_seconds, operations_of, plain_graph, plain_guards
+
+GRAPH = """\
+class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[8, 16][16, 1]cuda:{device}"):
+        l_x_ = L_x_
+
+        # File: /home/rank{device}/net.py:7 in forward, code: y = x.view(2, -1)
+        y: "f32[2, 64][64, 1]cuda:{device}" = l_x_.view(2, -1);  l_x_ = None
+        return (y,)
+"""
+GUARDS = """\
+TREE_GUARD_MANAGER:
+| +- TYPE_MATCH: ___check_type_id(L['x'], {address})  # return x.view(2, -1)
+| +- TENSOR_MATCH: check_tensor(L['x'], Tensor, torch.float32, device={device}, size=[8, 16])
+Guard latency = {latency} us
+"""
+
+
+def record(kind, payload="", *, compile_id=(0, 0), stamp="V1122 21:40:57.925000 77", attempt=0, **value):
+    frame, count = compile_id
+    metadata = {kind: value, "frame_id": frame, "frame_compile_id": count, "attempt": attempt}
+    return Record(
+        kind, False, value, metadata, payload if isinstance(payload, str) else orjson.dumps(payload).decode(), stamp
+    )
+
+
+def marked(*records, texts_of=frozenset()):
+    marks = Marks(texts_of)
+    for each in records:
+        marks.add(each)
+    return marks.finish()
+
+
+def test_graphs_of_two_devices_are_the_same():
+    one, other = (GRAPH.format(device=device) for device in (0, 3))
+    assert plain_graph(one) == plain_graph(other)
+    assert "net.py" not in plain_graph(one)
+    assert "f32[8, 16]" in plain_graph(one)
+
+
+def test_operations_are_the_same_under_other_sizes():
+    one, other = plain_graph(GRAPH), plain_graph(GRAPH.replace("8, 16", "9, 16").replace("view(2", "view(3"))
+    assert one != other
+    assert operations_of(one) == operations_of(other)
+    assert operations_of(one) != operations_of(one.replace("view", "reshape"))
+
+
+def test_guards_of_two_processes_are_the_same():
+    one = GUARDS.format(address=94710234112, device=0, latency=12.5)
+    other = GUARDS.format(address=140213445566778, device=7, latency=80)
+    assert plain_guards(one.replace("94710234112", "94710234112000")) == plain_guards(other)
+    assert plain_guards(one) != plain_guards(one.replace("size=[8", "size=[9"))
+
+
+def test_what_a_compile_made():
+    begin, end = "V1122 21:40:57.925000 77", "V1122 21:41:00.425000 77"
+    schedule = ["torch.ops._c10d_functional.all_reduce_.default"]
+    (mark,) = marked(
+        record("dynamo_start", stamp=begin),
+        record("dynamo_output_graph", GRAPH),
+        record("inductor_collective_schedule", schedule),
+        record("fx_graph_cache_hit", "{}"),
+        record("aotautograd_cache_miss", "{}"),
+        record("dynamo_cpp_guards_str", GUARDS),
+        record("compilation_metrics", "{}", stamp=end),
+    ).marks
+    assert mark.collectives == tuple(schedule)
+    assert mark.cache == "miss"
+    assert mark.ended_s - mark.began_s == pytest.approx(2.5)
+    assert None not in (mark.graph, mark.operations, mark.guards)
+    assert mark.graph_text is mark.guards_text is None
+
+
+def test_the_graph_of_a_restarted_analysis_counts_once():
+    first = record("dynamo_output_graph", GRAPH.replace("view", "reshape"))
+    again = marked(first, record("dynamo_output_graph", GRAPH, attempt=1)).marks[0]
+    assert again.graph == marked(record("dynamo_output_graph", GRAPH)).marks[0].graph
+
+
+def test_texts_are_kept_where_they_are_asked_for():
+    records = [record("dynamo_output_graph", GRAPH, compile_id=(0, number)) for number in (0, 1)]
+    one, other = marked(*records, texts_of=frozenset({"0/1"})).marks
+    assert one.graph_text is None
+    assert other.graph_text == plain_graph(GRAPH)
+
+
+def test_estimates_are_compared_without_their_times():
+    def estimates(time_ns, shape):
+        ops = [{"name": "mm", "type": "compute", "estimated_runtime_ns": time_ns, "outputs": [{"shape": shape}]}]
+        return marked(record("inductor_runtime_and_tensor_meta", {"ops": ops})).marks[0].estimates
+
+    assert estimates(10.0, [8]) == estimates(12.5, [8])
+    assert estimates(10.0, [8]) != estimates(10.0, [9])
+
+
+def test_the_order_in_which_graphs_ran():
+    order = {"graph_execution_order": [{"compile_id": "1/0"}, {"compile_id": None}, {"compile_id": "0/0"}]}
+    assert marked(record("graph_execution", order)).executed == ("1/0", "0/0")
+
+
+def test_a_time_that_is_none_is_unknown():
+    assert clock_seconds("V1322 21:40:57.925000 77") is None
+    assert clock_seconds("") is None
