@@ -7,10 +7,11 @@ again a few times; then the log ends there with ``CutStreamError``, and so does 
 from __future__ import annotations
 
 import io
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.storage.compression import CutStreamError
@@ -20,11 +21,15 @@ from graphdoctor.storage.places import Folder, Url, is_shown
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+_Answer = TypeVar("_Answer")
+
 _FIRST_BYTES = 2**16
 _MOST_BYTES = 2**23
 _GROWTH = 4
 _TRIES = 3
 _PAUSE_S = 0.3
+_LIMIT_S = 90
+"""For one answer, with all that the store's own package tries: some try for many minutes."""
 _UNREACHABLE = frozenset(
     {
         "ConnectionError",
@@ -48,7 +53,7 @@ def remote_place(url: Url) -> LogFile | Folder | None:
         system, path = _opened(url)
         system.invalidate_cache()
         try:
-            found = system.info(path)
+            found = _in_time(lambda: system.info(path))
         except FileNotFoundError:
             return None
     if found["type"] == "directory":
@@ -83,7 +88,7 @@ class _RemoteFolder:
         with _explained(self._url):
             system, path = _opened(_below(self._url, name))
             try:
-                content: bytes = system.cat_file(path)
+                content: bytes = _in_time(lambda: system.cat_file(path))
             except (FileNotFoundError, IsADirectoryError):
                 return b""
         return content
@@ -116,7 +121,7 @@ class _RemoteFolder:
         with _explained(self._url):
             system, path = _opened(self._url)
             try:
-                found: list[dict[str, Any]] = system.ls(path, detail=True)
+                found: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
             except (FileNotFoundError, NotADirectoryError):
                 return []
         return found
@@ -157,19 +162,22 @@ class _RemoteBytes(io.RawIOBase):
     def _tried(self) -> bytes:
         for number in range(1, _TRIES + 1):
             try:
-                if self._file is None:
-                    # An archive is closed when nobody knows it any more.
-                    self._system, path = _opened(self._log.location)
-                    self._file = _file_at(self._system, path, self._position)
-                content: bytes = self._file.read(self._next_bytes)
+                content = _in_time(self._read)
             except Exception as error:
                 self._forget()
-                if number == _TRIES or isinstance(error, PermissionError | FileNotFoundError):
+                if number == _TRIES or isinstance(error, PermissionError | FileNotFoundError | _TooLateError):
                     raise CutStreamError(self._log.name, _reason(error)) from error
                 time.sleep(_PAUSE_S * number)
             else:
                 return content
         raise AssertionError
+
+    def _read(self) -> bytes:
+        if self._file is None:
+            # An archive is closed when nobody knows it any more.
+            self._system, path = _opened(self._log.location)
+            self._file = _file_at(self._system, path, self._position)
+        return self._file.read(self._next_bytes)
 
     def _forget(self) -> None:
         if self._file is not None:
@@ -187,6 +195,35 @@ def _file_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - 
     if start:
         file.seek(start)
     return file
+
+
+class _TooLateError(Exception):
+    """A store didn't answer."""
+
+
+def _in_time(function: Callable[[], _Answer]) -> _Answer:
+    """The function's answer.
+
+    Raises:
+        _TooLateError: It took too long; it goes on in a thread that nobody waits for.
+    """
+    answers: list[_Answer] = []
+    errors: list[BaseException] = []
+
+    def answer() -> None:
+        try:
+            answers.append(function())
+        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            errors.append(error)
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    thread.join(_LIMIT_S)
+    for error in errors:
+        raise error
+    if not answers:
+        raise _TooLateError
+    return answers[0]
 
 
 def _log(url: Url, name: str, size: int | None, *, is_read: bool = True) -> LogFile:
@@ -273,14 +310,16 @@ def _has_no_credentials(error: BaseException) -> bool:
 
 def _reason(error: BaseException) -> str:
     """What went wrong, as a clause."""
+    if isinstance(error, _TooLateError):
+        return f"there was no answer for {_LIMIT_S:g} s"
     if _has_no_credentials(error):
         return "no credentials were found"
     if isinstance(error, PermissionError):
         return "access denied"
     if isinstance(error, FileNotFoundError):
         return "there is nothing there"
-    if names := _names(error) & _UNREACHABLE:
-        return "it took too long to answer" if names == {"TimeoutError"} else "the address can't be reached"
+    if _names(error) & _UNREACHABLE:
+        return "the address can't be reached"
     text = str(error).strip().partition("\n")[0].rstrip(".")
     return text or type(error).__name__
 
