@@ -40,7 +40,17 @@ _UNREACHABLE = frozenset(
         "ClientConnectorError",
     }
 )
-"""Names of exceptions, since each store has its own."""
+"""Names of exceptions, since each store has its own; so are those for a connection that ends in an answer."""
+_CUT = frozenset(
+    {
+        "ClientPayloadError",
+        "ConnectionClosedError",
+        "ConnectionResetError",
+        "ContentLengthError",
+        "IncompleteRead",
+        "ServerDisconnectedError",
+    }
+)
 
 
 def remote_place(url: Url) -> LogFile | Folder | None:
@@ -318,6 +328,8 @@ def _reason(error: BaseException) -> str:
         return "access denied"
     if isinstance(error, FileNotFoundError):
         return "there is nothing there"
+    if _names(error) & _CUT:
+        return "the connection was cut"
     if _names(error) & _UNREACHABLE:
         return "the address can't be reached"
     text = str(error).strip().partition("\n")[0].rstrip(".")
