@@ -9,6 +9,7 @@ import typer
 
 from graphdoctor.cli.options import (
     NAMED_HELP,
+    EngineOptions,
     Given,
     HtmlOption,
     OpenOption,
@@ -33,6 +34,7 @@ _PAGE = Path("graphdoctor-diff.html")
 def diff(
     shown: ShownOptions,
     written: OutputOptions,
+    reading: EngineOptions,
     given: Given,
     before: Annotated[str, typer.Argument(help=f"The run to start from: a {NAMED_HELP}.", show_default=False)],
     after: Annotated[
@@ -65,13 +67,14 @@ def diff(
     settings = project_settings(recordings)
     output = choose_page(COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
+    engine = reading.engine()
     first = place_named(before, settings)
     if ranks is not None and len(ranks) == 2 and after is None:
         second = first
     else:
         second = _last_recording(settings, first) if after is None else place_named(after, settings)
     one_rank, other_rank = _chosen(ranks or (), first, second)
-    one, other = diagnoses_to_compare((first, second), (one_rank, other_rank))
+    one, other = diagnoses_to_compare((first, second), (one_rank, other_rank), engine)
     names = (_name(first, one_rank), _name(second, other_rank))
     output.write(compare(one, other, names=names, selection=selection))
 

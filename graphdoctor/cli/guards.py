@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphdoctor.cli.options import (
+    OF_ENGINE,
     RUN_OPTIONS,
+    EngineOptions,
     Given,
     OutputOptions,
     PythonOption,
@@ -24,6 +26,7 @@ def guards(
     spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
+    reading: EngineOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
     recordings: RecordingsOption = None,
@@ -47,8 +50,9 @@ def guards(
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
-        output.write(diagnose_place(place, selection, output.needs))
+        output.write(diagnose_place(place, selection, output.needs, engine=reading.engine()))
         return
+    given.refuse(OF_ENGINE, without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
         recorded = record_target(request, setup)

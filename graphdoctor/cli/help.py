@@ -22,12 +22,13 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run", "--budget"),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
+    "What reads logs": ("--on",),
     "What is allowed": (
         *("--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
         *("--baseline", "--no-baseline", "--update", "--allow-empty"),
     ),
     "What to report": (
-        *("--own-code", "--select", "--ignore", "--stages", "--stage", "--graph"),
+        *("--rank", "--own-code", "--select", "--ignore", "--stages", "--stage", "--graph"),
         *("--recording", "--all", "--redact", "--with-trials"),
     ),
     "Output": (
@@ -38,7 +39,11 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 }
 """Options by what they are about, in the order in which they are shown; the same in every command."""
 
-_BY_PARAMETER = {"is_every_mode": "What to measure", "is_dynamic": "What to run"}
+_BY_PARAMETER = {
+    "is_every_mode": "What to measure",
+    "is_dynamic": "What to run",
+    "reading_jobs": "What reads logs",
+}
 """Headings by parameter, where one flag means something else in another command."""
 
 _REST = "More options"

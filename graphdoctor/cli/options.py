@@ -24,6 +24,7 @@ from graphdoctor.model.spec import STAGES, RunSpec, Timing
 if TYPE_CHECKING:
     from graphdoctor.config import Settings
     from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.engine.work import Engine
     from graphdoctor.runs.diagnose import StagesAsked
 
 
@@ -88,7 +89,15 @@ RecordingsOption = Annotated[
         show_default=False,
     ),
 ]
-JobsOption = Annotated[int, typer.Option(metavar="N", help="How many replays to run side by side.", min=1)]
+OnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="ENGINE",
+        help="Read logs on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
+        show_default=False,
+    ),
+]
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
 NAMED_HELP = (
     "recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE wrote, or a JSON document that "
@@ -268,6 +277,37 @@ class OutputOptions:
     source: Annotated[
         bool, typer.Option("--source/--no-source", help="Show lines of code in an HTML report, or leave them out.")
     ] = True
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where logs are read."""
+
+    reading_jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            help="How many logs, or parts of a large one, to read side by side. By default, one for each core.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None
+    on: OnOption = None
+
+    def engine(self) -> Engine:
+        """What reads logs.
+
+        Raises:
+            GraphDoctorError: There is no such engine.
+        """
+        from graphdoctor.engine.choice import engine_for
+
+        return engine_for(jobs=self.reading_jobs, on=self.on)
+
+
+OF_ENGINE = tuple(field.name for field in fields(EngineOptions))
+"""Parameters that have no effect where a target is run."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import typer
 from graphdoctor.cli.options import (
     RUN_OPTIONS,
     Given,
-    JobsOption,
+    OnOption,
     OutputOptions,
     PythonOption,
     RecordingsOption,
@@ -37,7 +37,17 @@ def recompiles(
     vary: Annotated[
         bool, typer.Option("--vary", help="Change one property of the first call at a time: which ones recompile?")
     ] = False,
-    jobs: JobsOption = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How many replays to run side by side, by default 1. Of a recording, how many logs, or parts of a "
+            "large one, to read side by side, by default one for each core.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    on: OnOption = None,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -49,25 +59,27 @@ def recompiles(
     from graphdoctor.capture.request import Request, Variation
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import finish, project_settings, set_up
+    from graphdoctor.engine.choice import engine_for
     from graphdoctor.runs.diagnose import diagnose_place, diagnose_recording
     from graphdoctor.runs.named import place_or_target
     from graphdoctor.runs.record import record_target
 
     if what_if and vary:
         raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
-    if not what_if:
-        given.refuse(("jobs",), without="--what-if")
     settings = project_settings(recordings)
     output = choose_output(VARIATIONS if vary else RECOMPILES, written, given)
     selection = shown.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "what_if", "vary", "timeout", "python"), without="a target")
-        result = diagnose_place(place, selection, output.needs)
+        result = diagnose_place(place, selection, output.needs, engine=engine_for(jobs=jobs, on=on))
         if result.diagnosis.sensitivity is not None:
             output = choose_output(VARIATIONS, written, given)
         output.write(result)
         return
+    given.refuse(("on",), without="a recording")
+    if not what_if:
+        given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(replace(spec, target=target or ""), vary=variation)
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
@@ -75,7 +87,7 @@ def recompiles(
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.runs.recompile import replay_under_remedies
 
-            replay_under_remedies(request, recorded.folder, setup, jobs=jobs)
+            replay_under_remedies(request, recorded.folder, setup, jobs=jobs or 1)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)
     finish(recorded, result.diagnosis)

@@ -9,6 +9,7 @@ import typer
 
 from graphdoctor.cli.options import (
     NAMED_HELP,
+    EngineOptions,
     Given,
     HtmlOption,
     OpenOption,
@@ -29,6 +30,7 @@ def report(
     shown: ShownOptions,
     written: OutputOptions,
     staged: StagesOptions,
+    reading: EngineOptions,
     given: Given,
     recording: Annotated[
         str | None,
@@ -47,7 +49,6 @@ def report(
 
     from graphdoctor.cli.output import choose_page
     from graphdoctor.cli.running import project_settings
-    from graphdoctor.engine.choice import engine_for
     from graphdoctor.runs.diagnose import diagnose_place
     from graphdoctor.runs.job import job_report, ranks_at
     from graphdoctor.runs.named import place_named
@@ -56,9 +57,10 @@ def report(
     output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
     needs = replace(output.needs, stages=staged.asked(given))
+    engine = reading.engine()
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:
-        output.showing(JOB).write(job_report(place.location, ranks, engine_for(), selection))
+        output.showing(JOB).write(job_report(place.location, ranks, engine, selection))
     else:
-        output.write(diagnose_place(place, selection, needs, rank=rank))
+        output.write(diagnose_place(place, selection, needs, rank=rank, engine=engine))

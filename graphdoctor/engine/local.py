@@ -18,6 +18,11 @@ class Local:
 
     jobs: int
 
+    @property
+    def elsewhere(self) -> None:
+        """See ``Engine.elsewhere``."""
+        return None
+
     def run(
         self, work: Callable[[Piece], Result], pieces: Sequence[Piece], *, ahead: int | None = None
     ) -> Iterator[Outcome[Result]]:

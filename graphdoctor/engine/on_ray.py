@@ -45,6 +45,11 @@ class OnRay:
         """See ``Engine.jobs``: what Ray runs isn't in this machine's processes."""
         return 1
 
+    @property
+    def elsewhere(self) -> str:
+        """See ``Engine.elsewhere``."""
+        return "a Ray cluster of this machine" if self.address is None else f"the Ray cluster at {self.address}"
+
     def run(
         self, work: Callable[[Piece], Result], pieces: Sequence[Piece], *, ahead: int | None = None
     ) -> Iterator[Outcome[Result]]:

@@ -72,6 +72,10 @@ class Engine(Protocol):
     def jobs(self) -> int:
         """How many pieces it works on at once in this machine's processes; 1 if none or elsewhere."""
 
+    @property
+    def elsewhere(self) -> str | None:
+        """What to call it if it isn't this machine's processes, such as "a Ray cluster"; else None."""
+
     def run(
         self, work: Callable[[Piece], Result], pieces: Sequence[Piece], *, ahead: int | None = None
     ) -> Iterator[Outcome[Result]]:

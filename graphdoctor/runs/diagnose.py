@@ -13,6 +13,7 @@ from graphdoctor.errors import GraphDoctorError
 if TYPE_CHECKING:
     from graphdoctor.config import Settings
     from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.engine.work import Engine
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.kernels import KernelShare
     from graphdoctor.model.recording import Recording
@@ -49,6 +50,25 @@ class StagesAsked:
 
     stages: tuple[StageName, ...] = ()
     compile_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordingPiece:
+    """The work for one recording.
+
+    Args:
+        location: Where it is.
+        root: Paths under it are shown relative to it.
+        selection: Which findings to show; None for all.
+        needs: What else to read.
+        rank: Read this rank alone; None for all processes.
+    """
+
+    location: Location
+    root: Path
+    selection: Selection | None
+    needs: Needs
+    rank: int | None
 
 
 def import_ahead() -> None:
@@ -112,6 +132,7 @@ def diagnose_recording(
     root: Path | None = None,
     eager_kernels: KernelShare | None = None,
     rank: int | None = None,
+    engine: Engine | None = None,
 ) -> Result:
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
@@ -122,21 +143,23 @@ def diagnose_recording(
         root: Paths under it are shown relative to it; the working directory by default.
         eager_kernels: Kernels of the same call in eager mode, to compare with; None for none.
         rank: Read this rank alone; None for all processes.
+        engine: Reads large logs, on this machine; None for this process.
 
     Raises:
         GraphDoctorError: There is no such rank.
     """
     from graphdoctor.diagnosis.diagnose import diagnose
+    from graphdoctor.engine.local import ALONE
     from graphdoctor.model.result import Result
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.trace.reader import read_recording
 
-    root = root or Path.cwd()
+    root, engine = root or Path.cwd(), engine or ALONE
     has_picture = needs.picture or needs.stages is not None
     found = (
-        read_recording(recording, guards=needs.guards, picture=has_picture)
+        read_recording(recording, guards=needs.guards, picture=has_picture, engine=engine)
         if rank is None
-        else _rank_recording(recording, rank, guards=needs.guards, picture=has_picture)
+        else _rank_recording(recording, rank, engine, guards=needs.guards, picture=has_picture)
     )
     found = found.model_copy(update={"eager_kernels": eager_kernels})
     diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
@@ -145,14 +168,14 @@ def diagnose_recording(
     return Result(diagnosis, found.picture)
 
 
-def _rank_recording(location: Location, rank: int, *, guards: bool, picture: bool) -> Recording:
+def _rank_recording(location: Location, rank: int, engine: Engine, *, guards: bool, picture: bool) -> Recording:
     from graphdoctor.runs.job import only_rank, ranks_at
     from graphdoctor.trace.reader import other_version, read_folder
     from graphdoctor.trace.sections import Wanted
 
     found = only_rank(ranks_at(location), rank)
     with other_version(location):
-        return read_folder(found.folder, Wanted(guards=guards, picture=picture))
+        return read_folder(found.folder, Wanted(guards=guards, picture=picture), engine)
 
 
 def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
@@ -174,8 +197,52 @@ def _chosen(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphSt
     return selected(found, stages=asked.stages, compile_ids=asked.compile_ids)
 
 
+def diagnose_on(engine: Engine, pieces: Sequence[RecordingPiece]) -> list[Result]:
+    """Read and diagnose recordings where an engine does that.
+
+    Args:
+        engine: Reads several side by side, and one in parts.
+        pieces: Which ones.
+
+    Raises:
+        GraphDoctorError: One can't be read.
+    """
+    from graphdoctor.engine.work import Done
+
+    if engine.elsewhere is None and len(pieces) == 1:
+        return [diagnose_piece(pieces[0], engine)]
+    found: dict[int, Result] = {}
+    for outcome in engine.run(diagnose_piece, pieces):
+        if isinstance(outcome, Done):
+            found[outcome.index] = outcome.result
+        elif engine.elsewhere is None:
+            # As if there had been one process: it may succeed, and raises what is wrong.
+            found[outcome.index] = diagnose_piece(pieces[outcome.index])
+        else:
+            where = f"{pieces[outcome.index].location} couldn't be read on {engine.elsewhere}"
+            raise GraphDoctorError(f"{where}: {outcome.failure.reason.rstrip('.')}.")
+    return [found[index] for index in range(len(pieces))]
+
+
+def diagnose_piece(piece: RecordingPiece, engine: Engine | None = None) -> Result:
+    """Read and diagnose one recording; a pure function of its piece.
+
+    Args:
+        piece: Which one.
+        engine: Reads large logs, on this machine; None for this process.
+    """
+    return diagnose_recording(
+        piece.location, piece.selection, piece.needs, root=piece.root, rank=piece.rank, engine=engine
+    )
+
+
 def diagnose_place(
-    place: Place, selection: Selection | None = None, needs: Needs = Needs(), *, rank: int | None = None
+    place: Place,
+    selection: Selection | None = None,
+    needs: Needs = Needs(),
+    *,
+    engine: Engine,
+    rank: int | None = None,
 ) -> Result:
     """The diagnosis of whatever an argument names.
 
@@ -183,6 +250,7 @@ def diagnose_place(
         place: What ``place_named`` gave.
         selection: Which findings to show; None for all.
         needs: What the result must hold.
+        engine: Reads logs.
         rank: Read this rank alone; None where there are no ranks.
 
     Raises:
@@ -191,7 +259,8 @@ def diagnose_place(
     from graphdoctor.model.result import Result
 
     if place.kind != "document":
-        return diagnose_recording(place.location, selection, needs, rank=rank)
+        (result,) = diagnose_on(engine, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
+        return result
     if rank is not None:
         raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
     diagnosis = _read_document(place.location)
@@ -209,12 +278,13 @@ def diagnose_place(
     return Result(diagnosis if selection is None else _selected(diagnosis, selection))
 
 
-def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None]) -> list[Diagnosis]:
+def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], engine: Engine) -> list[Diagnosis]:
     """The diagnosis of each place, with all of its findings.
 
     Args:
         places: What to compare.
         ranks: The rank to read of each; None where there are no ranks.
+        engine: Reads logs.
 
     Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
 
@@ -224,12 +294,11 @@ def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None]) -
     documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
     # Rules about guards need guards: they are read on all sides or on none.
     needs = Needs(guards=any(document.guards is not None for document in documents.values()))
-    return [
-        documents[place]
-        if place in documents
-        else diagnose_recording(place.location, None, needs, root=place.root, rank=rank).diagnosis
-        for place, rank in zip(places, ranks, strict=True)
-    ]
+    sides = list(zip(places, ranks, strict=True))
+    read = [(place, rank) for place, rank in sides if place not in documents]
+    pieces = [RecordingPiece(place.location, place.root or Path.cwd(), None, needs, rank) for place, rank in read]
+    results = dict(zip(read, diagnose_on(engine, pieces), strict=True))
+    return [documents[place] if place in documents else results[place, rank].diagnosis for place, rank in sides]
 
 
 def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,3 +99,15 @@ def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.Monk
     found = in_order(OnRay(None, at_once=1).run(pieces.process_id, [0, 1]))
     assert os.getpid() not in {done.result for done in found}
     assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_report_from_a_cluster_is_that_of_one_process(cluster: Any, run_cli: Any, tmp_path: Path, form: str) -> None:
+    (log,) = (Path(__file__).parents[1] / "recordings" / "2.13.0" / "print_in_helper.bare").glob("*.log")
+    (tmp_path / "job").mkdir()
+    for rank in range(4):
+        shutil.copy(log, tmp_path / "job" / f"dedicated_log_torch_trace_rank_{rank}_abc.log")
+    there = os.environ | {"RAY_ADDRESS": cluster.address}
+    found = run_cli("report", "job", "--format", form, "--on", "ray", env=there)
+    alone = run_cli("report", "job", "--format", form, "--jobs", "1")
+    assert (found.returncode, found.stdout, found.stderr) == (0, alone.stdout, "")

@@ -31,6 +31,7 @@ class Here:
     """Reads parts in this process, of each few the last one first."""
 
     jobs = 2
+    elsewhere = None
 
     def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
         for first in range(0, len(pieces), ahead):
