@@ -11,10 +11,10 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import fixes, large_log, lint, overhead, recompiles, report_page, startup
+from benchmarks import fixes, large_log, lint, mutated_logs, overhead, recompiles, report_page, startup
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "startup", "log", "page", "lint")
+PARTS = ("overhead", "recompiles", "fixes", "startup", "log", "page", "lint", "fuzz")
 _OF_RECORDINGS = {"overhead", "startup", "log"}
 
 
@@ -72,6 +72,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "lint" in parts:
         _say("linting")
         rows += lint.measure(is_quick=is_quick, folder=folder)
+    if "fuzz" in parts:
+        _say("reading mutated logs")
+        rows += mutated_logs.measure(count=100 if is_quick else 20_000, folder=folder)
     return rows
 
 

@@ -36,12 +36,12 @@ from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
 from graphdoctor.trace.mechanisms import mechanism_of
+from graphdoctor.trace.metrics import CompileMetrics
 from graphdoctor.trace.origin import RESUME_NAME, innermost, without_probe
 from graphdoctor.trace.roots import Root
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
-_FAILED_LINE = ("fail_user_frame_filename", "fail_user_frame_lineno")
 _MAX_MESSAGE = 20_000
 
 
@@ -93,8 +93,9 @@ class Assembler:
         """The line at which the metrics of the compile that an error ended say that it failed."""
         compile_ = self._intake.compiles.get(found.compile_id or "")
         metrics = compile_.metrics if compile_ is not None and compile_.error is found else None
-        file, line = (None, None) if metrics is None else (metrics[key] for key in _FAILED_LINE)
-        return (file, line) if isinstance(file, str) and isinstance(line, int) else None
+        if metrics is None or metrics.fail_user_frame_filename is None or metrics.fail_user_frame_lineno is None:
+            return None
+        return metrics.fail_user_frame_filename, metrics.fail_user_frame_lineno
 
     def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
         """The stack with all known qualified names."""
@@ -144,29 +145,27 @@ class Assembler:
         metrics = compile_.metrics
         if metrics is None:
             return "unfinished" if compile_.error is None else "failed"
-        if not metrics["has_guarded_code"]:
-            if not compile_.is_started and metrics["co_name"] is None:
+        if not metrics.has_guarded_code:
+            if not compile_.is_started and metrics.co_name is None:
                 return "limit"
             is_skip = any(found.text.effect == "frame_skipped" for found in compile_.breaks)
             return "skipped" if is_skip else "failed"
-        if metrics["guard_count"] is not None:
+        if metrics.guard_count is not None:
             return "compiled"
         return "skipped" if _is_declined(compile_) else "empty"
 
     def _failure(self, compile_: SeenCompile, outcome: CompileOutcome) -> FailedCompile | None:
-        metrics = compile_.metrics or {}
+        metrics = compile_.metrics or CompileMetrics()
         if outcome not in ("skipped", "failed", "limit"):
             return None
         stack: tuple[StackEntry, ...] = ()
         if compile_.error is not None:
             stack = self._named(self._stack(compile_.error, None)[0])
-        message = compile_.error.text.words if compile_.error else (metrics.get("fail_reason") or "")
+        message = compile_.error.text.words if compile_.error else (metrics.fail_reason or "")
         if _is_declined(compile_):
             message = compile_.backend_error or "The backend declined the graph, so torch runs the frame eagerly."
         return FailedCompile(
-            type=metrics.get("fail_type")
-            or compile_.error_type
-            or ("SkipFrame" if _is_declined(compile_) else "unknown"),
+            type=metrics.fail_type or compile_.error_type or ("SkipFrame" if _is_declined(compile_) else "unknown"),
             message=str(message)[:_MAX_MESSAGE],
             chain=parse_chain(str(message)),
             stack=stack,
@@ -174,23 +173,22 @@ class Assembler:
         )
 
     def _finished_compile(self, compile_: SeenCompile) -> Compile:
-        metrics = compile_.metrics or {}
+        metrics = compile_.metrics or CompileMetrics()
         outcome = self._outcome(compile_)
-        restarts = metrics.get("restart_reasons") or ()
         return Compile.model_validate(
             {
                 "compile_id": compile_.compile_id,
                 "frame_id": compile_.frame_id,
                 "call_index": compile_.call_index,
                 "outcome": outcome,
-                "is_recompile": bool(compile_.reasons) or bool(metrics.get("recompile_reason")),
+                "is_recompile": bool(compile_.reasons) or bool(metrics.recompile_reason),
                 "recompile_reasons": compile_.reasons,
                 "attempts": compile_.attempts,
-                "restart_reasons": tuple(str(reason).splitlines()[0] for reason in restarts),
-                "op_count": metrics.get("graph_op_count"),
-                "guard_count": metrics.get("guard_count"),
-                "duration_s": _seconds(metrics.get("duration_us")),
-                "backend_s": _seconds(metrics.get("aot_autograd_cumulative_compile_time_us")),
+                "restart_reasons": tuple(_first_line(reason) for reason in metrics.restart_reasons),
+                "op_count": metrics.graph_op_count,
+                "guard_count": metrics.guard_count,
+                "duration_s": _seconds(metrics.duration_us),
+                "backend_s": _seconds(metrics.aot_autograd_cumulative_compile_time_us),
                 "failure": self._failure(compile_, outcome),
                 "stack": self._named(compile_.stack),
                 "cause": self._cause(compile_),
@@ -299,7 +297,7 @@ class Assembler:
             and not compile_.is_extra
             and not compile_.breaks
             and self._outcome(compile_) == "failed"
-            and (compile_.metrics or {}).get("fail_type") in ("Unsupported", "UserError")
+            and (compile_.metrics or CompileMetrics()).fail_type in ("Unsupported", "UserError")
             and compile_.error.text.chain[0].gb_type != _LIMIT_TYPE
         ]
 
@@ -341,7 +339,7 @@ class Assembler:
                     [
                         found.compile_id
                         for found in self._intake.compiles.values()
-                        if self._outcome(found) == "unfinished"
+                        if self._outcome(found) == "unfinished" and not found.is_metrics_unread
                     ],
                     is_ours=self._is_ours,
                     is_unfinished=is_unfinished,
@@ -411,16 +409,15 @@ def _is_declined(compile_: SeenCompile) -> bool:
     (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes the two.
     """
     metrics = compile_.metrics
-    return (
-        metrics is not None
-        and bool(metrics["has_guarded_code"])
-        and metrics["guard_count"] is None
-        and compile_.has_graph
-    )
+    return metrics is not None and metrics.has_guarded_code and metrics.guard_count is None and compile_.has_graph
 
 
-def _seconds(microseconds: object) -> float | None:
-    return microseconds / 1e6 if isinstance(microseconds, (int, float)) else None
+def _first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")
+
+
+def _seconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds / 1e6
 
 
 def _graph(index: int, seen: SeenGraph) -> Graph:

@@ -34,6 +34,7 @@ from graphdoctor.probe.wire import (
 from graphdoctor.trace.below import CACHE_RECORDS, CacheRecord
 from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.metrics import CompileMetrics, read_metrics
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 from graphdoctor.trace.profiled import inductor_graph
 from graphdoctor.trace.roots import Root
@@ -41,20 +42,6 @@ from graphdoctor.trace.roots import Root
 Handler = Callable[[Record], None]
 _Fact = TypeVar("_Fact", bound=Fact)
 
-_METRICS = (
-    "co_name",
-    "has_guarded_code",
-    "guard_count",
-    "graph_op_count",
-    "fail_type",
-    "fail_reason",
-    "fail_user_frame_filename",
-    "fail_user_frame_lineno",
-    "recompile_reason",
-    "restart_reasons",
-    "duration_us",
-    "aot_autograd_cumulative_compile_time_us",
-)
 _COLUMNS = frozenset({"indent", "column", "end_column"})
 
 
@@ -84,7 +71,8 @@ class SeenCompile:
     reasons: tuple[str, ...] = ()
     recompile: RecompileArtifact | None = None
     caller: tuple[StackEntry, ...] = ()
-    metrics: dict[str, Any] | None = None
+    metrics: CompileMetrics | None = None
+    is_metrics_unread: bool = False
     breaks: list[SeenBreak] = field(default_factory=list)
     error: SeenBreak | None = None
     error_type: str | None = None
@@ -220,6 +208,8 @@ class Intake:
 
     def _on_str(self, record: Record) -> None:
         text, key = record.value
+        if not isinstance(text, str) or not isinstance(key, int):
+            raise TypeError("a string and its number")
         if key == 0:
             # Only a process of its own numbers strings from 0.
             self._inherited = {}
@@ -306,17 +296,15 @@ class Intake:
         compile_ = self._compile_of(record)
         if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
             return
-        restarts = metrics.get("restart_reasons")
-        if isinstance(restarts, str):
-            metrics["restart_reasons"] = orjson.loads(restarts)
-        compile_.metrics = {key: metrics.get(key) for key in _METRICS}
-        if isinstance(metrics.get("attempt"), int):
-            compile_.attempts = metrics["attempt"] + 1
+        compile_.is_metrics_unread = True
+        found = compile_.metrics = read_metrics(metrics)
+        compile_.is_metrics_unread = False
+        if found.attempt is not None:
+            compile_.attempts = found.attempt + 1
         if record.attempt is not None:
             compile_.attempts = max(compile_.attempts, record.attempt + 1)
-        name, file, line = (metrics.get(key) for key in ("co_name", "co_filename", "co_firstlineno"))
-        if name and file and isinstance(line, int):
-            self.code_names.setdefault(compile_.frame_id, (name, file, line))
+        if found.co_name and found.co_filename and found.co_firstlineno is not None:
+            self.code_names.setdefault(compile_.frame_id, (found.co_name, found.co_filename, found.co_firstlineno))
 
     def _on_cache(self, record: Record) -> None:
         if self.is_extra(record):

@@ -1,0 +1,184 @@
+"""Trace logs with odd values, lost, doubled and cut records: made from real ones, for hypothesis."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from rich.console import Console
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.render.console import render_console
+from graphdoctor.render.guards import render_guards
+from graphdoctor.render.json import render_json
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.trace.reader import read_recording
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+NAMES = (
+    "2.6.0/refused.bare",
+    "2.13.0/refused.bare",
+    "2.13.0/exported.bare",
+    "2.13.0/lowered.bare",
+    "2.13.0/break_in_try.bare",
+    "2.15.0/break_in_try",
+)
+_RECORD = re.compile(r"(?m)^(?=[VDIWEC]\d{4} )")
+_HEADER = re.compile(r"([VDIWEC]\d{4} [\d:.]+) (\d+) ([^\]]*\]) (\{.*)")
+_ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    0.5,
+    1e30,
+    -1e30,
+    2**63,
+    2**80,
+    "",
+    "0",
+    "nan",
+    "\u202e\x1b[31m",
+    [],
+    [None],
+    [[]],
+    {},
+    {"": None},
+    "x" * 5000,
+)
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """A record of a log: its header's parts, and its payload without the tabs."""
+
+    stamp: str
+    pid: str
+    place: str
+    value: dict[str, Any]
+    payload: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """As torch would write it."""
+        header = f"{self.stamp} {self.pid} {self.place} {json.dumps(self.value)}\n"
+        return header + "".join(f"\t{line}\n" for line in self.payload)
+
+
+@cache
+def records_of(name: str) -> tuple[LogRecord, ...]:
+    """The records of one of the recordings, without those of kinds that nobody reads."""
+    (log,) = (RECORDINGS / name).rglob("*.log")
+    found = []
+    for text in _RECORD.split(log.read_text(encoding="utf-8"))[1:]:
+        first, *payload = text.splitlines()
+        header = _HEADER.fullmatch(first)
+        assert header is not None
+        value = json.loads(header[4])
+        # A payload that differs from its sum is told by itself.
+        value.pop("has_payload", None)
+        found.append(LogRecord(header[1], header[2], header[3], value, tuple(line[1:] for line in payload)))
+    return tuple(found)
+
+
+def _paths(value: object, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The place of each value in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, item in items for place in ((*above, key), *_paths(item, (*above, key)))]
+
+
+def _odd_value(draw: st.DrawFn, value: Any) -> Any:
+    """The value with one in it replaced or left out."""
+    places = _paths(value)
+    if not places:
+        return draw(st.sampled_from(_ODD))
+    changed = copy.deepcopy(value)
+    *above, last = draw(st.sampled_from(places))
+    within = changed
+    for key in above:
+        within = within[key]
+    if draw(st.integers(0, 5)) == 0:
+        del within[last]
+    else:
+        within[last] = draw(st.sampled_from(_ODD))
+    return changed
+
+
+def _odd_payload(draw: st.DrawFn, payload: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        value = json.loads("\n".join(payload))
+    except json.JSONDecodeError:
+        value = None
+    if isinstance(value, dict | list) and draw(st.integers(0, 3)):
+        return tuple(json.dumps(_odd_value(draw, value), indent=0).splitlines())
+    at = draw(st.integers(0, len(payload)))
+    other = draw(
+        st.sampled_from(
+            ("", "|", "+- ", "| | +- X: ", '  File "x", line 99999999999999999999, in ', "[", "\0", *payload)
+        )
+    )
+    match draw(st.integers(0, 2)):
+        case 0:
+            return (*payload[:at], other, *payload[at:])
+        case 1:
+            return (*payload[:at], *payload[at + 1 :])
+        case _:
+            return payload[:at]
+
+
+def _mutated(draw: st.DrawFn, records: list[LogRecord]) -> list[LogRecord]:
+    at = draw(st.integers(0, len(records) - 1))
+    record = records[at]
+    match draw(st.integers(0, 9)):
+        case 0:
+            return records[:at] + records[at + 1 :]
+        case 1:
+            return [*records[:at], record, *records[at:]]
+        case 2:
+            return records[at:]
+        case 3:
+            return [*records[:at], replace(record, pid=draw(st.sampled_from(("1", "7", "0")))), *records[at + 1 :]]
+        case 4 | 5 | 6:
+            return [*records[:at], replace(record, value=_odd_value(draw, record.value)), *records[at + 1 :]]
+        case _ if record.payload:
+            return [*records[:at], replace(record, payload=_odd_payload(draw, record.payload)), *records[at + 1 :]]
+        case _:
+            return records
+
+
+@st.composite
+def mutated_logs(draw: st.DrawFn) -> bytes:
+    """A log with up to three mistakes in it."""
+    records = list(records_of(draw(st.sampled_from(NAMES))))
+    for _ in range(draw(st.integers(1, 3))):
+        if records:
+            records = _mutated(draw, records)
+    return "".join(record.text for record in records).encode("utf-8", "surrogatepass")
+
+
+def read_and_show(log: bytes, file: Path) -> None:
+    """Read a log with all that can be read of it, and show it; only a file without a record may be refused.
+
+    Args:
+        log: Its content.
+        file: Where to write it.
+    """
+    file.write_bytes(log)
+    try:
+        recording = read_recording(file, guards=True, picture=True)
+    except GraphDoctorError as error:
+        assert "isn't a torch trace log" in str(error)
+        return
+    diagnosis = diagnose(recording, RULES, root=file.parent, version="0")
+    console = Console(file=StringIO(), width=80)
+    render_console(diagnosis, console)
+    render_guards(diagnosis, console)
+    render_json(diagnosis)
