@@ -146,7 +146,7 @@ _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
     "operations": lambda compile_: compile_.mark.operations,
     "sizes": lambda compile_: compile_.mark.graph,
     "collectives": lambda compile_: compile_.mark.collectives,
-    "causes": lambda compile_: compile_.causes,
+    "causes": lambda compile_: compile_.changed,
     "guards": lambda compile_: compile_.mark.guards,
     "estimates": lambda compile_: compile_.mark.estimates,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from graphdoctor.model.marks import CompileMark, LogSpan
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Compile, Frame, Recording
 from graphdoctor.model.stack import relative
+
+_NUMBER = re.compile(r"\d+")
 
 
 def rank_report(
@@ -63,6 +66,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
                 occurrence=occurrences.get(compile_.frame_id, 0),
                 outcome=compile_.outcome,
                 causes=_causes(compile_),
+                changed=_changed(compile_),
                 duration_s=compile_.duration_s,
                 backend_s=compile_.backend_s,
                 mark=marks.get(compile_.compile_id) or CompileMark(compile_id=compile_.compile_id),
@@ -99,6 +103,12 @@ def _causes(compile_: Compile) -> tuple[str, ...]:
     if compile_.cause is not None and compile_.cause.changes:
         return tuple(_cause(change) for change in compile_.cause.changes)
     return compile_.recompile_reasons[:1]
+
+
+def _changed(compile_: Compile) -> tuple[str, ...]:
+    if compile_.cause is not None and compile_.cause.changes:
+        return tuple(sorted(f"{change.kind} {change.expression}" for change in compile_.cause.changes))
+    return tuple(_NUMBER.sub("N", reason) for reason in compile_.recompile_reasons[:1])
 
 
 def _cause(change: GuardChange) -> str:

@@ -36,6 +36,8 @@ class RankCompile(Fact):
     """How it ended."""
     causes: tuple[str, ...] = ()
     """Why it recompiled: each value that changed, with the change; empty for a first compile."""
+    changed: tuple[str, ...] = ()
+    """The values that changed, by which ranks are compared: from what to what can differ with each rank's data."""
     duration_s: float | None = None
     """Seconds, as torch measured them."""
     backend_s: float | None = None

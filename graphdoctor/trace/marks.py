@@ -23,7 +23,8 @@ from graphdoctor.trace.grammar import Record
 
 _DEVICE = re.compile(r"\b(cuda|xpu|hpu|mtia):\d+")
 _GUARD_DEVICE = re.compile(r"\bdevice=\d+")
-_ADDRESS = re.compile(r"(?<![\w.])(?:0x[0-9a-f]{6,}|\d{12,})\b")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b|(?<![\d.])\d{12,}(?!\d)")
+"""Also in a name, such as ``G['_139887794806176_c7']``."""
 _LATENCY = "Guard latency"
 _ANNOTATION = re.compile(r': "[^"]*"')
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b")

@@ -22,7 +22,7 @@ def test_ranks_that_do_the_same_agree():
         ("operations", {"operations": "others", "graph": "another"}),
         ("sizes", {"graph": "another"}),
         ("collectives", {"collectives": ("all_reduce",)}),
-        ("causes", {"causes": ("x: 1 → 3",)}),
+        ("causes", {"causes": ("x: 1 → 3",), "changed": ("number x",)}),
         ("guards", {"guards": "others"}),
         ("estimates", {"estimates": "others"}),
     ],
@@ -94,3 +94,13 @@ def test_texts_take_the_place_of_digests():
 def test_a_text_that_goes_on_where_the_other_ends():
     found = job(rank(0, compiled()), rank(1, compiled(guards="another"))).first_divergence
     assert [value.value for value in with_texts(found, ["a\nb", "a"]).values] == ["b", "-"]
+
+
+def test_ranks_whose_data_has_other_sizes_agree_on_the_cause():
+    found = job(
+        *(
+            rank(number, compiled(), compiled("0/1", causes=(f"x.shape[0]: 8 → {size}",), changed=("size x.shape[0]",)))
+            for number, size in ((0, 9), (1, 12))
+        )
+    )
+    assert all(row.agree for row in found.agreement)
