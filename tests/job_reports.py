@@ -31,7 +31,13 @@ NO_COUNTS = dict.fromkeys(
 def compiled(compile_id: str = "0/0", function: str = "Net.forward", line: int = 10, **values: Any) -> RankCompile:
     """A compile; values are those of the compile or of its mark."""
     marked = {name: values.pop(name) for name in list(values) if name in CompileMark.__dataclass_fields__}
-    mark = {"operations": "ops", "graph": "graph", "guards": "guards"} | marked
+    mark = {
+        "operations": "ops",
+        "graph": "graph",
+        "guards": "guards",
+        "collectives": (),
+        "estimates": "tensors",
+    } | marked
     return RankCompile(
         **{
             "compile_id": compile_id,

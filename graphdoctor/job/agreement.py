@@ -98,9 +98,10 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
         row: The compile.
         ranks: All ranks.
     """
+    made = _made(row)
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for rank in ranks:
-        groups[_made(row.found.get(rank))].append(rank)
+        groups[made.get(rank)].append(rank)
     ordered = sorted(groups.values(), key=lambda group: (-len(group), group))
     caches: dict[CacheAnswer | None, list[int]] = defaultdict(list)
     for rank, compile_ in sorted(row.found.items()):
@@ -111,7 +112,7 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
         compile=first.compile_id,
         function=first.function,
         location=first.location,
-        groups=tuple(_group(row.found.get(group[0]), group) for group in ordered),
+        groups=tuple(_group(row, group) for group in ordered),
         agree=len(ordered) == 1,
         differs_in=tuple(_aspects(row, ranks)),
         caches=tuple(CacheGroup(ranks=tuple(group), cache=cache) for cache, group in caches.items())
@@ -122,22 +123,35 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     )
 
 
-def _made(compile_: RankCompile | None) -> Hashable:
-    """All that ranks must have in common to agree."""
-    return None if compile_ is None else tuple(value(compile_) for value in _VALUES.values())
+def _made(row: Row) -> Mapping[int, Hashable]:
+    """All that ranks must have in common to agree, of each rank that has the compile."""
+    values = [_values(row, aspect) for aspect in _VALUES]
+    return {rank: tuple(of_rank[rank] for of_rank in values) for rank in row.found}
 
 
-def _group(compile_: RankCompile | None, ranks: Sequence[int]) -> RankGroup:
-    if compile_ is None:
+def _values(row: Row, aspect: Aspect) -> Mapping[int, Hashable]:
+    """What each rank has there; one of which the log doesn't tell, as of a graph from a cache, has what most have.
+
+    What is unknown is no difference.
+    """
+    found = {rank: _VALUES[aspect](compile_) for rank, compile_ in sorted(row.found.items())}
+    known = Counter(value for value in found.values() if value is not None)
+    usual = max(known, key=lambda value: known[value], default=None)
+    return {rank: usual if value is None else value for rank, value in found.items()}
+
+
+def _group(row: Row, ranks: Sequence[int]) -> RankGroup:
+    if ranks[0] not in row.found:
         return RankGroup(ranks=tuple(ranks), compile_id=None)
+    first, marks = row.found[ranks[0]], [row.found[rank].mark for rank in ranks]
     return RankGroup(
         ranks=tuple(ranks),
-        compile_id=compile_.compile_id,
-        outcome=compile_.outcome,
-        graph=compile_.mark.graph,
-        guards=compile_.mark.guards,
-        causes=compile_.causes,
-        collectives=compile_.mark.collectives,
+        compile_id=first.compile_id,
+        outcome=first.outcome,
+        graph=first.mark.graph,
+        guards=next((mark.guards for mark in marks if mark.guards is not None), None),
+        causes=first.causes,
+        collectives=next((mark.collectives for mark in marks if mark.collectives is not None), None),
     )
 
 
@@ -156,8 +170,8 @@ _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
 def _aspects(row: Row, ranks: Sequence[int]) -> Iterator[Aspect]:
     if len(row.found) < len(ranks):
         yield "presence"
-    for aspect, value in _VALUES.items():
-        if len({value(compile_) for compile_ in row.found.values()}) > 1:
+    for aspect in _VALUES:
+        if len(set(_values(row, aspect).values())) > 1:
             yield aspect
     if len({compile_.mark.cache for compile_ in row.found.values()}) > 1:
         yield "cache"
@@ -190,8 +204,8 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
 
 def _groups_by(row: Row, what: Aspect) -> list[tuple[int, ...]]:
     groups: dict[Hashable, list[int]] = defaultdict(list)
-    for rank, compile_ in sorted(row.found.items()):
-        groups[_VALUES[what](compile_)].append(rank)
+    for rank, value in _values(row, what).items():
+        groups[value].append(rank)
     return [tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group))]
 
 

@@ -188,7 +188,7 @@ def group_text(group: RankGroup, row: CompileAgreement) -> str:
         parts.append(f"graph {(group.graph or '?')[:6]}")
     elif "guards" in row.differs_in:
         parts.append(f"guards {(group.guards or '?')[:6]}")
-    if "collectives" in row.differs_in:
+    if "collectives" in row.differs_in and group.collectives is not None:
         parts.append(f"{counted(len(group.collectives or ()), 'collective')}")
     return ", ".join(parts) or "compiled"
 

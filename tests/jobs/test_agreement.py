@@ -104,3 +104,15 @@ def test_ranks_whose_data_has_other_sizes_agree_on_the_cause():
         )
     )
     assert all(row.agree for row in found.agreement)
+
+
+def test_what_the_log_does_not_tell_is_no_difference():
+    # torch doesn't write the schedule of a graph that it found in a cache.
+    reduce = ("all_reduce",)
+    found = job(
+        rank(0, compiled(cache="hit", collectives=None)),
+        rank(1, compiled(cache="miss", collectives=reduce, estimates="estimates")),
+    )
+    assert found.agreement[0].differs_in == ("cache",)
+    assert found.agreement[0].groups[0].collectives == reduce
+    assert found.hangs == ()
