@@ -110,7 +110,7 @@ def test_what_the_log_does_not_tell_is_no_difference():
     # torch doesn't write the schedule of a graph that it found in a cache.
     reduce = ("all_reduce",)
     found = job(
-        rank(0, compiled(cache="hit", collectives=None)),
+        rank(0, compiled(cache="hit", collectives=None, estimates=None)),
         rank(1, compiled(cache="miss", collectives=reduce, estimates="estimates")),
     )
     assert found.agreement[0].differs_in == ("cache",)
