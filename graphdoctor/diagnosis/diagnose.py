@@ -63,6 +63,7 @@ def diagnose(
         frames=tuple(frame_reports(recording)),
         compiles=recording.compiles,
         graphs=graphs,
+        ddp_splits=recording.ddp_splits,
         recompiles=recompiles,
         what_if=recording.what_if,
         guards=recording.guards,

@@ -45,6 +45,7 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         break_effects=match.break_effects,
         effects=match.effects,
         cuda_graph_skip=match.cuda_graph_skip,
+        ddp_split=match.ddp_split,
         compile_ids=match.compile_ids,
         user_stack=match.user_stack,
         fixes=tuple(_shown_fix(fix, root) for fix in match.fixes),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+from graphdoctor.model.ddp import DdpSplit
 from graphdoctor.model.diagnosis import Effects, Fix, Severity
 from graphdoctor.model.kernels import CudaGraphSkip
 from graphdoctor.model.recompiles import ChangeKind, GuardChange
@@ -193,6 +194,7 @@ class RuleMatch:
         call_us: What it takes of a steady call, by the profiler, in microseconds; None if unknown.
         share: That divided by the time of the call.
         cuda_graph_skip: What torch didn't record as a CUDA graph.
+        ddp_split: The parts of a graph that torch splits at DDP's buckets.
     """
 
     entry: StackEntry
@@ -213,6 +215,7 @@ class RuleMatch:
     call_us: float | None = None
     share: float | None = None
     cuda_graph_skip: CudaGraphSkip | None = None
+    ddp_split: DdpSplit | None = None
 
 
 class RecompileRule(Rule):

@@ -10,6 +10,7 @@ from typing import Literal
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.ddp import DdpSplit
 from graphdoctor.model.fixes import SnippetPlace, Treatment, Verdict
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.kernels import CudaGraphSkip
@@ -164,6 +165,8 @@ class Finding(Fact):
     """What it caused."""
     cuda_graph_skip: CudaGraphSkip | None = None
     """What torch didn't record as a CUDA graph, for a finding about that."""
+    ddp_split: DdpSplit | None = None
+    """The parts of the graph, for a finding about one that torch splits at DDP's buckets."""
     compile_ids: tuple[str, ...] = ()
     """The compiles in which it happened."""
     user_stack: tuple[StackEntry, ...] = ()
@@ -344,6 +347,8 @@ class Diagnosis(Fact):
     """In order."""
     graphs: tuple[GraphReport, ...]
     """In order."""
+    ddp_splits: tuple[DdpSplit, ...] = ()
+    """Graphs that torch split at the buckets of DistributedDataParallel, in order."""
     recompiles: tuple[RecompileReport, ...] = ()
     """In order, those that follow from one change in one call taken together."""
     what_if: WhatIf | None = None

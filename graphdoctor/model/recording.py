@@ -11,6 +11,7 @@ from typing import Literal
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.ddp import DdpSplit
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
@@ -645,6 +646,8 @@ class Recording(Fact):
     """Compiles in order, without those of the extra calls for coverage."""
     graphs: tuple[Graph, ...]
     """Graphs in order, without those of the extra calls."""
+    ddp_splits: tuple[DdpSplit, ...] = ()
+    """Graphs that torch split at the buckets of DistributedDataParallel, in order."""
     breaks: tuple[BreakRecord, ...]
     """torch's graph-break records in order, without those of the extra calls."""
     sources: tuple[SourceContext, ...] = ()

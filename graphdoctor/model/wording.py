@@ -165,6 +165,14 @@ def duration(us: float) -> str:
     return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
 
 
+def bytes_text(size: int) -> str:
+    """A size in memory, such as ``2.1 MiB``."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:,.1f}".removesuffix(".0") + f" {name}"
+    return counted(size, "byte")
+
+
 def about_count(number: int) -> str:
     """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1 million``."""
     if number >= 100:

@@ -24,6 +24,7 @@ from graphdoctor.model.wording import counted
 from graphdoctor.render.printable import printable
 from graphdoctor.render.words import (
     base_name,
+    bucket_texts,
     caused_text,
     cost_text,
     first_sentence,
@@ -252,6 +253,8 @@ def finding_card(
     rows += [("hint", clean(hint)) for hint in hints]
     if first.break_effects or first.compile_ids:
         rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
+    splits = (finding.ddp_split for finding in cluster if finding.ddp_split is not None)
+    rows += [("part", Prose(clean(text))) for split in splits for text in bucket_texts(split)]
     rows += _way(cluster, has_path=has_path)
     costs = [cost_text(finding.cost) for finding in cluster if finding.cost]
     if costs and costs[0]:

@@ -72,6 +72,8 @@ def verdict(job: Job) -> tuple[str, Tone]:
     ranks = len(job.ranks)
     if not any(rank.summary.compiles or rank.summary.graphs for rank in job.ranks):
         return f"torch.compile compiled nothing on any of the {ranks} ranks.", "bad"
+    if not any(rank.summary.graphs for rank in job.ranks):
+        return f"Not compiled: no graph reached the backend on any of the {ranks} ranks.", "bad"
     found = job.first_divergence
     if found is not None:
         return _parted(found), "bad"

@@ -15,6 +15,7 @@ from graphdoctor.render.markdown_text import code, fenced, html_code, plain, sen
 from graphdoctor.render.words import (
     UNKNOWN,
     baseline_notes,
+    bucket_texts,
     budget_text,
     changed_text,
     check_verdict,
@@ -274,6 +275,8 @@ def _finding(finding: Finding) -> str:
     location = finding.location
     place = f"{code(f'{location.shown_file}:{location.line}')} in {code(location.function)}"
     text = f"- **{plain(finding.code)}** {finding.severity} {place}  \n  {sentence(finding.message)}"
+    if finding.ddp_split is not None:
+        text += "".join(f"  \n  {sentence(part)}" for part in bucket_texts(finding.ddp_split))
     for fix in worth_trying(finding.fixes)[:1]:
         text += f"  \n  Try: {suggested(fix, sentence(fix.title))}"
         text += _snippet(fix)

@@ -16,6 +16,7 @@ from graphdoctor.model.fixes import WORKING, TriedFix
 from graphdoctor.model.watch import CallWatch, WatchedFunction
 from graphdoctor.model.wording import (
     UNCHANGED,
+    bytes_text,
     counted,
     duration,
     names,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.model.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.model.coverage import Coverage
+    from graphdoctor.model.ddp import DdpSplit
     from graphdoctor.model.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
     from graphdoctor.model.fixes import Measures, PairedTime, SnippetPlace, Treatment
     from graphdoctor.model.recompiles import GuardChange
@@ -47,6 +49,7 @@ SAME_SPEED = "no measurable difference"
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
 _MAX_SERIES = 10
+_MAX_PARAMETERS = 4
 
 
 def base_name(file: str) -> str:
@@ -58,6 +61,16 @@ def first_sentence(text: str) -> str:
     """A text's first paragraph on one line, without the stack that torch prints after a guard's reason."""
     paragraph = re.split(r"\n\s*\n|\s*User stack trace:", text, maxsplit=1)[0]
     return " ".join(paragraph.split())
+
+
+def bucket_texts(split: DdpSplit) -> Iterator[str]:
+    """The parts of a graph that torch split at DDP's buckets, a line each."""
+    for bucket in split.buckets:
+        size = UNKNOWN if bucket.parameter_bytes is None else bytes_text(bucket.parameter_bytes)
+        shown = [f"`{name}`" for name in bucket.parameters[:_MAX_PARAMETERS]]
+        more = len(bucket.parameters) - len(shown)
+        listed = ", ".join([*shown, *([f"{more} more"] if more else [])]) or "no parameters"
+        yield f"{bucket.name}: {counted(bucket.op_count, 'operation')}, {size} of parameters: {listed}"
 
 
 # The head: what ran, and the verdict.

@@ -33,6 +33,7 @@ from graphdoctor.rules.gd126_fsdp_hook import FsdpHook
 from graphdoctor.rules.gd127_module_hook import ModuleHook
 from graphdoctor.rules.gd128_checkpoint import Checkpoint
 from graphdoctor.rules.gd129_skipped_container import SkippedContainer
+from graphdoctor.rules.gd130_ddp_split import DdpSplitGraph
 from graphdoctor.rules.gd200_recompile import Recompile
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd202_size_change import SizeChange
@@ -118,6 +119,7 @@ BREAK_RULES: tuple[BreakRule, ...] = (
 
 RECORDING_RULES: tuple[RecordingRule, ...] = (
     SkippedContainer(),
+    DdpSplitGraph(),
     SkippedFrame(),
     RecompileLimit(),
     NeverSettles(),

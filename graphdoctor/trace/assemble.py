@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.model.coverage import Coverage
+from graphdoctor.model.expressions import expression
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
 from graphdoctor.model.recording import (
     BreakEffect,
@@ -33,6 +34,7 @@ from graphdoctor.model.trials import Replay
 from graphdoctor.probe.wire import GraphArtifact
 from graphdoctor.trace.below import cache_bypasses, cache_use
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
+from graphdoctor.trace.ddp_splits import split_of
 from graphdoctor.trace.gaps import run_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
 from graphdoctor.trace.mechanisms import mechanism_of
@@ -323,6 +325,7 @@ class Assembler:
             calls=calls,
             compile_calls=tuple(self._intake.compile_calls),
             frames=tuple(self._frames(compiles, run.target)),
+            ddp_splits=tuple(split_of(seen, self._parameters(seen.compile_id)) for seen in self._intake.ddp_splits),
             compiles=tuple(compiles),
             graphs=tuple(self._graph(index, value) for index, value in enumerate(self._intake.graphs)),
             breaks=tuple(breaks),
@@ -370,6 +373,13 @@ class Assembler:
             for item in graph.inputs
         )
         return graph.model_copy(update={"inputs": tuple(inputs)})
+
+    def _parameters(self, compile_id: str) -> dict[str, str] | None:
+        """What the program calls the parameters among a graph's inputs, by input; None if they weren't recorded."""
+        inputs = next((seen.inputs for seen in self._intake.graphs if seen.compile_id == compile_id), None)
+        if inputs is None:
+            return None
+        return {item.name.lower(): expression(item.source or item.name) for item in inputs if item.is_parameter}
 
     def _extra_limits(self) -> int:
         extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]

@@ -33,6 +33,7 @@ from graphdoctor.probe.wire import (
 )
 from graphdoctor.trace.below import CACHE_RECORDS, CacheRecord
 from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
+from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.metrics import CompileMetrics, read_metrics
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
@@ -118,6 +119,7 @@ class Intake:
         self.code_names: dict[int, tuple[str, str, int]] = {}
         self.breaks: list[SeenBreak] = []
         self.graphs: list[SeenGraph] = []
+        self.ddp_splits: list[SeenSplit] = []
         self.inductor_graphs: list[InductorGraph] = []
         self.calls: dict[int, Call] = {}
         self._call: int | None = None
@@ -139,6 +141,8 @@ class Intake:
             "dynamo_error": self._on_error,
             "dynamo_output_graph": self._on_output_graph,
             "compilation_metrics": self._on_metrics,
+            "optimize_ddp_split_graph": self._on_ddp_split,
+            "optimize_ddp_split_child": self._on_ddp_part,
             **dict.fromkeys(CACHE_RECORDS, self._on_cache),
             "graphdoctor_call": self._on_call,
             "graphdoctor_compile_call": self._on_compile_call,
@@ -305,6 +309,14 @@ class Intake:
             compile_.attempts = max(compile_.attempts, record.attempt + 1)
         if found.co_name and found.co_filename and found.co_firstlineno is not None:
             self.code_names.setdefault(compile_.frame_id, (found.co_name, found.co_filename, found.co_firstlineno))
+
+    def _on_ddp_split(self, record: Record) -> None:
+        if record.compile_id is not None and not self.is_extra(record):
+            self.ddp_splits.append(SeenSplit(record.compile_id, record.payload or ""))
+
+    def _on_ddp_part(self, record: Record) -> None:
+        if self.ddp_splits and self.ddp_splits[-1].compile_id == record.compile_id:
+            self.ddp_splits[-1].parts.append((str(record.value.get("name")), record.payload or ""))
 
     def _on_cache(self, record: Record) -> None:
         if self.is_extra(record):

@@ -68,6 +68,7 @@ def merge(parts: Sequence[Part]) -> Recording:
             "frames": tuple(frame for recording in renamed for frame in recording.frames),
             "compiles": tuple(compile_ for recording in renamed for compile_ in recording.compiles),
             "graphs": tuple(graph.model_copy(update={"index": index}) for index, graph in enumerate(graphs)),
+            "ddp_splits": tuple(split for recording in renamed for split in recording.ddp_splits),
             "breaks": tuple(record for recording in renamed for record in recording.breaks),
             "sources": tuple(
                 {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()

@@ -18,7 +18,7 @@ from tests.rules.test_documentation import first_block
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = [ALL_RULES[code] for code in ("GD125", "GD126", "GD129")]
+EXAMPLES = [ALL_RULES[code] for code in ("GD125", "GD126", "GD129", "GD130")]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,27 @@ def sequential(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_ddp_s_own_code_is_one_finding_about_ddp(several: dict[str, Any]) -> None:
     found = found_in(several, "ddp_compiled")
-    assert set(found) == {"GD125"}
+    assert set(found) == {"GD125", "GD130"}
     assert found["GD125"]["location"]["text"].startswith("compiled = torch.compile(model")
     assert found["GD125"]["severity"] == "info"
+
+
+def test_a_split_graph_s_parts_are_told_with_parameters_and_what_crosses(several: dict[str, Any]) -> None:
+    finding = found_in(several, "ddp_compiled")["GD130"]
+    split = finding["ddp_split"]
+    assert [bucket["parameters"][0] for bucket in split["buckets"]] == [
+        "self.first.weight",
+        "self.second.weight",
+        "self.last.weight",
+    ]
+    assert [bucket["parameter_bytes"] for bucket in split["buckets"]] == [
+        4 * (64 * 512 + 512),
+        4 * (512 * 512 + 512),
+        4 * (512 * 512 + 512),
+    ]
+    assert [bucket["op_count"] for bucket in split["buckets"]] == [2, 2, 1]
+    assert (split["crossing_count"], split["crossing_bytes"]) == (2, 2 * 16 * 512 * 4)
+    assert finding["fixes"][0]["snippet"] == "torch._dynamo.config.optimize_ddp = False"
 
 
 def test_ddp_around_a_compiled_module_has_no_finding(several: dict[str, Any]) -> None:
@@ -72,7 +90,7 @@ def test_nothing_compiled_is_said_first(sequential: Path) -> None:
     first = document["findings"][0]
     assert (first["code"], first["severity"]) == ("GD129", "error")
     assert "`Sequential.forward`" in first["message"]
-    assert document["summary"]["graphs"] == 0
+    assert [rank["summary"]["graphs"] for rank in document["ranks"]] == [0, 0]
 
 
 def test_a_bare_log_of_the_same_job_says_so_too(sequential: Path, tmp_path: Path) -> None:

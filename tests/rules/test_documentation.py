@@ -15,7 +15,7 @@ from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, GAP_PAGES, PAGES, 
 RULES = list(ALL_RULES.values())
 
 
-NEEDS_RANKS = {"GD125", "GD126", "GD129", "GD209"}
+NEEDS_RANKS = {"GD125", "GD126", "GD129", "GD130", "GD209"}
 """Rules whose examples are programs with a process group, which make their calls themselves; tests/distributed runs
 them."""
 

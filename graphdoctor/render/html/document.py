@@ -82,6 +82,7 @@ def _environment() -> Environment:
         "duration": wording.duration,
         "base_name": words.base_name,
         "first_sentence": words.first_sentence,
+        "buckets": words.bucket_texts,
         "caused": words.caused_text,
         "cost": words.cost_text,
         "inputs": words.inputs_text,

@@ -7,5 +7,7 @@ import torch
 
 for name in sys.argv[1:]:
     torch._dynamo.reset()
+    kept = torch._dynamo.config.save_config()
     exec(compile(Path(name).read_text(), name, "exec"), {"__name__": "__main__"})
+    torch._dynamo.config.load_config(kept)
 torch.distributed.destroy_process_group()

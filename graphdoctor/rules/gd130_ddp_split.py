@@ -1,0 +1,125 @@
+"""GD130: a graph that torch splits at DDP's buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from graphdoctor.diagnosis.frames import described, frame_entry
+from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.diagnosis.suggestions import setting
+from graphdoctor.model.ddp import DdpSplit
+from graphdoctor.model.wording import bytes_text, counted
+
+_SOURCE = "torch/_dynamo/config.py, 2.13: `optimize_ddp`"
+
+
+class DdpSplitGraph(RecordingRule):
+    """A graph that torch splits at the buckets of DistributedDataParallel.
+
+    ## What it finds
+    A module in DDP with more parameters than one bucket (`bucket_cap_mb`, 25 MiB by default; the first bucket has 1
+    MiB). torch compiles a graph for each bucket, so that DDP can reduce the gradients of one while the backward pass
+    computes those of the next. A backward pass in one graph yields all gradients at its end.
+
+    ## Why it costs
+    Kernels can't fuse across the parts: each tensor that crosses is written to memory and read again, in the forward
+    pass and in the backward pass. There are more graphs to compile and to call. It pays where reducing gradients takes
+    long, such as between machines.
+
+    ## Example
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(512, 512)
+            self.last = torch.nn.Linear(512, 512)
+
+        def forward(self, x):
+            return self.last(self.first(x).relu())
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    forward = DistributedDataParallel(torch.compile(Net(), backend="eager"), bucket_cap_mb=1)
+
+    for step in range(2):
+        forward(torch.ones(4, 512)).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(512, 512)
+            self.last = torch.nn.Linear(512, 512)
+
+        def forward(self, x):
+            return self.last(self.first(x).relu())
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    torch._dynamo.config.optimize_ddp = False
+    forward = DistributedDataParallel(torch.compile(Net(), backend="eager"), bucket_cap_mb=1)
+
+    for step in range(2):
+        forward(torch.ones(4, 512)).sum().backward()
+    ```
+    Or keep the split and make buckets larger with `bucket_cap_mb`. Which is faster depends on the network: measure it.
+
+    ## Fix safety
+    Safe: gradients are the same.
+
+    ## Source
+    `torch/_dynamo/backends/distributed.py`, 2.13 ("Note [DDPOptimizer]").
+    """
+
+    code: ClassVar = "GD130"
+    name: ClassVar = "ddp-split"
+    severity: ClassVar = "info"
+
+    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+        """One for each function whose graph was split, with its last split."""
+        return tuple(_matches(view))
+
+
+def _matches(view: RecordingView) -> Iterator[RuleMatch]:
+    compiles = {item.compile_id: item for item in view.recording.compiles}
+    frames = {frame.frame_id: frame for frame in view.recording.frames}
+    by_frame: dict[int, list[DdpSplit]] = {}
+    for split in view.recording.ddp_splits:
+        if (compile_ := compiles.get(split.compile_id)) is not None and compile_.frame_id in frames:
+            by_frame.setdefault(compile_.frame_id, []).append(split)
+    for frame_id, splits in by_frame.items():
+        frame, last = frames[frame_id], splits[-1]
+        yield RuleMatch(
+            entry=frame_entry(frame),
+            message=f"torch splits the graph of `{described(frame)}` into {len(last.buckets)} at DDP's buckets; "
+            f"{_crossing(last)}",
+            count=len(splits),
+            compile_ids=tuple(split.compile_id for split in splits),
+            fixes=(
+                setting(
+                    "optimize_ddp",
+                    "Compile it in one graph, if reducing gradients takes little time",
+                    value=False,
+                    is_safe=True,
+                    source=_SOURCE,
+                ),
+            ),
+            ddp_split=last,
+        )
+
+
+def _crossing(split: DdpSplit) -> str:
+    size = "" if split.crossing_bytes is None else f" ({bytes_text(split.crossing_bytes)})"
+    verb = "crosses" if split.crossing_count == 1 else "cross"
+    return f"{counted(split.crossing_count, 'tensor')}{size} {verb} between them"

@@ -1,0 +1,95 @@
+"""What ``DDPOptimizer`` printed of a graph that it split -> ``DdpSplit``.
+
+``compile_fn`` (``torch/_dynamo/backends/distributed.py``, 2.13) writes the split graph as ``optimize_ddp_split_graph``,
+and then each part as ``optimize_ddp_split_child``. It counts the sizes of parameters that require gradients; the print
+doesn't say which do, so all count here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graphdoctor.model.ddp import DdpBucket, DdpSplit
+
+_SIGNATURE = re.compile(r"def forward\((.*?)\)(?:\s*->[^:\n]+)?:\n", re.DOTALL)
+_ARGUMENT = re.compile(r'(\w+)\s*:\s*"(\w+)\[([^\]]*)\]')
+_CALL = re.compile(r'^\s+\w+(?:\s*:\s*"[^"]*")?\s*=\s*[\w.]+[(\[]', re.MULTILINE)
+_PARAMETER = re.compile(r"_parameters_(?!.*_modules_)")
+_ITEM_BYTES = {
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "b8": 1, "c64": 8,
+    "c128": 16,
+}  # fmt: skip
+
+
+@dataclass
+class SeenSplit:
+    """The prints of one split.
+
+    Args:
+        compile_id: The compile whose graph it is.
+        code: The graph that calls the parts.
+        parts: Each part's name and print.
+    """
+
+    compile_id: str
+    code: str
+    parts: list[tuple[str, str]] = field(default_factory=list)
+
+
+def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
+    """A split graph's parts, their parameters, and what crosses between them.
+
+    Args:
+        seen: What torch printed.
+        parameters: What to call the graph's inputs that are parameters; None if they weren't recorded.
+    """
+    outside = {name.lower() for name, _ in _arguments(seen.code)}
+    crossing: dict[str, int | None] = {}
+    buckets: list[DdpBucket] = []
+    for name, code in seen.parts:
+        own: dict[str, int | None] = {}
+        for argument, size in _arguments(code):
+            if argument.lower() not in outside:
+                crossing[argument] = size
+            elif (known := _parameter(argument, parameters)) is not None:
+                own[known] = size
+        body = code[match.end() :] if (match := _SIGNATURE.search(code)) else ""
+        count = len(_CALL.findall(body))
+        buckets.append(DdpBucket(name=name, parameters=tuple(own), parameter_bytes=_sum(own), op_count=count))
+    return DdpSplit(
+        compile_id=seen.compile_id,
+        buckets=tuple(buckets),
+        crossing_count=len(crossing),
+        crossing_bytes=_sum(crossing),
+    )
+
+
+def _arguments(code: str) -> list[tuple[str, int | None]]:
+    """The tensors that a printed graph gets, with their sizes in bytes."""
+    signature = _SIGNATURE.search(code)
+    if signature is None:
+        return []
+    return [(match[1], _bytes(match[2], match[3])) for match in _ARGUMENT.finditer(signature[1])]
+
+
+def _bytes(dtype: str, shape: str) -> int | None:
+    size = _ITEM_BYTES.get(dtype)
+    for part in filter(None, (part.strip() for part in shape.split(","))):
+        if size is None or not part.isdigit():
+            return None
+        size *= int(part)
+    return size
+
+
+def _sum(sizes: Mapping[str, int | None]) -> int | None:
+    known = [size for size in sizes.values() if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _parameter(argument: str, parameters: Mapping[str, str] | None) -> str | None:
+    """What to call an input if it is a parameter."""
+    if parameters is not None:
+        return parameters.get(argument.lower())
+    return argument if _PARAMETER.search(argument) else None

@@ -1,0 +1,56 @@
+"""The parts of a graph that torch split at DDP's buckets, from what it printed."""
+
+from __future__ import annotations
+
+from graphdoctor.trace.ddp_splits import SeenSplit, split_of
+
+WHOLE = """class GraphModule(torch.nn.Module):
+    def forward(self, L_self_modules_first_parameters_weight_: "f32[8, 4]", L_x_: "f32[s0, 4]", L_self_b_: "f32[8]"):
+        l_x_ = L_x_
+
+        # No stacktrace found for following nodes
+        submod_0 = self.submod_0(l_x_, l_self_modules_first_parameters_weight_)
+        submod_1 = self.submod_1(submod_0);  submod_0 = None
+        return (submod_1,)
+"""
+FIRST = """class GraphModule(torch.nn.Module):
+    def forward(self, l_x_: "f32[s0, 4]", l_self_modules_first_parameters_weight_: "f32[8, 4]"):
+        # File: /project/train.py:9 in forward, code: return self.last(self.first(x).relu())
+        linear: "f32[s0, 8]" = torch._C._nn.linear(l_x_, l_self_modules_first_parameters_weight_);  l_x_ = None
+        relu: "f32[s0, 8]" = linear.relu();  linear = None
+        return relu
+"""
+SECOND = """class GraphModule(torch.nn.Module):
+    def forward(self, relu: "f32[s0, 8]"):
+        getitem: "f32[8]" = relu[0];  relu = None
+        return getitem
+"""
+
+
+def seen(*parts: str) -> SeenSplit:
+    return SeenSplit("4/0", WHOLE, [(f"submod_{number}", part) for number, part in enumerate(parts)])
+
+
+def test_inputs_from_outside_are_parameters_or_not_and_others_cross() -> None:
+    names = {"l_self_modules_first_parameters_weight_": "self.first.weight"}
+    split = split_of(seen(FIRST, SECOND), names)
+    assert [bucket.parameters for bucket in split.buckets] == [("self.first.weight",), ()]
+    assert [bucket.parameter_bytes for bucket in split.buckets] == [128, 0]
+    assert [bucket.op_count for bucket in split.buckets] == [2, 1]
+    assert split.parameter_bytes == 128
+
+
+def test_a_dynamic_size_leaves_the_bytes_unknown() -> None:
+    split = split_of(seen(FIRST, SECOND), {})
+    assert (split.crossing_count, split.crossing_bytes) == (1, None)
+
+
+def test_without_recorded_sources_torch_s_own_names_have_to_do() -> None:
+    split = split_of(seen(FIRST, SECOND), None)
+    assert split.buckets[0].parameters == ("l_self_modules_first_parameters_weight_",)
+
+
+def test_a_print_of_another_shape_says_nothing() -> None:
+    split = split_of(SeenSplit("4/0", "", [("submod_0", "")]), None)
+    assert [bucket.op_count for bucket in split.buckets] == [0]
+    assert split.crossing_count == 0
