@@ -144,7 +144,8 @@ def _try(
     if not wanted.is_tried:
         return not_tried()
     if wanted.show is not None:
-        wanted.show(command_text(script, recording))
+        for line in command_text(script, recording).split("\n"):
+            wanted.show(line)
     elif not is_own(place):
         return refused()
     on_phase(f"running {SCRIPT}")

@@ -12,7 +12,7 @@ from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.wording import counted, percent, times
 from graphdoctor.render import words
 from graphdoctor.render.markdown_text import code, fenced, plain, sentence
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable_lines
 
 _MAX_FINDINGS = 10
 _MAX_SCRIPT_LINES = 150
@@ -29,7 +29,7 @@ def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) ->
         script: How to reproduce it, or why there is no script.
         attempt: The result of running the script; None without one.
     """
-    return printable("\n".join(_lines(diagnosis, script, attempt))) + "\n"
+    return printable_lines("\n".join(_lines(diagnosis, script, attempt))) + "\n"
 
 
 def _lines(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> Iterator[str]:

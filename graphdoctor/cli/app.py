@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,10 @@ import typer
 from graphdoctor import __version__
 from graphdoctor.cli.commands import ABOUT, NAMES, columns, overview
 from graphdoctor.cli.help import Command
+from graphdoctor.render.printable import printable
 
+_UsageError: Any = typer.BadParameter.__base__
+"""What typer raises for bad usage; it has no public name of its own for that."""
 _CONTEXT: dict[str, dict[str, Any]] = {
     # Everything after the script belongs to the script.
     "run": {"allow_interspersed_args": False},
@@ -24,6 +28,25 @@ class _Overview(typer.core.TyperGroup):
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # noqa: ARG002
         """As ``graphdoctor.cli.main`` prints it without typer."""
         return overview(columns()).rstrip("\n")
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on
+        """As typer's, with what was typed made safe to show in a complaint."""
+        with _safe_complaints():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401 - as above
+        """As typer's, where the command's own options are read."""
+        with _safe_complaints():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _safe_complaints() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        error.message = printable(error.message)
+        raise
 
 
 def application(names: Sequence[str] = NAMES) -> typer.Typer:

@@ -92,7 +92,7 @@ def _show(update: Update) -> None:
         lines += [f"  + {_entry_text(entry)}" for entry in added]
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
     lines += [f"{name}: dropped, as it is no longer configured" for name in update.dropped_targets]
-    say_result("\n".join(lines))
+    say_result(*lines)
 
 
 def _entry_text(entry: BaselineEntry) -> str:

@@ -88,7 +88,7 @@ def cure(
     if is_applied:
         write(found.changes, force=written.force)
         if not written.quiet:
-            say("\n".join(f"Wrote {change.path}" for change in found.changes) or "There is nothing to write.")
+            say(*[f"Wrote {change.path}" for change in found.changes] or ["There is nothing to write."])
     tell_place(recorded.made)
     if found.report.best is None:
         raise typer.Exit(EXIT_FAILED)

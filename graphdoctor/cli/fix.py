@@ -190,7 +190,7 @@ def _write_edits(treated: TreatmentResult, written: OutputOptions, *, is_rest_sh
 
     write(treated.changes, force=written.force)
     if not written.quiet:
-        say("\n".join(_wrote(treated, is_rest_shown=is_rest_shown)))
+        say(*_wrote(treated, is_rest_shown=is_rest_shown))
 
 
 def _wrote(treated: TreatmentResult, *, is_rest_shown: bool) -> Iterator[str]:
@@ -208,8 +208,8 @@ def _wrote(treated: TreatmentResult, *, is_rest_shown: bool) -> Iterator[str]:
 def _print_rest(treatment: Treatment) -> None:
     """On standard error: verified fixes that aren't edits, and findings that no fix removed."""
     for snippet in (*treatment.settings, *treatment.calls):
-        say(f"Set yourself:\n{snippet}")
+        say("Set yourself:", *snippet.splitlines())
     for left in treatment.left:
-        say(f"{left.place}: {left.code} {left.message}\n    not fixed: {left.reason}")
+        say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left.reason}")
     for note in treatment.notes:
         say(f"Note: {note}")

@@ -85,7 +85,7 @@ class Progress:
             if self._status is not None:
                 self._status.stop()
             # What the program printed last may lack the end of its line.
-            say(f"\n{line}" if self._is_line_open else line)
+            say(*("",) if self._is_line_open else (), line)
             self._is_line_open = False
             if self._status is not None:
                 self._status.start()

@@ -6,37 +6,50 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from graphdoctor.cli.options import Color
+from graphdoctor.model.wording import without_middle
 from graphdoctor.render.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_MOST_CHARACTERS = 2_000
+"""Of a line; a path alone can have 4,096."""
 
-def say(text: str) -> None:
-    """Print on standard error, without characters that a terminal would obey; nothing where that is full."""
+
+def say(*lines: str) -> None:
+    """Print lines on standard error, without characters that a terminal would obey; nothing where that is full.
+
+    Args:
+        lines: Each is one line, whatever names are in it.
+    """
     try:
-        print(printable(text), file=sys.stderr, flush=True)
+        print(*map(_line, lines), sep="\n", file=sys.stderr, flush=True)
     except BrokenPipeError:
         raise
     except OSError:
         return
 
 
-def say_result(text: str) -> None:
+def say_result(*lines: str) -> None:
     """As ``say``, on standard output."""
-    print(printable(text))
+    print(*map(_line, lines), sep="\n")
 
 
 def complain(message: str, hint: str | None = None) -> None:
-    """Say on standard error what is wrong and what to do."""
+    """Say on standard error what is wrong and what to do; a hint can have several lines."""
     say(f"error: {message}")
     if hint:
-        say(f"hint: {hint}")
+        first, *rest = hint.splitlines()
+        say(f"hint: {first}", *(line if line.startswith(" ") else f"  {line}" for line in rest))
 
 
 def warn(message: str) -> None:
     """Say on standard error what may be a slip, and go on."""
     say(f"warning: {message}")
+
+
+def _line(text: str) -> str:
+    return without_middle(printable(text), _MOST_CHARACTERS)
 
 
 def file_console(file: IO[str], color: Color, *, width: int) -> Console:

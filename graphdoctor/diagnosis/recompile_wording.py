@@ -9,7 +9,7 @@ from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.model.expressions import argument_source, expression, size_dim
 from graphdoctor.model.fixes import SnippetPlace, Where
 from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.wording import names, quoted, times
+from graphdoctor.model.wording import names, quoted, times, without_middle
 
 GUIDE = "PyTorch user guide: torch.compile, recompilation"
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
@@ -45,9 +45,9 @@ def steps_of(group: RecompileGroup, name: str) -> str:
     """A value in each event, ``4 → 6 → 7``; an empty string if no value is known."""
     values = group.values(name)
     if len(values) == 1:
-        return f"{values[0]} before"
+        return f"{without_middle(values[0])} before"
     shown = values if len(values) <= _MAX_VALUES else (*values[: _MAX_VALUES - 1], "…", values[-1])
-    return " → ".join(shown)
+    return " → ".join(map(without_middle, shown))
 
 
 def argument(change: GuardChange) -> str | None:

@@ -90,7 +90,7 @@ class Report:
             lines.append(self._counts)
         if diagnosis.exit.message is not None:
             lines.append(diagnosis.exit.message)
-        return printable("\n".join(lines))
+        return "\n".join(map(printable, lines))
 
     def __repr__(self) -> str:
         from graphdoctor.render.printable import printable

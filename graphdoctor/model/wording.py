@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from graphdoctor.model.recording import CompileSwitch
     from graphdoctor.model.trials import ResultKind
 
+MOST_OF_A_VALUE = 60
+"""Characters of a value within a sentence; the recompile's or guard's own field has all of it."""
+_LEAST_LEFT_OUT = 40
 _MAX_NAMES = 3
 _TIMES = "\N{MULTIPLICATION SIGN}"
 UNCHANGED = "same"
@@ -133,6 +136,19 @@ def shortened(text: str, limit: int) -> str:
     """
     line = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split()).rstrip(".")
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def without_middle(text: str, most: int = MOST_OF_A_VALUE) -> str:
+    """A text without its middle if it is too long, with how much that is.
+
+    Args:
+        text: The text.
+        most: How many of its characters are kept; a few more stay, where saying that they don't would take as many.
+    """
+    if len(text) <= most + _LEAST_LEFT_OUT:
+        return text
+    tail = most // 4
+    return f"{text[: most - tail]} … {len(text) - most:,} characters left out … {text[len(text) - tail :]}"
 
 
 def factor_text(ratio: float) -> str:

@@ -6,6 +6,7 @@ such as ``[red]/x.py`` is shown as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -20,8 +21,8 @@ from rich.text import Text
 
 from graphdoctor.model.fixes import WORKING
 from graphdoctor.model.stack import PROGRAM_ORIGINS
-from graphdoctor.model.wording import counted
-from graphdoctor.render.printable import printable
+from graphdoctor.model.wording import counted, without_middle
+from graphdoctor.render.printable import printable, printable_lines
 from graphdoctor.render.words import (
     base_name,
     bucket_texts,
@@ -43,7 +44,12 @@ if TYPE_CHECKING:
     from graphdoctor.model.fixes import TriedFix, Verdict
     from graphdoctor.model.stack import StackEntry
 
+_BEGINNING = re.compile(r"GD\d|-->")
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_MOST_CHARACTERS = 800
+"""Of a name or a sentence: ten lines of 80 columns."""
+_MOST_OF_A_BLOCK = 20_000
+"""Characters of a text of several lines."""
 _MAX_COMPILE_IDS = 6
 _MAX_DIFF_LINES = 16
 _MAX_TRIED = 4
@@ -96,7 +102,7 @@ class Prose:
         """The lines."""
         width = options.max_width
         for line in self.text.split("\n", allow_blank=True):
-            for part in line.divide(prose_breaks(line.plain, width)):
+            for part in _parts(line, width):
                 part.rstrip()
                 if cell_len(part.plain) > width:
                     part.truncate(width, overflow="ellipsis")
@@ -109,6 +115,17 @@ class Prose:
         return Measurement(min(name, options.max_width), min(widest, options.max_width))
 
 
+def _parts(line: Text, width: int) -> Iterator[Text]:
+    """A line in parts that fit; one that would look like the beginning of a finding is indented."""
+    first, *rest = line.divide(prose_breaks(line.plain, width))
+    yield first
+    for part in rest:
+        if _BEGINNING.match(part.plain) and width > _LEAST_WIDTH:
+            yield from (Text("  ").append_text(each) for each in _parts(part, width - 2))
+        else:
+            yield part
+
+
 class Code:
     """Python in lines that fit, which mean the same when they are pasted.
 
@@ -118,7 +135,7 @@ class Code:
     """
 
     def __init__(self, code: str, style: str = "cyan") -> None:
-        self.code = printable(code)
+        self.code = block(code)
         self.style = style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -140,7 +157,7 @@ class Command:
     """
 
     def __init__(self, command: str) -> None:
-        self.command = printable(command)
+        self.command = without_middle(printable(command), _MOST_OF_A_BLOCK)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines."""
@@ -214,8 +231,19 @@ class _Pointed:
 
 
 def clean(text: str, style: str = "") -> Text:
-    """Text from outside, safe for a terminal."""
-    return Text(printable(text), style=style)
+    """Text from outside, safe for a terminal: on one line, and without its middle if it is too long."""
+    return Text(printable(without_middle(text, _MOST_CHARACTERS)), style=style)
+
+
+def clean_lines(text: str, style: str = "") -> Text:
+    """As ``clean``, for text that has several lines; to be shown indented, where no line can pass for one of ours."""
+    return Text(block(text), style=style)
+
+
+def block(text: str) -> str:
+    """Text of several lines, safe for a terminal; each too long line, and the whole, without its middle."""
+    lines = printable_lines(without_middle(text, _MOST_OF_A_BLOCK)).split("\n")
+    return "\n".join(without_middle(line, _MOST_CHARACTERS) for line in lines)
 
 
 def title_line(diagnosis: Diagnosis) -> Text:
@@ -248,9 +276,9 @@ def finding_card(
     if first.torch_reason and (is_verbose or first.reasons):
         words = first.torch_reason if is_verbose else first_sentence(first.torch_reason)
         label = first.torch_id or "torch"
-        rows.append((label, clean(words)))
+        rows.append((label, clean_lines(words)))
     hints = first.hints if is_verbose else first.hints[:1] if not any(f.fixes for f in cluster) else ()
-    rows += [("hint", clean(hint)) for hint in hints]
+    rows += [("hint", clean_lines(hint)) for hint in hints]
     if first.break_effects or first.compile_ids:
         rows.append(("caused" if first.break_effects else "seen in", _caused(first)))
     splits = (finding.ddp_split for finding in cluster if finding.ddp_split is not None)

@@ -18,6 +18,7 @@ from graphdoctor.render.cards import (
     Prose,
     Trimmed,
     clean,
+    clean_lines,
     closing,
     finding_card,
     partial,
@@ -277,4 +278,4 @@ def _graph_detail(graph: GraphReport) -> Iterator[RenderableType]:
             table.add_row(*(clean(cell) for cell in cells))
         yield table
     if graph.code:
-        yield Padding(clean(graph.code.rstrip(), "dim"), (0, 0, 0, 2))
+        yield Padding(clean_lines(graph.code.rstrip(), "dim"), (0, 0, 0, 2))

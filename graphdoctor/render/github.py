@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, without_middle
 from graphdoctor.render.places import file_place, project_line
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable, printable_lines
 from graphdoctor.render.words import (
     budget_text,
     more_eager_texts,
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _SHOWN = 10
 """How many annotations of each kind GitHub shows for one step."""
 
+_MOST_CHARACTERS = 800
+"""Of a line."""
+
 Level = Literal["error", "warning", "notice"]
 """GitHub's kinds of annotations."""
 
@@ -41,7 +44,7 @@ _LEVELS: dict[Severity, Level] = {"error": "error", "warning": "warning", "info"
 class _Annotation:
     level: Level
     title: str
-    message: str
+    lines: tuple[str, ...]
     file: str | None = None
     line: int | None = None
     columns: tuple[int, int | None] | None = None
@@ -58,7 +61,7 @@ class _Annotation:
                 properties["endColumn"] = self.columns[1]
         properties["title"] = self.title
         listed = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
-        return f"::{self.level} {listed}::{_data(self.message)}"
+        return f"::{self.level} {listed}::{_data(self.lines)}"
 
 
 def render_github(report: CheckReport, *, root: Path | None = None) -> str:
@@ -76,7 +79,7 @@ def render_github(report: CheckReport, *, root: Path | None = None) -> str:
         more = _Annotation(
             "notice",
             "graphdoctor",
-            f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them.",
+            (f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them.",),
         )
         # The first notice, so GitHub shows it.
         found.insert(counts["error"] + counts["warning"], more)
@@ -96,15 +99,15 @@ def _rank(annotation: _Annotation) -> tuple[int, bool, str, int]:
 def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation]:
     for target in report.targets:
         if target.state == "crashed":
-            yield _Annotation("error", f"{target.name} crashed", target.error or "It didn't run to the end.")
+            yield _Annotation("error", f"{target.name} crashed", _lines(target.error or "It didn't run to the end."))
         elif target.error is not None:
-            yield _Annotation("error", f"{target.name} failed", target.error)
+            yield _Annotation("error", f"{target.name} failed", _lines(target.error))
         if target.is_more_eager:
             for words in more_eager_texts(target):
-                yield _Annotation("error", f"{target.name}: more runs eagerly", f"{words}.")
+                yield _Annotation("error", f"{target.name}: more runs eagerly", (f"{words}.",))
         for budget in target.budgets:
             if not budget.is_kept:
-                yield _Annotation("error", f"{target.name}: {budget.name} not met", f"{budget_text(budget)}.")
+                yield _Annotation("error", f"{target.name}: {budget.name} not met", (f"{budget_text(budget)}.",))
     for finding, targets, worse in _by_place(report.targets):
         names = targets if len(report.targets) > 1 else []
         yield _of_finding(finding, names, worse, root)
@@ -113,7 +116,7 @@ def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation
         place = file_place(unused.file, root)
         file = place.path if place.base == "SRCROOT" else None
         yield _Annotation(
-            "notice", "Unused ignore", f"{what} matches no finding.", file, (file and unused.line) or None
+            "notice", "Unused ignore", (f"{what} matches no finding.",), file, (file and unused.line) or None
         )
 
 
@@ -143,19 +146,26 @@ def _of_finding(finding: Finding, targets: Sequence[str], worse: str | None, roo
     return _Annotation(
         _LEVELS[finding.severity],
         f"{finding.code} {finding.rule}",
-        # Each line by itself: a carriage return at its end would swallow the newline between them.
-        "\n".join(printable(line) for line in lines),
+        tuple(lines),
         file,
         shown.line if shown is not None else None,
         (shown.column, shown.end_column) if shown is not None and shown.column is not None else None,
     )
 
 
-def _data(text: str) -> str:
+def _lines(error: str) -> tuple[str, ...]:
+    return tuple(printable_lines(error).split("\n"))
+
+
+def _data(lines: Sequence[str]) -> str:
     """A message as the runner decodes it (``actions/toolkit``, ``escapeData``)."""
-    return printable(text).replace("%", "%25").replace("\n", "%0A")
+    return (
+        "\n".join(without_middle(printable(line), _MOST_CHARACTERS) for line in lines)
+        .replace("%", "%25")
+        .replace("\n", "%0A")
+    )
 
 
 def _property(text: str) -> str:
     """A property's value (``escapeProperty`` there)."""
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _data([text]).replace(":", "%3A").replace(",", "%2C")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.model.wording import counted
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable, printable_lines
 from graphdoctor.render.words import (
     baseline_notes,
     budget_text,
@@ -53,7 +53,7 @@ def render_junit(report: CheckReport) -> str:
     if notes := _report_notes(report):
         # The schema has no place for text outside a suite.
         suite = SubElement(root, "testsuite", name="notes", tests="0", failures="0", errors="0", skipped="0")
-        SubElement(suite, "system-out").text = _text("\n".join(notes))
+        SubElement(suite, "system-out").text = _text_of(notes)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
@@ -70,7 +70,7 @@ def _suite(target: TargetCheck) -> Element:
         SubElement(properties, "property", name=name, value=_text(value))
     suite.extend(cases)
     if notes := list(_target_notes(target)):
-        SubElement(suite, "system-out").text = _text("\n".join(notes))
+        SubElement(suite, "system-out").text = _text_of(notes)
     return suite
 
 
@@ -88,9 +88,9 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
         ran.set("time", f"{seconds:.3f}")
     if target.state == "crashed":
         error = target.error or "It didn't run to the end."
-        SubElement(ran, "error", type="crashed", message=_text(error)).text = _text(error)
+        SubElement(ran, "error", type="crashed", message=_text(error)).text = _lines(error)
     elif target.error is not None:
-        SubElement(ran, "failure", type="failed", message=_text(target.error)).text = _text(target.error)
+        SubElement(ran, "failure", type="failed", message=_text(target.error)).text = _lines(target.error)
     yield ran
     named: Counter[str] = Counter()
     worse = {item.finding.fingerprint: worse_text(item) for item in target.failing_worse}
@@ -101,7 +101,7 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
         # Two changing values on one line are two cases, and a report tells cases apart only by name.
         case = _case(target.name, name if named[name] == 1 else f"{name} ({named[name]})")
         failure = SubElement(case, "failure", type=_text(finding.code), message=_text(finding.message))
-        failure.text = _text("\n".join(_finding_lines(finding, place, worse.get(finding.fingerprint))))
+        failure.text = _text_of(_finding_lines(finding, place, worse.get(finding.fingerprint)))
         yield case
     if target.is_more_eager:
         case, words = _case(target.name, "eager code"), "; ".join(more_eager_texts(target))
@@ -128,7 +128,10 @@ def _finding_lines(finding: Finding, place: str, worse: str | None) -> Iterator[
     if finding.location.text is not None:
         yield f"    {finding.location.text}"
     if finding.torch_reason:
-        yield f"{finding.torch_id or 'torch'}: {finding.torch_reason}"
+        first, *rest = f"{finding.torch_id or 'torch'}: {finding.torch_reason}".splitlines()
+        yield first
+        # No line of theirs can pass for one of ours.
+        yield from (f"    {line}" for line in rest)
     for fix in worth_trying(finding.fixes)[:1]:
         yield f"Try: {suggested(fix)}"
         yield from written_lines(fix)
@@ -183,5 +186,15 @@ def _seconds(diagnosis: Diagnosis | None) -> float | None:
 
 
 def _text(text: str) -> str:
-    """Text as an element or an attribute can hold it."""
+    """A line as an element or an attribute can hold it."""
     return _FORBIDDEN.sub("�", printable(text))
+
+
+def _text_of(lines: Iterable[str]) -> str:
+    """Lines as an element can hold them."""
+    return "\n".join(map(_text, lines))
+
+
+def _lines(text: str) -> str:
+    """A text of several lines as an element can hold it."""
+    return _FORBIDDEN.sub("�", printable_lines(text))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable, printable_lines
 
 _ACTIVE = re.compile(r"[\\`*_\[\]~$!]")
 # GitHub turns names after @, numbers after # or GH-, and addresses into links, and :words: into pictures. Escapes don't
@@ -56,7 +56,7 @@ def fenced(text: str, language: str = "") -> Iterator[str]:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"
-    yield printable(text)
+    yield printable_lines(text)
     yield fence
 
 

@@ -1,9 +1,9 @@
 """Text from outside, made safe to show.
 
-Comes in: text that graphdoctor didn't write, such as paths, source lines, reprs and torch's messages. Goes out: the
-same text without characters that a terminal obeys or that make a line read differently from what it holds. Every view
-and every message on the terminal goes through here; formats with an escaping of their own build on it. Imports the
-standard library only.
+Comes in: text that graphdoctor didn't write, such as names, paths, source lines, reprs and torch's messages. Goes out:
+the same text without characters that a terminal obeys or that make a line read differently from what it holds, and on
+one line unless it is meant to have several. Every view and every message on the terminal goes through here; formats
+with an escaping of their own build on it. Imports the standard library only.
 """
 
 from __future__ import annotations
@@ -11,16 +11,33 @@ from __future__ import annotations
 import re
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_NEWLINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 # C0 but tab and newline, DEL and C1 (ECMA-48: escape sequences begin with one of them); line and paragraph separators;
-# bidirectional overrides and isolates, which reorder a line; lone surrogates, which no encoding can write.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# what reorders a line (bidirectional marks, overrides, isolates); what takes no room, so that two names look alike,
+# but for the two joiners that Persian and emoji are spelled with; interlinear annotations; tags; lone surrogates, which
+# no encoding can write.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
 
 
 def printable(text: str) -> str:
+    """Text on one line without control characters; a newline within it becomes a sign that stands for one."""
+    return printable_lines(text).strip("\n").replace("\n", _NEWLINE)
+
+
+def printable_lines(text: str) -> str:
     """Text without control characters; tabs and newlines stay, and CRLF becomes a newline."""
     return _UNSAFE.sub(_REPLACEMENT, text.replace("\r\n", "\n"))
 
 
 def escaped(json_text: str) -> str:
     """JSON text in which these characters are escapes, so that a reader still gets every one of them."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
+    return _UNSAFE.sub(_escape, json_text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    """A character as JSON's escapes: two, of UTF-16's halves, beyond the first 65,536."""
+    halves = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{halves[start : start + 4]}" for start in range(0, len(halves), 4))

@@ -238,4 +238,5 @@ def _outputs(result: TrialResult) -> Text:
     if result.outputs == "not_compared":
         return Text("not compared", "dim")
     by = "" if result.largest_difference is None else f" by {result.largest_difference:.2g}"
-    return Text(f"differ{by}", "red").append_text(clean(f"\n{result.where}" if result.where else "", "dim"))
+    text = Text(f"differ{by}", "red")
+    return text.append("\n").append_text(clean(result.where, "dim")) if result.where else text

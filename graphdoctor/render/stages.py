@@ -16,7 +16,7 @@ from rich.text import Text
 
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.wording import counted
-from graphdoctor.render.cards import Prose, clean, write
+from graphdoctor.render.cards import Prose, clean, clean_lines, write
 from graphdoctor.render.words import base_name, inputs_text
 from graphdoctor.render.wrapping import cut
 
@@ -266,7 +266,7 @@ class _View:
         where = f" {report.file}" if report.file else ""
         yield Padding(Prose(clean(f"code:{where}", "bold")), (0, 0, 0, 2))
         if self._is_verbose:
-            yield _Whole(clean("\n".join(f"    {line}".rstrip() for line in lines), "dim"))
+            yield _Whole(clean_lines("\n".join(f"    {line}".rstrip() for line in lines), "dim"))
             return
         begin, end = _calling(lines)
         for line in lines[begin:end]:

@@ -171,7 +171,7 @@ def _values(variation: Variation, *, is_verbose: bool) -> Text:
     if is_verbose:
         for value in made:
             if value.torch_reason:
-                text.append_text(clean(f"\n{value.value}: {value.torch_reason}", "dim"))
+                text.append("\n").append_text(clean(f"{value.value}: {value.torch_reason}", "dim"))
         for value in variation.tried:
             if value.outcome == "fails_eager":
                 text.append("\n").append_text(clean(f"{value.value}: not tried, {value.error}", "dim"))

@@ -25,6 +25,7 @@ from graphdoctor.model.wording import (
     percents,
     speed_text,
     times,
+    without_middle,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def base_name(file: str) -> str:
 
 def first_sentence(text: str) -> str:
     """A text's first paragraph on one line, without the stack that torch prints after a guard's reason."""
-    paragraph = re.split(r"\n\s*\n|\s*User stack trace:", text, maxsplit=1)[0]
+    paragraph = re.split(r"\n\s*\n|User stack trace:", text, maxsplit=1)[0]
     return " ".join(paragraph.split())
 
 
@@ -722,8 +723,8 @@ def step(change: GuardChange) -> str | None:
     """
     if change.old is None and change.new is None:
         return None
-    new = change.new or "?"
+    new = without_middle(change.new or "?")
     if change.old is None or change.previous == change.old:
-        return f"{change.previous or '?'} → {new}"
-    before = "" if change.previous is None else f"{change.previous} → "
-    return f"{before}{new}, compiled for {change.old}"
+        return f"{without_middle(change.previous or '?')} → {new}"
+    before = "" if change.previous is None else f"{without_middle(change.previous)} → "
+    return f"{before}{new}, compiled for {without_middle(change.old)}"

@@ -9,7 +9,7 @@ from graphdoctor.diagnosis.recompile_wording import GUIDE, recompiled
 from graphdoctor.diagnosis.recompiles import RecompileGroup
 from graphdoctor.diagnosis.rule import RecompileRule
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.wording import quoted
+from graphdoctor.model.wording import quoted, without_middle
 
 
 class ObjectIdentity(RecompileRule):
@@ -66,8 +66,8 @@ class ObjectIdentity(RecompileRule):
             return recompiled(group, "an object that its compiled code depends on is gone")
         if change.kind == "backend":
             return recompiled(group, "torch.compile got a different backend callable")
-        old = f"{change.old or 'one object'}{_made(change.old_place)}"
-        new = f"{change.new or 'a different one'}{_made(change.new_place)}"
+        old = f"{without_middle(change.old or 'one object')}{_made(change.old_place)}"
+        new = f"{without_middle(change.new or 'a different one')}{_made(change.new_place)}"
         return recompiled(group, f"{quoted(change.expression)} is a different object: {old} → {new}")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:

@@ -9,6 +9,7 @@ from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recompiles import GuardChange
 from graphdoctor.model.recording import Compile, Frame
+from graphdoctor.model.wording import without_middle
 
 _MIN_TIMES = 3
 _MAX_VALUES = 4
@@ -82,7 +83,7 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     values = list(
         dict.fromkeys(value for _, change in found for value in (change.old, change.new) if value is not None)
     )
-    shown = ", ".join(values[:_MAX_VALUES]) + (", …" if len(values) > _MAX_VALUES else "")
+    shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (", …" if len(values) > _MAX_VALUES else "")
     return RuleMatch(
         entry=first.guard_location or frame_entry(frame),
         message=f"`{first.expression}` differed in {len(found)} recompiles of `{frame_name(frame)}`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -63,12 +64,14 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
-def rendered(content: object, each: Format[Any] | ConsoleFormat[Any]) -> str:
+def rendered(
+    content: object, each: Format[Any] | ConsoleFormat[Any], *, is_verbose: bool = True, width: int = 100
+) -> str:
     """What a format makes of its document."""
     if isinstance(each, Format):
         return each.render(content, OPTIONS)
-    console = Console(file=StringIO(), width=100, color_system=None)
-    each.show(content, console, OPTIONS)
+    console = Console(file=StringIO(), width=width, color_system=None)
+    each.show(content, console, replace(OPTIONS, is_verbose=is_verbose))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from functools import cache
 from typing import Any
 
 import pytest
@@ -24,8 +25,10 @@ from graphdoctor.model.lint import LintReport
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.profile import ProfileReport
 from graphdoctor.model.result import ProfileResult
-from graphdoctor.render.printable import printable
-from tests.render.hostile import CODE_POINTS, EVIL, spoiled, spoiled_result
+from graphdoctor.model.wording import without_middle
+from graphdoctor.render.formats import CHECK, ConsoleFormat
+from graphdoctor.render.printable import printable, printable_lines
+from tests.render.hostile import CODE_POINTS, EVIL, FORGED, spoiled, spoiled_result
 from tests.render.html.test_page_safety import decoded
 from tests.render.test_formats import DOCUMENTS, EVERY_FORMAT, rendered
 
@@ -43,10 +46,11 @@ MODELS = {
 }
 
 
-def hostile_content(name: str, variant: int) -> Any:
+@cache
+def hostile_content(name: str, variant: int, evil: str = EVIL) -> Any:
     if name == "PROFILE":
-        return ProfileResult(spoiled(ProfileReport, variant), spoiled(Picture, variant))
-    return spoiled(MODELS[name], variant) if name in MODELS else spoiled_result(variant)
+        return ProfileResult(spoiled(ProfileReport, variant, evil=evil), spoiled(Picture, variant, evil=evil))
+    return spoiled(MODELS[name], variant, evil=evil) if name in MODELS else spoiled_result(variant, evil=evil)
 
 
 def name_of(document: object) -> str:
@@ -55,6 +59,8 @@ def name_of(document: object) -> str:
 
 # The rules' documentation is our own.
 FORMATS = [case for case in EVERY_FORMAT if name_of(case.values[0]) != "RULES"]
+ON_A_TERMINAL = [case for case in FORMATS if isinstance(case.values[1], ConsoleFormat)]
+LONG = "ab c" * 15_000
 
 
 @pytest.mark.parametrize("code_point", [*CODE_POINTS, 0xD800, 0xDC9D, 0xDFFF], ids=hex)
@@ -63,9 +69,13 @@ def test_a_character_that_controls_is_replaced(code_point: int) -> None:
 
 
 def test_other_text_stays_as_it_is() -> None:
-    text = "tab\there, line\nend, naïve Größe 長い עברית العربية 🎉 a\u0301 \u00a0 \u200d"
+    text = "tab\there, naïve Größe 長い עברית العربية 🎉 a\u0301 \u00a0 \u200c\u200d"
     assert printable(text) == text
-    assert printable("one\r\ntwo") == "one\ntwo"
+    assert printable_lines(f"{text}\r\n{text}\n") == f"{text}\n{text}\n"
+
+
+def test_a_newline_doesn_t_begin_a_line_where_there_is_to_be_one() -> None:
+    assert printable("one.py\nGD101 forged\r\n") == "one.py↵GD101 forged"
 
 
 @given(st.text(st.characters() | st.sampled_from(sorted(FORBIDDEN))))
@@ -74,8 +84,11 @@ def test_what_is_printable_can_be_printed(text: str) -> None:
     assert not FORBIDDEN & set(safe)
     assert printable(safe) == safe
     assert {unicodedata.category(character) for character in safe} & {"Cc", "Cs"} <= {"Cc"}
-    assert {character for character in safe if unicodedata.category(character) == "Cc"} <= {"\n", "\t"}
+    assert {character for character in safe if unicodedata.category(character) == "Cc"} <= {"\t"}
     safe.encode()
+    lines = printable_lines(text)
+    assert not FORBIDDEN & set(lines)
+    assert printable_lines(lines) == lines
 
 
 @pytest.mark.parametrize("variant", range(4))
@@ -86,6 +99,45 @@ def test_no_format_lets_a_control_character_through(document: Any, each: Any, va
     found = FORBIDDEN & set(SCRIPT.sub("", decoded(text)))
     assert not found, [(hex(ord(each)), text[max(text.index(each) - 60, 0) : text.index(each)]) for each in found][:3]
     assert "�" in text or "\\u009d" in text
+
+
+@pytest.mark.parametrize("variant", range(4))
+@pytest.mark.parametrize(("width", "is_verbose"), [(40, True), (80, False)])
+@pytest.mark.parametrize(("document", "each"), ON_A_TERMINAL)
+def test_no_name_begins_a_line_on_the_terminal(
+    document: Any, each: Any, width: int, is_verbose: bool, variant: int
+) -> None:
+    text = rendered(hostile_content(name_of(document), variant), each, is_verbose=is_verbose, width=width)
+    assert not FORBIDDEN & set(text)
+    # Headings of findings are at the margin; what has several lines, such as torch's own message, is indented.
+    assert [line for line in text.splitlines() if line.startswith(FORGED)] == []
+
+
+@pytest.mark.parametrize("is_verbose", [False, True])
+@pytest.mark.parametrize(("document", "each"), ON_A_TERMINAL)
+def test_a_long_value_is_cut_on_the_terminal_and_the_cut_is_told(document: Any, each: Any, is_verbose: bool) -> None:
+    text = rendered(hostile_content(name_of(document), 1, LONG), each, is_verbose=is_verbose, width=80)
+    # Less than one of the hundred values.
+    assert len(text) < len(LONG)
+    assert re.search(r"… 59,\d\d\d\s+characters\s+left\s+out\s+…", text)
+
+
+@pytest.mark.parametrize(("text", "most"), [("a" * 100, 100), ("a" * 100, 60), ("", 1)])
+def test_a_text_that_fits_stays_whole(text: str, most: int) -> None:
+    assert without_middle(text, most) == text
+
+
+def test_a_cut_text_keeps_its_ends() -> None:
+    assert without_middle("a" * 1000 + "z" * 1000, 8) == "aaaaaa … 1,992 characters left out … zz"
+
+
+@pytest.mark.parametrize("variant", range(4))
+def test_no_name_begins_an_annotation(variant: int) -> None:
+    text = rendered(hostile_content("CHECK", variant), CHECK.named("github"))
+    assert {line[:2] for line in text.splitlines()} == {"::"}
+    titles = [line.split("title=")[1].split("::")[0] for line in text.splitlines()]
+    assert any(FORGED in title for title in titles)
+    assert not any("%0A" in title for title in titles)
 
 
 @pytest.mark.parametrize("variant", range(4))

@@ -1,7 +1,7 @@
 """A whole HTML document: template, style, scripts, and a policy against loading anything else.
 
 The page loads no file and contacts no host: a policy in its head forbids that, and runs only the scripts written here.
-All text from outside (paths, source, messages, arguments) goes through ``printable`` and Jinja's escaping or, for
+All text from outside (paths, source, messages, arguments) goes through ``printable_lines`` and Jinja's escaping or, for
 scripts, through ``packed``.
 """
 
@@ -23,7 +23,7 @@ from graphdoctor.render.actions import worths
 from graphdoctor.render.html.diffs import diff_rows
 from graphdoctor.render.html.terms import explained
 from graphdoctor.render.outcome import outcome
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable_lines
 
 _ASSETS = files("graphdoctor.render.html") / "assets"
 
@@ -109,12 +109,12 @@ def _environment() -> Environment:
 
 def _printable(value: object) -> object:
     """The value of a template's expression, printable; markup is already made from printable text."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _ticks(text: str) -> Markup:
     """Text with code between backticks."""
-    parts = escape(printable(text)).split("`")
+    parts = escape(printable_lines(text)).split("`")
     if len(parts) % 2 == 0:
         return Markup("`").join(parts)
     return Markup().join(

@@ -9,7 +9,7 @@ from pygments.lexers.c_cpp import CppLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Token
 
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable_lines
 
 Language = Literal["Python", "C++"]
 
@@ -36,7 +36,7 @@ def highlighted(text: str, language: Language = "Python") -> list[Markup]:
     """
     lines = [Markup()]
     lexer = PythonLexer if language == "Python" else CppLexer
-    for kind, value in lexer(stripnl=False, ensurenl=False).get_tokens(printable(text)):
+    for kind, value in lexer(stripnl=False, ensurenl=False).get_tokens(printable_lines(text)):
         name = _class(kind)
         for number, part in enumerate(value.split("\n")):
             if number:

@@ -7,11 +7,11 @@ import gzip
 
 import orjson
 
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable_lines
 
 
 def packed(value: object) -> str:
     """A value as base64 of gzip of JSON; the page reads it with ``DecompressionStream``."""
-    text = printable(orjson.dumps(value).decode())
+    text = printable_lines(orjson.dumps(value).decode())
     # A fixed time in the header, so the same recording always gives the same page.
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.statements import SourceFile
-from graphdoctor.render.printable import printable
+from graphdoctor.render.printable import printable_lines
 
 if TYPE_CHECKING:
     from graphdoctor.model.picture import SourceText
@@ -175,7 +175,7 @@ def _codes(
     if text is None:
         return {line.line: _alone(line.text) for line in own}, timed
     whole = text.removesuffix("\n")
-    lines = highlighted(whole) if is_colored else [escape(line) for line in printable(whole).split("\n")]
+    lines = highlighted(whole) if is_colored else [escape(line) for line in printable_lines(whole).split("\n")]
     codes: dict[int, Markup | None] = dict(enumerate(lines, start=1))
     codes.update(dict.fromkeys(timed - codes.keys()))
     near = {number + by for number in timed for by in range(-_CONTEXT, _CONTEXT + 1)}
@@ -189,7 +189,7 @@ def _without_small_gaps(numbers: set[int]) -> set[int]:
 
 
 def _alone(text: str | None) -> Markup | None:
-    return None if text is None else Markup("").join(highlighted(printable(text))[:1])
+    return None if text is None else Markup("").join(highlighted(printable_lines(text))[:1])
 
 
 def _definitions(text: str, timed: set[int]) -> set[int]:

@@ -1,0 +1,143 @@
+"""A log whose every name is hostile, under a hostile name, through the command line: the bytes that a terminal gets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY, clean_environment, command_line
+from tests.render.hostile import CODE_POINTS, CONTROLS, EVIL, FORGED
+
+RECORDINGS = REPOSITORY / "tests" / "recordings" / "2.13.0"
+DEMO = "/home/user/demo/"
+PACKAGE = "/home/user/venv/lib/python3.11/site-packages/pack"
+HEADER = re.compile(r"(V\S+ \S+ \d+ \S+\] )(\{.*)$")
+FORBIDDEN = tuple(chr(point).encode() for point in CODE_POINTS)
+NAME = "a\x1b[31mb\u202e\u009b\n" + FORGED
+
+
+def changed(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with every text in it changed, but for the names of kinds."""
+    if isinstance(value, dict):
+        return {key: each if key == "encoding" else changed(each, change) for key, each in value.items()}
+    if isinstance(value, list):
+        return [changed(each, change) for each in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def in_headers(text: str) -> str:
+    """A name in a record's header, where JSON can hold newlines."""
+    return text.replace(DEMO, f"{PACKAGE}{EVIL}/").replace("forward", f"for{EVIL}ward").replace("+cpu", f"+{EVIL}cpu")
+
+
+def in_payloads(text: str) -> str:
+    """A name in a record's payload, whose lines are torch's."""
+    evil = CONTROLS.replace("\x00", "")
+    return text.replace(DEMO, f"{PACKAGE}{evil}/").replace("`print`", f"`pr{evil}int`").replace("forward", f"for{evil}")
+
+
+def hostile(source: Path, name: str, log: Path) -> Path:
+    """A recording's log with hostile names: files, packages, functions, versions, torch's words."""
+    records: list[tuple[str, list[str]]] = []
+    for line in source.read_text().split("\n"):
+        if line.startswith("\t"):
+            records[-1][1].append(line[1:])
+        else:
+            records.append((line, []))
+    lines: list[str] = []
+    for header, payload in records:
+        found = HEADER.match(header)
+        if found is None:
+            lines.append(header)
+            continue
+        record = json.loads(found[2])
+        is_artifact = "artifact" in record
+        record = {key: each if is_artifact else changed(each, in_headers) for key, each in record.items()}
+        if payload:
+            text = "\n".join(payload)
+            if is_artifact and record["artifact"]["name"] == "torch_version":
+                text = json.dumps(changed(json.loads(text), in_headers))
+            text = in_payloads(text)
+            record["has_payload"] = hashlib.md5(text.encode()).hexdigest()
+            lines += [found[1] + json.dumps(record), *(f"\t{line}" for line in text.split("\n"))]
+        else:
+            lines.append(found[1] + json.dumps(record))
+    log.mkdir()
+    (log / name).write_text("\n".join(lines))
+    return log
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("logs")
+    made = {}
+    for program in ("print_in_helper", "lowered"):
+        (source,) = (RECORDINGS / f"{program}.bare").glob("*.log")
+        made[program] = hostile(source, source.name, folder / f"{NAME}{program}")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("program", "args"),
+    [
+        ("print_in_helper", ("report",)),
+        ("print_in_helper", ("report", "-v", "--color", "never")),
+        ("print_in_helper", ("guards", "-v")),
+        ("lowered", ("report", "--stages")),
+        ("lowered", ("recompiles", "--own-code")),
+        ("lowered", ("recompiles", "-v")),
+        ("lowered", ("report", "--format", "json")),
+        ("lowered", ("report", "--format", "chrome-trace")),
+        ("lowered", ("diff",)),
+        ("nothing", ("report",)),
+        ("nothing", ("diff",)),
+    ],
+)
+def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path, program, args):
+    log = logs.get(program, tmp_path / NAME)
+    named = [log, log] if args[0] == "diff" else [log]
+    process = subprocess.run(
+        command_line(args[0], *named, *args[1:]),
+        cwd=tmp_path,
+        env=clean_environment(COLUMNS="80"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert process.returncode == (2 if program == "nothing" else 0), process.stderr
+    shown = process.stdout + process.stderr
+    assert "�".encode() in shown or b"\\u202e" in shown
+    assert [each for each in FORBIDDEN if each in shown] == []
+    assert [line for line in shown.split(b"\n") if line.startswith(FORGED.encode())] == []
+
+
+def test_a_setting_and_a_word_of_the_command_line_are_shown_safely(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.graphdoctor]\n{json.dumps(NAME)} = 1\n")
+    for args in (
+        ("check",),
+        ("report", f"--{NAME}"),
+        (NAME,),
+        ("rule", NAME),
+        ("explain", f"{NAME}.py"),
+        ("run", NAME),
+    ):
+        process = subprocess.run(
+            command_line(*args),
+            cwd=tmp_path,
+            env=clean_environment(GRAPHDOCTOR_TIMEOUT=NAME if args[0] == "explain" else None),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert process.returncode == 2, args
+        assert [each for each in FORBIDDEN if each in process.stderr] == []
+        assert [line for line in process.stderr.split(b"\n") if line.startswith(FORGED.encode())] == []
