@@ -19,7 +19,7 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
         ranks: All ranks.
     """
     numbers = [report.rank for report in ranks]
-    found = (_schedules(rows), _orders(rows, ranks), _absences(rows, numbers), _stops(rows, ranks))
+    found = (_schedules(rows), _mismatches(rows), _orders(rows, ranks), _absences(rows, numbers), _stops(rows, ranks))
     return tuple(candidate for each in found if (candidate := next(each, None)) is not None)
 
 
@@ -35,6 +35,15 @@ def _schedules(rows: Sequence[Row]) -> Iterator[HangCandidate]:
             (most, waiting), *others = groups
             missing = tuple(sorted(rank for _, group in others for rank in group))
             yield _candidate("schedule", row, tuple(waiting), missing, most)
+
+
+def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
+    """Graphs that torch itself compared over all ranks, and found different (``config.spmd_check``)."""
+    for row in rows:
+        told = {rank: found.mark.mismatch for rank, found in sorted(row.found.items()) if found.mark.mismatch}
+        if told:
+            candidate = _candidate("graph", row, tuple(told), (), ())
+            yield candidate.model_copy(update={"words": next(iter(told.values()))})
 
 
 def _orders(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:

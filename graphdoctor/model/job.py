@@ -173,8 +173,9 @@ class Divergence(Fact):
     """What each group has there, the largest first."""
 
 
-HangKind = Literal["schedule", "order", "absent", "stopped"]
-"""``schedule``: ranks scheduled other collectives in one graph; ``order``: they ran their graphs in another order;
+HangKind = Literal["schedule", "graph", "order", "absent", "stopped"]
+"""``schedule``: ranks scheduled other collectives in one graph; ``graph``: torch
+compared the graphs of all ranks, and they differ; ``order``: they ran their graphs in another order;
 ``absent``: some ranks never compiled a graph with
 collectives that others compiled; ``stopped``: a rank's log ends, in a compile or before it, where others went on."""
 
@@ -194,6 +195,8 @@ class HangCandidate(Fact):
     """The ranks that they would wait for."""
     collectives: tuple[str, ...] = ()
     """What they would wait in; empty if the logs don't tell."""
+    words: tuple[str, ...] = ()
+    """The first difference in torch's words, for ``graph``."""
 
 
 StragglerCause = Literal["alone", "cache", "backend", "dynamo", "unknown"]

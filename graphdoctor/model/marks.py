@@ -29,6 +29,9 @@ class CompileMark(Fact):
     estimates: str | None = None
     """Digest of Inductor's estimate of each operation's run time and tensors, without the times; None if the log has
     none."""
+    mismatch: tuple[str, ...] = ()
+    """The first difference that torch found when it compared the graphs of all ranks, a line for each of two; empty if
+    it found none or wasn't asked for."""
     cache: CacheAnswer | None = None
     """What torch's caches on disk said of its graphs, the worst answer of all; None if they weren't asked."""
     began_s: float | None = None

@@ -163,6 +163,11 @@ def hang_text(found: HangCandidate) -> str:
     match found.kind:
         case "schedule":
             return f"{waiting} and {missing} schedule other collectives in {place}{calls}: they can wait forever."
+        case "graph":
+            words = f": {'; '.join(found.words)}" if found.words else ""
+            return (
+                f"torch compared the graphs of all ranks in {place}, and they differ, so ranks can wait forever{words}."
+            )
         case "order":
             return f"{waiting} and {missing} run graphs in another order from {place} on: they can wait forever."
         case "absent":

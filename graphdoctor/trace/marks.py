@@ -29,6 +29,8 @@ _LATENCY = "Guard latency"
 _ANNOTATION = re.compile(r': "[^"]*"')
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b")
 _WORSE: tuple[CacheAnswer, ...] = ("hit", "miss", "bypass")
+_OF_RANK = re.compile(r"rank \d+: ")
+_NODE_COUNT = re.compile(r"\d+ call_function nodes")
 _COMMENT = re.compile(r"\s*#")
 
 
@@ -69,6 +71,7 @@ class _Seen:
     guards: str | None = None
     collectives: list[str] | None = None
     estimates: list[str] = field(default_factory=list)
+    mismatch: tuple[str, ...] = ()
     cache: CacheAnswer | None = None
     began_s: float | None = None
     ended_s: float | None = None
@@ -90,6 +93,7 @@ class Marks:
             "dynamo_cpp_guards_str",
             "inductor_collective_schedule",
             "inductor_runtime_and_tensor_meta",
+            "inductor_spmd_graph_mismatch",
             "graph_execution",
             "compilation_metrics",
             *CACHE_RECORDS,
@@ -145,6 +149,8 @@ class Marks:
                 seen.collectives = [*(seen.collectives or ()), *map(str, orjson.loads(payload))]
             case "inductor_runtime_and_tensor_meta":
                 seen.estimates.append(graph_digest(_tensors_of(payload)))
+            case "inductor_spmd_graph_mismatch":
+                seen.mismatch = seen.mismatch or _mismatch(payload)
             case "compilation_metrics":
                 seen.ended_s = clock_seconds(record.stamp)
 
@@ -158,6 +164,7 @@ class Marks:
                 guards=seen.guards,
                 collectives=None if seen.collectives is None else tuple(seen.collectives),
                 estimates=_joined(seen.estimates),
+                mismatch=seen.mismatch,
                 cache=seen.cache,
                 began_s=seen.began_s,
                 ended_s=seen.ended_s,
@@ -178,6 +185,16 @@ def _joined(digests: Iterable[str]) -> str | None:
     """One digest for all graphs of a compile; DDP's optimizer makes several."""
     found = list(digests)
     return None if not found else found[0] if len(found) == 1 else graph_digest("\n".join(found))
+
+
+def _mismatch(report: str) -> tuple[str, ...]:
+    """The first two lines that name an operation of a rank (``torch/_inductor/fx_passes/spmd_check.py``, 2.13).
+
+    Where one graph only has more operations, these are their numbers.
+    """
+    lines = [line.strip() for line in report.splitlines()]
+    found = [line for line in lines if _OF_RANK.match(line) and not _NODE_COUNT.search(line)]
+    return tuple(found[:2] or [line for line in lines if _OF_RANK.match(line)][:2])
 
 
 def _tensors_of(payload: str) -> str:

@@ -78,3 +78,9 @@ def test_graphs_that_run_in_another_order():
     graphs = (compiled(), compiled("1/0", "head", 40))
     found = hangs(rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0")))
     assert [(each.kind, each.compile) for each in found] == [("order", "0/0")]
+
+
+def test_graphs_that_torch_itself_found_different():
+    words = ("rank 0: aten.mul.Tensor", "rank 1: aten.add.Tensor")
+    (found,) = hangs(rank(0, compiled(mismatch=words)), rank(1, compiled(mismatch=words)))
+    assert (found.kind, found.waiting, found.words) == ("graph", (0, 1), words)

@@ -107,3 +107,28 @@ def test_the_order_in_which_graphs_ran():
 def test_a_time_that_is_none_is_unknown():
     assert clock_seconds("V1322 21:40:57.925000 77") is None
     assert clock_seconds("") is None
+
+
+def test_the_first_difference_that_torch_found_between_ranks():
+    from textwrap import dedent
+
+    report = dedent("""\
+        ================
+        SPMD GRAPH MISMATCH — rank 1, world_size=2
+        ================
+        NODE COUNTS PER RANK:
+          rank 0: 3 call_function nodes
+          rank 1: 4 call_function nodes <--
+
+        DIFFS rank 0 vs rank 1:
+          node 1:
+            rank 0: aten.mul.Tensor meta=[8]
+            rank 1: aten.add.Tensor meta=[8]
+        """)
+    differing = ("rank 0: aten.mul.Tensor meta=[8]", "rank 1: aten.add.Tensor meta=[8]")
+    assert marked(record("inductor_spmd_graph_mismatch", report)).marks[0].mismatch == differing
+    shorter, _, _ = report.partition("DIFFS")
+    assert marked(record("inductor_spmd_graph_mismatch", shorter)).marks[0].mismatch == (
+        "rank 0: 3 call_function nodes",
+        "rank 1: 4 call_function nodes <--",
+    )
