@@ -46,7 +46,7 @@ class Output(Generic[C]):
     @property
     def needs(self) -> Needs:
         """What must be read of a recording for it."""
-        return Needs(guards=self.format.needs_guards, picture=self.format.needs_picture)
+        return Needs(guards=self.format.needs_guards, picture=self.format.needs_picture, is_page=self.format.is_page)
 
     @property
     def is_text(self) -> bool:

@@ -24,6 +24,16 @@ from graphdoctor.render.formats import DIAGNOSIS, JOB
 
 _PAGE = Path("graphdoctor-report.html")
 
+CompilesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--compile",
+        metavar="ID",
+        help="With --html, show the graphs, code and guards of this compile, such as 12/0. The page of a large log "
+        "shows those of a few. Repeatable.",
+    ),
+]
+
 
 @with_options(formats=DIAGNOSIS.names)
 def report(
@@ -38,6 +48,7 @@ def report(
     ] = None,
     rank: RankOption = None,
     html: HtmlOption = False,
+    compiles: CompilesOption = None,
     is_opened: OpenOption = True,
     recordings: RecordingsOption = None,
 ) -> None:
@@ -56,7 +67,9 @@ def report(
     settings = project_settings(recordings)
     output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
-    needs = replace(output.needs, stages=staged.asked(given))
+    if not output.needs.is_page:
+        given.refuse(("compiles",), without="--html")
+    needs = replace(output.needs, stages=staged.asked(given), compile_ids=tuple(compiles or ()))
     engine = reading.engine()
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)

@@ -232,6 +232,10 @@ class Picture(Fact):
     """In the order of the log."""
     autotuned: tuple[Autotuned, ...] = ()
     """Operations for which Inductor timed several ways, in the order of the log."""
+    shown: tuple[str, ...] | None = None
+    """The compiles that a page has rows for, the most telling first; None for all of them."""
+    detailed: tuple[str, ...] | None = None
+    """The compiles whose graphs, code and notes are here; None if there was room for those of all."""
     phases: tuple[Phase, ...] = ()
     """Phases in the order of their starts, process by process, without those of extra calls."""
     lanes: tuple[Lane, ...] = ()

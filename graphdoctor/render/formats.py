@@ -61,6 +61,7 @@ class Format(Generic[C]):
         endings: File endings, lowercase with a dot, that choose this format; empty if only its name does.
         needs_guards: The recording must be read with its guards.
         needs_picture: The recording must be read with its picture.
+        is_page: Of a large log, it shows the details of some compiles.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Format(Generic[C]):
     endings: tuple[str, ...] = ()
     needs_guards: bool = False
     needs_picture: bool = False
+    is_page: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class ConsoleFormat(Generic[C]):
         endings: As in ``Format``.
         needs_guards: As in ``Format``.
         needs_picture: As in ``Format``.
+        is_page: As in ``Format``.
     """
 
     name: str
@@ -87,6 +90,7 @@ class ConsoleFormat(Generic[C]):
     endings: tuple[str, ...] = ()
     needs_guards: bool = False
     needs_picture: bool = False
+    is_page: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,7 @@ def _view(
         (
             ConsoleFormat("text", show, (".txt", ".text"), needs_guards=needs_guards),
             Format("json", _diagnosis_json, (".json",), needs_guards=needs_guards),
-            Format("html", _diagnosis_html, (".html", ".htm"), needs_guards=True, needs_picture=True),
+            Format("html", _diagnosis_html, (".html", ".htm"), needs_guards=True, needs_picture=True, is_page=True),
             Format("chrome-trace", _chrome_trace, needs_guards=needs_guards, needs_picture=True),
             *more,
         ),

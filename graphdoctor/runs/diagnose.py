@@ -16,12 +16,23 @@ if TYPE_CHECKING:
     from graphdoctor.engine.work import Engine
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.kernels import KernelShare
+    from graphdoctor.model.picture import Picture
     from graphdoctor.model.recording import Recording
     from graphdoctor.model.result import Result
     from graphdoctor.model.spec import StageName
     from graphdoctor.model.stages import GraphStages
     from graphdoctor.runs.named import Place
     from graphdoctor.storage.places import Location
+    from graphdoctor.trace.folder import RecordingFolder
+    from graphdoctor.trace.sections import Wanted
+
+_LARGE_BYTES = 64_000_000
+"""A page of a log of this size or less has the details of all compiles."""
+_MOST_BYTES = 24_000_000
+"""Of graphs and code as torch printed them, on a page of a larger one: a few MB when packed."""
+_MOST_ROWS = 500
+"""Compiles in the tables of a page."""
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -31,11 +42,15 @@ class Needs:
     Args:
         guards: The guards of each compile, which can be most of a log.
         picture: What only pictures of the run show, which is all of a log.
+        is_page: The picture is for a page, which has room for the details of so many compiles.
+        compile_ids: For a page, the compiles whose details it shows; empty for the most telling.
         stages: Which stages of which graphs; None for none.
     """
 
     guards: bool = False
     picture: bool = False
+    is_page: bool = False
+    compile_ids: tuple[str, ...] = ()
     stages: StagesAsked | None = None
 
 
@@ -152,30 +167,80 @@ def diagnose_recording(
     from graphdoctor.engine.local import ALONE
     from graphdoctor.model.result import Result
     from graphdoctor.rules.catalog import RULES
-    from graphdoctor.trace.reader import read_recording
+    from graphdoctor.trace.sections import Wanted
 
     root, engine = root or Path.cwd(), engine or ALONE
-    has_picture = needs.picture or needs.stages is not None
-    found = (
-        read_recording(recording, guards=needs.guards, picture=has_picture, engine=engine)
-        if rank is None
-        else _rank_recording(recording, rank, engine, guards=needs.guards, picture=has_picture)
-    )
+    is_cut = needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(recording, rank))
+    has_picture = (needs.picture or needs.stages is not None) and not is_cut
+    found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), engine)
     found = found.model_copy(update={"eager_kernels": eager_kernels})
     diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
     if needs.stages is not None:
         diagnosis = diagnosis.model_copy(update={"stages": _stages(found, needs.stages, root)})
-    return Result(diagnosis, found.picture)
+    picture = found.picture
+    if needs.is_page:
+        shown = _shown(diagnosis, needs.compile_ids)
+        if is_cut:
+            picture = _details(recording, rank, needs, shown, engine)
+        if picture is not None and len(shown) < len(diagnosis.compiles):
+            picture = picture.model_copy(update={"shown": shown})
+    return Result(diagnosis, picture)
 
 
-def _rank_recording(location: Location, rank: int, engine: Engine, *, guards: bool, picture: bool) -> Recording:
-    from graphdoctor.runs.job import only_rank, ranks_at
-    from graphdoctor.trace.reader import other_version, read_folder
+def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """The compiles that a page has rows for: those asked for, then the most telling.
+
+    Raises:
+        GraphDoctorError: There is no such compile.
+    """
+    from graphdoctor.diagnosis.telling import most_telling
+
+    known = {found.compile_id for found in diagnosis.compiles}
+    for compile_id in asked:
+        if compile_id not in known:
+            ids = ", ".join(most_telling(diagnosis, most=_MOST_NAMED))
+            more = ", …" if len(known) > _MOST_NAMED else ""
+            raise GraphDoctorError(
+                f"There is no compile {compile_id}.", hint=f"Compiles: {ids}{more}." if ids else "Nothing was compiled."
+            )
+    return tuple(dict.fromkeys((*asked, *most_telling(diagnosis, most=_MOST_ROWS))))
+
+
+def _details(
+    location: Location, rank: int | None, needs: Needs, shown: tuple[str, ...], engine: Engine
+) -> Picture | None:
+    """The picture of a large log: it is read again for the compiles that are shown."""
+    from graphdoctor.trace.details import Details
+    from graphdoctor.trace.guards.tree import GuardTrees
     from graphdoctor.trace.sections import Wanted
 
-    found = only_rank(ranks_at(location), rank)
+    details = Details(needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES)
+    read_before = GuardTrees.KINDS if needs.guards else frozenset[str]()
+    return _read(location, rank, Wanted(picture=True, details=details, read_before=read_before), engine).picture
+
+
+def _is_large(location: Location, rank: int | None) -> bool:
+    sizes = [log.size_bytes for log in _folder(location, rank).logs]
+    return sum(size or 0 for size in sizes) > _LARGE_BYTES or None in sizes
+
+
+def _folder(location: Location, rank: int | None) -> RecordingFolder:
+    if rank is None:
+        from graphdoctor.trace.folder import open_folder
+
+        return open_folder(location)
+    from graphdoctor.runs.job import only_rank, ranks_at
+
+    return only_rank(ranks_at(location), rank).folder
+
+
+def _read(location: Location, rank: int | None, wanted: Wanted, engine: Engine) -> Recording:
+    from graphdoctor.trace.reader import other_version, read_folder, read_wanted
+
+    if rank is None:
+        return read_wanted(location, wanted, engine)
     with other_version(location):
-        return read_folder(found.folder, Wanted(guards=guards, picture=picture), engine)
+        return read_folder(_folder(location, rank), wanted, engine)
 
 
 def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:

@@ -194,11 +194,10 @@ def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
     raw = b"\n".join(payload)
     if not isinstance(expected, str) or len(expected) != _SUM_LENGTH:
         return raw, True
-    candidates = (raw, b"\n".join(line.removesuffix(b"\r") for line in payload))
-    for candidate in candidates:
-        if hashlib.md5(candidate, usedforsecurity=False).hexdigest() == expected:
-            return candidate, True
-    return candidates[1], False
+    if hashlib.md5(raw, usedforsecurity=False).hexdigest() == expected:
+        return raw, True
+    raw = b"\n".join(line.removesuffix(b"\r") for line in payload)
+    return raw, hashlib.md5(raw, usedforsecurity=False).hexdigest() == expected
 
 
 def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:

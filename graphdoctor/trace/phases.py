@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from graphdoctor.model.picture import Autotuned, Phase
+from graphdoctor.trace.details import Details
 from graphdoctor.trace.grammar import Record
 
 _MAX_NOTE = 200
@@ -31,7 +32,7 @@ _AUTOTUNING = "_template_autotuning"
 2.13)."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Begun:
     """A phase that has begun.
 
@@ -84,7 +85,8 @@ class Phases:
 
     KINDS: frozenset[str] = frozenset({"chromium_event"})
 
-    def __init__(self) -> None:
+    def __init__(self, details: Details | None = None) -> None:
+        self._details = details
         self._begun: list[_Begun] = []
         self._open: list[_Begun] = []
         self._first_us: float | None = None
@@ -95,7 +97,7 @@ class Phases:
         Called when a compile shows that there was a reset. Its outermost phases have already begun and move to the new
         object.
         """
-        later = Phases()
+        later = Phases(self._details)
         later._first_us, later._open = self._first_us, self._open
         compile_id = self._open[-1].compile_id if self._open else None
         later._begun = [phase for phase in self._open if phase.compile_id == compile_id and phase in self._begun]
@@ -128,7 +130,8 @@ class Phases:
                 phase = self._end(name, compile_id, time_us)
                 phase.is_extra |= is_extra
                 # They repeat those of the begin event.
-                phase.notes |= _notes(args)
+                if self._details is None or self._details.keeps(compile_id):
+                    phase.notes |= _notes(args)
                 if "autotune_choices_stats" in args:
                     phase.timed = _autotuned(phase, orjson.loads(args["autotune_choices_stats"]))
             case "i":
@@ -203,7 +206,7 @@ class Phases:
             phase for phase in reversed(self._open) if phase.compile_id == compile_id and phase.start_us <= time_us
         )
         phase = next(inside, None)
-        if phase is not None:
+        if phase is not None and (self._details is None or self._details.keeps(compile_id)):
             known = [key for key in phase.notes if key.partition(" (")[0] == name]
             text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
             phase.notes[f"{name} ({len(known) + 1})" if known else name] = _short(text)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from graphdoctor.model.picture import Picture, RecordCount, SourceText
 from graphdoctor.model.recording import Recording
 from graphdoctor.probe.wire import Event
+from graphdoctor.trace.details import Details
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.lanes import read_lanes
@@ -22,18 +23,23 @@ from graphdoctor.trace.stages import Stages
 
 
 class PictureIntake:
-    """Collects the records of one process until a reset of Dynamo, in the order of the log."""
+    """Collects the records of one process until a reset of Dynamo, in the order of the log.
+
+    Args:
+        details: The compiles whose graphs, code and notes are kept; None for all.
+    """
 
     KINDS: frozenset[str] = Stages.KINDS | Phases.KINDS | Files.KINDS
 
-    def __init__(self) -> None:
-        self.stages = Stages()
-        self.phases = Phases()
+    def __init__(self, details: Details | None = None) -> None:
+        self._details = details
+        self.stages = Stages(details)
+        self.phases = Phases(details)
         self.files = Files()
 
     def after_reset(self) -> PictureIntake:
         """What collects the records of the same process after a reset."""
-        later = PictureIntake()
+        later = PictureIntake(self._details)
         later.phases = self.phases.after_reset()
         return later
 
@@ -57,6 +63,7 @@ def picture_of(
     events: Sequence[Event],
     damage: LogDamage,
     is_used: Callable[[str], bool],
+    details: Details | None = None,
 ) -> Picture:
     """Make the picture of several processes.
 
@@ -66,6 +73,7 @@ def picture_of(
         events: The probe's events.
         damage: Has the counts of records by kind.
         is_used: Returns whether records of a kind were read.
+        details: The compiles whose graphs and code were kept; None for all.
     """
     files: dict[str, SourceText] = {}
     for found in (found for _, taken, origins in parts for found in taken.files.finish(origins)):
@@ -78,6 +86,9 @@ def picture_of(
         generated=tuple(code for part, taken, _ in parts for code in taken.stages.generated(part.prefix, recording)),
         autotuned=tuple(found for part, taken, _ in parts for found in taken.phases.autotuned(part.prefix)),
         phases=tuple(phase for part, taken, _ in parts for phase in taken.phases.finish(part.prefix, part.process)),
+        detailed=None
+        if details is None
+        else tuple(found.compile_id for found in recording.compiles if details.keeps(found.compile_id)),
         lanes=read_lanes(events, recording),
         records=_records(damage, is_used),
         # The last one, because calls can set values.

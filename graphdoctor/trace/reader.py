@@ -59,9 +59,20 @@ def read_recording(
     Raises:
         GraphDoctorError: There is no recording there, or it is from another version of graphdoctor.
     """
+    return read_wanted(location, Wanted(guards=guards, picture=picture), engine)
+
+
+def read_wanted(location: Location, wanted: Wanted, engine: Engine = ALONE) -> Recording:
+    """As ``read_recording``.
+
+    Args:
+        location: A recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
+        wanted: What to read beside what every recording needs.
+        engine: Reads large logs; by default, this process does.
+    """
     folder = open_folder(location)
     with other_version(location):
-        return _with_trials(read_folder(folder, Wanted(guards=guards, picture=picture), engine), folder)
+        return _with_trials(read_folder(folder, wanted, engine), folder)
 
 
 @contextmanager
@@ -111,7 +122,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, engine: Engine = ALONE)
 
         merged = with_export(merged, events, environment)
     if wanted.picture:
-        merged = _with_picture(merged, parts, events, contents.damage)
+        merged = _with_picture(merged, parts, events, contents.damage, wanted)
     if wanted.guards:
         merged = _with_guards(merged, parts, events)
     if wanted.marks:
@@ -200,7 +211,11 @@ def _replay(events: Events) -> Replay | None:
 
 
 def _with_picture(
-    recording: Recording, parts: Sequence[tuple[Part, Section]], events: Events, damage: LogDamage
+    recording: Recording,
+    parts: Sequence[tuple[Part, Section]],
+    events: Events,
+    damage: LogDamage,
+    wanted: Wanted,
 ) -> Recording:
     from graphdoctor.trace.picture import picture_of
 
@@ -209,7 +224,8 @@ def _with_picture(
         recording,
         events=events.all,
         damage=damage,
-        is_used=frozenset().union(*(section.kinds for _, section in parts)).__contains__,
+        is_used=wanted.read_before.union(*(section.kinds for _, section in parts)).__contains__,
+        details=wanted.details,
     )
     return recording.model_copy(update={"picture": found})
 

@@ -22,6 +22,7 @@ from graphdoctor.trace.processes import ProcessLogs, name_processes
 from graphdoctor.trace.writers import Lane, Lanes, is_first_string
 
 if TYPE_CHECKING:
+    from graphdoctor.trace.details import Details
     from graphdoctor.trace.guards.tree import GuardTrees
     from graphdoctor.trace.marks import Marks
     from graphdoctor.trace.picture import PictureIntake
@@ -133,12 +134,16 @@ class Wanted:
     Args:
         guards: The guard trees, which can be most of a log.
         picture: What only the picture of a run shows, which takes all of a log.
+        details: For the picture, the compiles whose graphs and code are kept; None for all.
+        read_before: Kinds of records that were read at another time, which count as used.
         marks: What can be compared with other ranks.
         texts_of: Compile ids whose texts the marks keep.
     """
 
     guards: bool = False
     picture: bool = False
+    details: Details | None = None
+    read_before: frozenset[str] = frozenset()
     marks: bool = False
     texts_of: frozenset[str] = frozenset()
 
@@ -156,7 +161,7 @@ class Wanted:
         if self.picture:
             from graphdoctor.trace.picture import PictureIntake
 
-            section.picture = PictureIntake()
+            section.picture = PictureIntake(self.details)
         if self.marks:
             from graphdoctor.trace.marks import Marks
 

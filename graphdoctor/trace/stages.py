@@ -20,6 +20,7 @@ from graphdoctor.model.expressions import expression
 from graphdoctor.model.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
 from graphdoctor.model.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.probe.wire import InductorGraphArtifact
+from graphdoctor.trace.details import Details, Text
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
@@ -45,14 +46,14 @@ _BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
 
 
 @dataclass
-class _Seen:
+class _Seen(Text):
     """A graph of AOTAutograd or Inductor, or generated code.
 
     Args:
+        text: As in the log.
         compile_id: As in the log.
         stage: None for generated code.
         graph: The number in the log of Dynamo's graph that it comes from; None if unknown.
-        text: As in the log.
         file: The file of generated code.
         of: The graph of AOTAutograd that it comes from; None if unknown.
         fused: The kernels of generated code; None if unknown.
@@ -62,7 +63,6 @@ class _Seen:
     compile_id: str | None
     stage: Stage | None
     graph: int | None
-    text: str
     file: str | None = None
     of: AotGraph | None = None
     fused: tuple[FusedKernel, ...] | None = None
@@ -76,7 +76,8 @@ class Stages:
         {"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES, _PROVENANCE, "graphdoctor_inductor_graph"}
     )
 
-    def __init__(self) -> None:
+    def __init__(self, details: Details | None = None) -> None:
+        self._details = details
         # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the others as they are.
         self._seen: list[int | _Seen] = []
         self._graph_count = 0
@@ -97,8 +98,11 @@ class Stages:
         """
         if is_extra:
             return
+        is_kept = self._details is None or self._details.keeps(record.compile_id)
         if record.kind in ("dynamo_output_graph", "graphdoctor_graph"):
-            self._add_dynamo(record)
+            self._add_dynamo(record, is_kept=is_kept)
+        elif not is_kept:
+            return
         elif record.kind == "graphdoctor_inductor_graph":
             self._add_fused(record)
         elif record.kind == _PROVENANCE:
@@ -106,14 +110,17 @@ class Stages:
         elif record.payload is not None:
             self._add_lowered(record, record.payload)
 
-    def _add_dynamo(self, record: Record) -> None:
+    def _add_dynamo(self, record: Record, *, is_kept: bool) -> None:
         """Count as ``Intake`` does: our record describes the same graph as torch's record right before it, if any."""
         is_ours = record.kind == "graphdoctor_graph"
         if is_ours and self._unpaired == (record.compile_id,):
             self._unpaired = None
             return
         self._unpaired = None if is_ours else (record.compile_id,)
-        self._seen.append(self._graph_count)
+        if is_kept:
+            self._seen.append(self._graph_count)
+            if self._details is not None:
+                self._details.hold(record.compile_id, Text(record.payload))
         self._last_graph[record.compile_id] = self._graph_count
         self._has_backward.pop(record.compile_id, None)
         self._graph_count += 1
@@ -136,8 +143,10 @@ class Stages:
 
     def _add_lowered(self, record: Record, text: str) -> None:
         compile_id = record.compile_id
-        seen = _Seen(compile_id, _STAGES.get(record.kind), self._last_graph.get(compile_id), text)
+        seen = _Seen(text, compile_id, _STAGES.get(record.kind), self._last_graph.get(compile_id))
         self._seen.append(seen)
+        if self._details is not None:
+            self._details.hold(compile_id, seen)
         if seen.stage == "post_grad":
             self._unlowered[compile_id] = seen
             # Known before there is code; there may never be any.
@@ -169,9 +178,11 @@ class Stages:
         found = []
         for seen in self._seen:
             if isinstance(seen, _Seen):
-                if seen.stage is not None:
-                    found.append(_lowered_graph(seen, seen.stage, _prefixed(prefix, seen.compile_id), own, origins))
-            elif seen < len(own):
+                if seen.stage is not None and seen.text is not None:
+                    found.append(
+                        _lowered_graph(seen, seen.text, seen.stage, _prefixed(prefix, seen.compile_id), own, origins)
+                    )
+            elif seen < len(own) and (self._details is None or self._details.keeps(own[seen].compile_id)):
                 found.append(_dynamo_graph(own[seen], frame_of.get(own[seen].compile_id), origins))
         return tuple(found)
 
@@ -195,7 +206,7 @@ class Stages:
                 code=seen.text,
             )
             for seen in self._seen
-            if isinstance(seen, _Seen) and seen.stage is None
+            if isinstance(seen, _Seen) and seen.stage is None and seen.text is not None
         )
 
 
@@ -216,8 +227,10 @@ def _index(own: list[Graph], number: int | None) -> int | None:
     return own[number].index if number is not None and number < len(own) else None
 
 
-def _lowered_graph(seen: _Seen, stage: Stage, compile_id: str | None, own: list[Graph], origins: Origins) -> StageGraph:
-    printed = parse_graph(seen.text, _named_by(origins))
+def _lowered_graph(
+    seen: _Seen, text: str, stage: Stage, compile_id: str | None, own: list[Graph], origins: Origins
+) -> StageGraph:
+    printed = parse_graph(text, _named_by(origins))
     return StageGraph(
         compile_id=compile_id,
         stage=stage,
@@ -225,7 +238,7 @@ def _lowered_graph(seen: _Seen, stage: Stage, compile_id: str | None, own: list[
         of=seen.of,
         nodes=printed.nodes,
         unread_lines=printed.unread_lines,
-        code=seen.text,
+        code=text,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.model.expressions import expression
@@ -10,19 +10,29 @@ from graphdoctor.render.guard_parts import Part, parts_of
 
 if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis, GraphReport
+    from graphdoctor.model.guards import GuardSet
     from graphdoctor.model.picture import GeneratedCode, Lane, Phase, Picture, StageGraph, StageNode
+    from graphdoctor.model.recording import Compile
 
 Place = Callable[[str | None, int | None], list[Any] | None]
 """Turns a file and a line into ``[file as shown, line, anchor or None]``; None without a file."""
 
 
-def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[dict[str, Any]]:
+def graphs_data(
+    diagnosis: Diagnosis,
+    shown: Sequence[GraphReport],
+    picture: Picture,
+    place: Place,
+    has_details: Callable[[str], bool],
+) -> list[dict[str, Any]]:
     """Each graph with its stages on the way to Inductor.
 
     Args:
         diagnosis: For its graphs.
+        shown: Those of them that have a row.
         picture: For their nodes at each stage, and the generated code.
         place: Finds a line in the page.
+        has_details: Returns whether the picture has the graphs of a compile.
 
     Returns:
         One object for each graph, the largest first.
@@ -46,7 +56,8 @@ def graphs_data(diagnosis: Diagnosis, picture: Picture, place: Place) -> list[di
             "error": graph.backend_error,
             "stages": by_graph.get(graph.index, []),
         }
-        for graph in largest_first(diagnosis.graphs)
+        | ({} if has_details(graph.compile_id) else {"isLeftOut": True})
+        for graph in largest_first(shown)
     ]
 
 
@@ -85,13 +96,11 @@ def _generated(code: GeneratedCode) -> dict[str, Any]:
     return {"stage": "generated", "of": code.stage, "code": code.code, "kernels": code.kernels, "file": code.file}
 
 
-def guards_data(diagnosis: Diagnosis, place: Place) -> list[dict[str, Any]]:
+def guards_data(sets: Iterable[GuardSet], place: Place) -> list[dict[str, Any]]:
     """The guards of each compile as a tree of parts."""
-    if diagnosis.guards is None:
-        return []
     return [
         {"id": found.compile_id, "count": found.guard_count, "parts": [_part(part, place) for part in parts_of(found)]}
-        for found in diagnosis.guards.sets
+        for found in sets
     ]
 
 
@@ -125,17 +134,19 @@ def lanes_data(diagnosis: Diagnosis, picture: Picture) -> list[dict[str, Any]]:
     def named(index: int | None) -> str | None:
         return compiled[index].function if index in compiled else None
 
+    compiles: dict[int | None, list[Compile]] = {}
+    for found in diagnosis.compiles:
+        compiles.setdefault(found.call_index, []).append(found)
     return [
-        _lane(lane, inputs.get(lane.call_index or 0), named) | {"fate": _fate(diagnosis, lane)}
+        _lane(lane, inputs.get(lane.call_index or 0), named) | {"fate": _fate(compiles.get(lane.call_index, []), lane)}
         for lane in picture.lanes
     ]
 
 
-def _fate(diagnosis: Diagnosis, lane: Lane) -> str | None:
+def _fate(compiles: Sequence[Compile], lane: Lane) -> str | None:
     """The worst that happened in a call; None if nothing did."""
     if lane.call_index is None:
         return None
-    compiles = [found for found in diagnosis.compiles if found.call_index == lane.call_index]
     outcomes = {found.outcome for found in compiles}
     for outcome, word in (("limit", "over the limit"), ("failed", "failed"), ("skipped", "skipped")):
         if outcome in outcomes:
@@ -167,9 +178,9 @@ def _lane(lane: Lane, inputs: str | None, named: Callable[[int | None], str | No
     }
 
 
-def phases_data(picture: Picture) -> list[list[Any]]:
+def phases_data(phases: Iterable[Phase]) -> list[list[Any]]:
     """Phases of compiles, for a flame chart."""
-    return [_phase(phase) for phase in picture.phases]
+    return [_phase(phase) for phase in phases]
 
 
 def _phase(phase: Phase) -> list[Any]:

@@ -17,12 +17,14 @@ from graphdoctor.render.html.document import write_document
 from graphdoctor.render.html.highlight import highlighted
 from graphdoctor.render.html.lines import AnnotatedFile, annotate
 from graphdoctor.render.html.packed import packed
+from graphdoctor.render.html.shown import Shown, shown_calls
 from graphdoctor.render.html.sizes import guard_lines, lanes_height, phases_height
 from graphdoctor.render.html.times import compile_shares, phase_rows
 from graphdoctor.render.html.verdict import changes, tiles
 
 if TYPE_CHECKING:
     from graphdoctor.model.fixes import TriedFix
+    from graphdoctor.model.guards import GuardSet
     from graphdoctor.model.picture import Picture
 
 _SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
@@ -63,11 +65,15 @@ class _Page:
         self._numbers = {file.file: number for number, file in enumerate(self._files)}
         self._lines = {(number, line.number) for number, file in enumerate(self._files) for line in file.lines}
         self._hues: dict[str, int] = {}
+        self._shown = Shown(diagnosis, picture)
+        self._graphs = self._shown.rows(diagnosis.graphs)
+        self._phases = self._shown.phases(picture.phases)
 
     def context(self) -> dict[str, Any]:
         """The variables of the template."""
         diagnosis = self._diagnosis
         said, tone = words.sentence(diagnosis)
+        calls = self._calls()
         return {
             "diagnosis": diagnosis,
             "picture": self._picture,
@@ -82,16 +88,22 @@ class _Page:
             "clusters": list(words.clusters(diagnosis.findings)),
             "files": [self._file(number, file) for number, file in enumerate(self._files)],
             "findings": {finding.fingerprint: finding for finding in diagnosis.findings},
-            "graph_rows": list(_graph_rows(diagnosis.graphs)),
-            "graphs": {graph.index: graph for graph in diagnosis.graphs},
-            "calls": self._calls(),
+            "graph_rows": list(_graph_rows(self._graphs)),
+            "graphs": {graph.index: graph for graph in self._graphs},
+            "guard_sets": self._shown.rows(diagnosis.guards.sets if diagnosis.guards is not None else ()),
+            "compiles": self._shown.rows(diagnosis.compiles),
+            "has_details": self._shown.has_details,
+            "rows_note": self._shown.rows_note,
+            "details_note": self._shown.details_note,
+            "calls": calls,
+            "call_rows": shown_calls(calls, (bool(row["compiled"] or row["fell_back"]) for row in calls)),
             "frames": self._frames(),
             "phase_rows": phase_rows(self._picture.phases),
             "compile_shares": compile_shares(self._picture.phases),
             "nothing_to_do": words.nothing_to_do(diagnosis.summary),
             "lanes_height": lanes_height(self._picture.lanes),
-            "phases_height": phases_height(self._picture.phases),
-            "guard_lines": guard_lines(diagnosis),
+            "phases_height": phases_height(self._phases),
+            "guard_lines": guard_lines(self._guard_sets()),
             "gaps": words.other_gaps(diagnosis),
             "hue": self.hue,
             "anchor": self.anchor,
@@ -104,11 +116,16 @@ class _Page:
         """The data of the scripts, packed."""
         diagnosis, picture = self._diagnosis, self._picture
         return {
-            "graphs": packed(data.graphs_data(diagnosis, picture, self._place)),
-            "guards": packed(data.guards_data(diagnosis, self._place)),
+            "graphs": packed(data.graphs_data(diagnosis, self._graphs, picture, self._place, self._shown.has_details)),
+            "guards": packed(data.guards_data(self._guard_sets(), self._place)),
             "lanes": packed(data.lanes_data(diagnosis, picture)),
-            "phases": packed(data.phases_data(picture)),
+            "phases": packed(data.phases_data(self._phases)),
         }
+
+    def _guard_sets(self) -> list[GuardSet]:
+        """Those whose trees are on the page."""
+        sets = self._diagnosis.guards.sets if self._diagnosis.guards is not None else ()
+        return [found for found in sets if self._shown.has_details(found.compile_id)]
 
     def anchor(self, file: str | None, line: int | None) -> str | None:
         """The anchor of a line in the page; None if the page doesn't have it."""
@@ -178,7 +195,7 @@ class _Page:
             id_: report.compile_ids[0] for report in self._diagnosis.recompiles for id_ in report.compile_ids[1:]
         }
         compiles: dict[int, list[Any]] = {}
-        for compile_ in self._diagnosis.compiles:
+        for compile_ in self._shown.rows(self._diagnosis.compiles):
             compiles.setdefault(compile_.frame_id, []).append(compile_)
         return [
             {
@@ -189,11 +206,11 @@ class _Page:
                         "report": reports.get(compile_.compile_id),
                         "follows": followers.get(compile_.compile_id),
                     }
-                    for compile_ in compiles.get(frame.frame_id, [])
+                    for compile_ in compiles[frame.frame_id]
                 ],
             }
             for frame in self._diagnosis.frames
-            if len(compiles.get(frame.frame_id, [])) > 1
+            if len(frame.compile_ids) > 1 and frame.frame_id in compiles
         ]
 
 

@@ -5,14 +5,14 @@ Comes in: what is drawn. Goes out: pixels of the rows, and counts of lines; ``re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.render.guard_parts import parts_of
 
 if TYPE_CHECKING:
-    from graphdoctor.model.diagnosis import Diagnosis
+    from graphdoctor.model.guards import GuardSet
     from graphdoctor.model.picture import Lane, Phase
 
 _LINE = 18
@@ -53,7 +53,6 @@ def _height(depths: Iterable[int]) -> Height:
     return Height(sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars))
 
 
-def guard_lines(diagnosis: Diagnosis) -> int:
+def guard_lines(sets: Sequence[GuardSet]) -> int:
     """Lines of the tree of the first compile's guards before anything is unfolded."""
-    sets = diagnosis.guards.sets if diagnosis.guards is not None else ()
     return len(parts_of(sets[0])) if sets else 0

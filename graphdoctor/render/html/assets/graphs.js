@@ -113,7 +113,9 @@
     body.classList.toggle("with-side", view === "drawn" && (picked !== null || found.size > 0));
     folded.hidden = true;
     if (!stage) {
-      main.replaceChildren(make("p", { className: "notice", text: "The log has no nodes and no code for this graph." }));
+      main.replaceChildren(make("p", { className: "notice", text: graph.isLeftOut
+        ? `This graph was left out of the page. graphdoctor report LOG --compile ${graph.id} --html has it.`
+        : "The log has no nodes and no code for this graph." }));
       return;
     }
     if (stage.unread) {

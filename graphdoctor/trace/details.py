@@ -1,0 +1,54 @@
+"""Which compiles' graphs and code are kept of a log that has more of them than a page can hold.
+
+Comes in: compile ids, what matters most first. Goes out: whether a record's text is kept. The texts of what matters
+least are let go of whenever there are too many, so a log of any size takes the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass
+class Text:
+    """The text of a record; None once it was let go of."""
+
+    text: str | None
+
+
+class Details:
+    """Keeps the texts of some compiles.
+
+    Args:
+        compile_ids: Those that can be kept, what matters most first.
+        most_bytes: How much text to keep; the first compile's is kept however long it is. None for all.
+    """
+
+    def __init__(self, compile_ids: Iterable[str], *, most_bytes: int | None) -> None:
+        # A section of a log doesn't know the prefix that its ids will get.
+        self._places = {unprefixed(compile_id): place for place, compile_id in enumerate(compile_ids)}
+        self._most_bytes = most_bytes
+        self._held: dict[str, list[Text]] = {}
+        self._sizes: dict[str, int] = {}
+
+    def keeps(self, compile_id: str | None) -> bool:
+        """Whether texts of a compile are kept."""
+        return compile_id is not None and unprefixed(compile_id) in self._places
+
+    def hold(self, compile_id: str | None, text: Text) -> None:
+        """Keep a text of a compile that is kept, and let go of others if these are too many."""
+        if compile_id is None or text.text is None:
+            return
+        self._held.setdefault(compile_id, []).append(text)
+        self._sizes[compile_id] = self._sizes.get(compile_id, 0) + len(text.text)
+        while self._most_bytes is not None and sum(self._sizes.values()) > self._most_bytes and len(self._sizes) > 1:
+            last = max(self._sizes, key=self._places.__getitem__)
+            for held in self._held.pop(last):
+                held.text = None
+            del self._sizes[last], self._places[last]
+
+
+def unprefixed(compile_id: str) -> str:
+    """A compile id as in the log, without the names of processes and resets."""
+    return compile_id.rpartition(":")[2]
