@@ -47,6 +47,12 @@ def report(
         typer.Argument(help=f"A {NAMED_HELP}. By default, the last recording.", show_default=False),
     ] = None,
     rank: RankOption = None,
+    is_followed: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Show what happens in logs that are still being written; Ctrl-C ends it with the report."
+        ),
+    ] = False,
     html: HtmlOption = False,
     compiles: CompilesOption = None,
     is_opened: OpenOption = True,
@@ -62,7 +68,7 @@ def report(
     from graphdoctor.cli.running import project_settings
     from graphdoctor.runs.diagnose import diagnose_place
     from graphdoctor.runs.job import job_report, ranks_at
-    from graphdoctor.runs.named import place_named
+    from graphdoctor.runs.named import location_named, place_named
 
     settings = project_settings(recordings)
     output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
@@ -71,6 +77,12 @@ def report(
         given.refuse(("compiles",), without="--html")
     needs = replace(output.needs, stages=staged.asked(given), compile_ids=tuple(compiles or ()))
     engine = reading.engine()
+    if is_followed:
+        from graphdoctor.cli.following import follow
+
+        location = location_named(recording, settings)
+        is_on_stdout = output.is_text and output.path is None
+        follow(location, written.color, is_on_stdout=is_on_stdout, is_quiet=written.quiet)
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:

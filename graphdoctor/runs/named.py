@@ -89,6 +89,24 @@ def place_named(text: str | None, settings: Settings) -> Place:
     return _place(location)
 
 
+def location_named(text: str | None, settings: Settings) -> Location:
+    """Where something lies that may become a recording or log: as ``place_named``, without a look into it.
+
+    Args:
+        text: The argument; without one, it is the last recording.
+        settings: The project's settings.
+
+    Raises:
+        GraphDoctorError: There is nothing there.
+    """
+    if text is None:
+        return last_recording(settings).location
+    location = _existing(text, settings)
+    if location is None:
+        raise GraphDoctorError(f"There is nothing at {text}.", hint="Name a folder or file that is there.")
+    return location
+
+
 def place_or_target(text: str | None, settings: Settings) -> Place | None:
     """As ``place_named``, for commands that take a target too: None where the argument is one.
 

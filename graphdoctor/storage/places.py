@@ -95,8 +95,10 @@ class LocalFolder:
 
     def files(self) -> list[LogFile]:
         """The files in it, by name."""
-        found = (entry.name for entry in self._entries() if entry.is_file(follow_symlinks=False))
-        return [local_log(self._path / name, self._below(name)) for name in sorted(found)]
+        names = sorted(entry.name for entry in self._entries() if entry.is_file(follow_symlinks=False))
+        # One that is gone by now was a passing one.
+        there = (name for name in names if (self._path / name).exists())
+        return [local_log(self._path / name, self._below(name)) for name in there]
 
     def folders(self) -> list[Folder]:
         """The folders in it, by name, without hidden ones."""

@@ -58,6 +58,19 @@ def logs_in(folder: Folder) -> list[LogFile]:
     return []
 
 
+def possible_logs(folder: Folder) -> list[LogFile]:
+    """The files in a folder in which there are logs, or can be later, those that are the fewest folders down first."""
+    inner = _named(folder.folder(TRACE_FOLDER).files())
+    if inner or folder.read(META_FILE):
+        return inner
+    found: list[LogFile] = []
+    level = [folder]
+    for _ in range(_MOST_LEVELS):
+        found += [log for here in level for log in here.files()]
+        level = [below for here in level for below in here.folders() if not below.read(META_FILE)]
+    return found
+
+
 def has_linked_logs(folder: Path) -> bool:
     """Whether what would be trace logs are links, or are in a folder that is one."""
     trace = folder / TRACE_FOLDER
@@ -87,10 +100,10 @@ def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
             f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",
             hint="Name the folder of the logs.",
         )
-    return [log for found in for_each(_logs_if_any, files, files) for log in found]
+    return [log for found in for_each(held_logs, files, files) for log in found]
 
 
-def _logs_if_any(file: LogFile) -> list[LogFile]:
+def held_logs(file: LogFile) -> list[LogFile]:
     """The logs that a file of a folder holds; a file that can't be read counts, so that it's missed by name."""
     seen = file.seen()
     if _is_named(seen):

@@ -1,0 +1,337 @@
+"""Follows logs while they are being written: what is new in them since the last look.
+
+Comes in: where they lie. Goes out: facts as they happen, and counts. Only what is new is read; of what was read, one
+unfinished record of each process is kept, and what counting needs. A log that compresses its records is read once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import orjson
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.following import (
+    BreakSeen,
+    Counts,
+    LogBegun,
+    LogStartedOver,
+    RecompileSeen,
+    Seen,
+    SoFar,
+    Writer,
+)
+from graphdoctor.storage.compression import CutStreamError
+from graphdoctor.storage.log_file import LogFile
+from graphdoctor.storage.places import Location, place_at
+from graphdoctor.trace.breaks import parse_break
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.logs import held_logs, possible_logs
+from graphdoctor.trace.origin import RESUME_NAME
+from graphdoctor.trace.writers import named_rank
+
+_PREFIX = re.compile(rb"\[[^\[\]\s]{1,64}\]: ?")
+_HEADER = re.compile(rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] \{")
+_KINDS = frozenset(
+    {"dynamo_start", "dynamo_graph_break_reason", "dynamo_output_graph", "recompile_reasons", "compilation_metrics"}
+)
+_IN_HEADER = re.compile(rb'"(?:%b)"' % b"|".join(sorted(kind.encode() for kind in _KINDS)))
+_WITHOUT_PAYLOAD = frozenset({"dynamo_output_graph"})
+_SUM = re.compile(rb', "has_payload": "[0-9a-f]{32}"')
+_HEAD_BYTES = 256
+_MOST_BYTES = 2**24
+"""What is read of a log in one look, so that the others have their turn."""
+
+
+@dataclass
+class _Process:
+    """What counting needs of one process."""
+
+    rank: int | None = None
+    started: set[str] = field(default_factory=set)
+    reasons: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    functions: dict[int, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    breaks: set[tuple[str | None, int | None, str]] = field(default_factory=set)
+    earlier: Counts = field(default_factory=Counts)
+    graphs: int = 0
+    recompiles: int = 0
+
+    @property
+    def counts(self) -> Counts:
+        """What it has done."""
+        before = self.earlier
+        seconds = sum(self.seconds.values()) if self.seconds else None
+        known = [value for value in (before.compile_s, seconds) if value is not None]
+        return Counts(
+            compiles=before.compiles + len(self.started),
+            graphs=self.graphs,
+            break_sites=len({place[:2] for place in self.breaks}),
+            recompiles=self.recompiles,
+            compile_s=sum(known) if known else None,
+        )
+
+    def begin_anew(self) -> None:
+        """Dynamo was reset: compile ids count from 0 again."""
+        self.earlier = self.counts
+        self.started, self.reasons, self.functions, self.seconds = set(), {}, {}, {}
+
+
+class _Tail:
+    """One file that is followed.
+
+    Args:
+        log: The file.
+    """
+
+    def __init__(self, log: LogFile) -> None:
+        self.log = log
+        self._processes: dict[tuple[bytes, str], _Process] = {}
+        self._pending: dict[bytes, list[bytes]] = {}
+        self._position = 0
+        self._head = b""
+        self._file: tuple[int, int] | None = None
+        self._is_gone = False
+
+    @property
+    def counts(self) -> list[Counts]:
+        """What each process has done."""
+        return [process.counts for process in self._processes.values()]
+
+    def look(self, log: LogFile | None) -> Iterator[Seen]:
+        """What is new.
+
+        Args:
+            log: The file as it is now; None if there is none any more.
+        """
+        if log is None:
+            if not self._is_gone:
+                self._is_gone = True
+                self._begin_anew()
+                yield LogStartedOver(self.log.name, "gone")
+            return
+        self.log, self._is_gone = log, False
+        if why := self._loss():
+            self._begin_anew()
+            yield LogStartedOver(log.name, why)
+        self._remember()
+        yield from self._read()
+
+    def _loss(self) -> Literal["replaced", "truncated"] | None:
+        """Why what was read isn't the beginning of what is there now."""
+        if self._position == 0:
+            return None
+        size = self.log.size_bytes
+        if self._file is not None and self._file != _identity(self.log):
+            return "replaced"
+        if self.log.compression is None and size is not None and size < self._position:
+            return "truncated"
+        return None if self.log.part(0, len(self._head)) == self._head else "replaced"
+
+    def _begin_anew(self) -> None:
+        self._processes, self._pending, self._position, self._head, self._file = {}, {}, 0, b"", None
+
+    def _remember(self) -> None:
+        self._file = self._file or _identity(self.log)
+        if len(self._head) < _HEAD_BYTES:
+            self._head = self.log.part(0, _HEAD_BYTES)
+
+    def _read(self) -> Iterator[Seen]:
+        if self.log.is_seekable and self._position >= (self.log.size_bytes or 0):
+            return
+        if not self.log.is_seekable and self._position:
+            return
+        begin = self._position
+        try:
+            with self.log.open(begin) as stream:
+                for line in stream:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._position += len(line)
+                    yield from self._take(line)
+                    if self.log.is_seekable and self._position - begin > _MOST_BYTES:
+                        break
+        except CutStreamError:
+            pass  # the report says so; what was read stays read
+        for prefix in list(self._pending):
+            yield from self._finish(prefix, is_last=True)
+
+    def _take(self, line: bytes) -> Iterator[Seen]:
+        prefix = b""
+        if line.startswith(b"[") and (match := _PREFIX.match(line)):
+            prefix = match[0]
+        rest = line[len(prefix) :]
+        if rest.startswith(b"\t"):
+            if (lines := self._pending.get(prefix)) is not None and lines:
+                lines.append(rest)
+        elif _HEADER.match(rest):
+            yield from self._finish(prefix)
+            if kind := _IN_HEADER.search(rest):
+                is_bare = kind[0].strip(b'"').decode() in _WITHOUT_PAYLOAD
+                self._pending[prefix] = [_SUM.sub(b"", rest) if is_bare else rest]
+
+    def _finish(self, prefix: bytes, *, is_last: bool = False) -> Iterator[Seen]:
+        """Count the record before, which is kept if it's the last one and not yet whole."""
+        lines = self._pending.get(prefix)
+        if not lines:
+            return
+        record = next(read_records(lines, _KINDS.__contains__, LogDamage()), None)
+        if record is None and is_last:
+            return
+        self._pending[prefix] = []
+        if record is not None:
+            pid = record.stamp.rpartition(" ")[2]
+            process = self._processes.setdefault((prefix, pid), _Process())
+            try:
+                yield from self._count(record, process, prefix)
+            except (ValueError, TypeError, LookupError, AttributeError):
+                return  # damaged; the report says so
+
+    def _count(self, record: Record, process: _Process, prefix: bytes) -> Iterator[Seen]:
+        rank = record.metadata.get("rank")
+        if isinstance(rank, int):
+            process.rank = rank
+        elif process.rank is None:
+            process.rank = named_rank(replace(self.log, line_prefix=prefix.decode("utf-8", "replace")))
+        writer = Writer(self.log.name, process.rank)
+        compile_id = record.compile_id
+        if record.kind == "dynamo_graph_break_reason":
+            yield from _break(record, process, writer)
+        if compile_id is None:
+            return
+        if record.kind == "dynamo_start":
+            if compile_id in process.started:
+                process.begin_anew()
+            process.started.add(compile_id)
+            stack = record.value.get("stack") or []
+            if stack:
+                process.functions[record.metadata["frame_id"]] = stack[-1]["name"]
+            yield from _recompile(compile_id, record, process, writer, is_over_limit=False)
+        elif record.kind == "dynamo_output_graph":
+            process.graphs += 1
+        elif record.kind == "recompile_reasons":
+            process.reasons[compile_id] = _reasons(record.payload or "")
+        elif record.kind == "compilation_metrics":
+            yield from _metrics(compile_id, record, process, writer)
+
+
+class Follower:
+    """Follows the logs at a place.
+
+    Args:
+        location: A log, or a folder in which logs are or will be.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._tails: dict[str, _Tail] = {}
+        self._sizes: dict[str, int | None] = {}
+
+    @property
+    def so_far(self) -> SoFar:
+        """What the logs hold so far."""
+        found = (counts for tail in self._tails.values() for counts in tail.counts)
+        return SoFar(len(self._tails), tuple(counts for counts in found if counts.compiles or counts.break_sites))
+
+    def look(self) -> Iterator[Seen]:
+        """What is new since the last look.
+
+        Raises:
+            GraphDoctorError: There is nothing there, or it can't be read.
+        """
+        found = place_at(self._location)
+        if found is None and not self._tails:
+            raise GraphDoctorError(f"There is nothing at {self._location}.", hint="Name a folder that is there.")
+        if isinstance(found, LogFile):
+            there = {found.location: found}
+        else:
+            there = {} if found is None else {log.location: log for log in possible_logs(found)}
+        for location, log in there.items():
+            if location not in self._tails and self._is_new(log, is_certain=isinstance(found, LogFile)):
+                self._tails[location] = _Tail(log)
+                yield LogBegun(log.name)
+        for location, tail in list(self._tails.items()):
+            yield from tail.look(there.get(location))
+
+    def _is_new(self, file: LogFile, *, is_certain: bool) -> bool:
+        """Whether a file that isn't followed yet is a log, in which case it is from now on."""
+        # The logs of one job are equally far down.
+        if any(tail.log.name.count("/") != file.name.count("/") for tail in self._tails.values()):
+            return False
+        if self._sizes.get(file.location, -1) == file.size_bytes:
+            return False
+        self._sizes[file.location] = file.size_bytes
+        return is_certain or bool(held_logs(file))
+
+
+def _identity(log: LogFile) -> tuple[int, int] | None:
+    """What tells a file of this machine from another one of its name."""
+    if log.is_remote:
+        return None
+    try:
+        found = Path(log.location).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _reasons(payload: str) -> tuple[str, ...]:
+    # The record claims to be JSON, but a single reason is a bare string; several are a list.
+    try:
+        value = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        value = payload
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)
+
+
+def _break(record: Record, process: _Process, writer: Writer) -> Iterator[Seen]:
+    text = parse_break(record.payload or "")
+    entry = text.stack[-1] if text.stack else None
+    file, line = (entry.file, entry.line) if entry else text.header or (None, None)
+    reason = text.chain[0].gb_type
+    if (file, line, reason) in process.breaks:
+        return
+    process.breaks.add((file, line, reason))
+    yield BreakSeen(writer, record.compile_id, file, line, reason, text.effect == "frame_skipped")
+
+
+def _metrics(compile_id: str, record: Record, process: _Process, writer: Writer) -> Iterator[Seen]:
+    metrics = orjson.loads(record.payload) if record.payload else record.value
+    if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
+        return
+    duration = metrics.get("duration_us")
+    if isinstance(duration, int | float) and (compile_id not in process.seconds or metrics.get("co_name") is not None):
+        process.seconds[compile_id] = duration / 1e6
+    # A frame over its limit has no dynamo_start record.
+    yield from _recompile(compile_id, record, process, writer, is_over_limit=True)
+
+
+def _recompile(
+    compile_id: str, record: Record, process: _Process, writer: Writer, *, is_over_limit: bool
+) -> Iterator[Seen]:
+    reasons = process.reasons.pop(compile_id, None)
+    if reasons is None:
+        return
+    process.recompiles += 1
+    # Imported here: most logs have no recompile, and reading guard texts takes half a dozen modules.
+    from graphdoctor.trace.causes import cause_of_reasons, with_carried
+
+    name = process.functions.get(record.metadata.get("frame_id", -1))
+    resume = RESUME_NAME.match(name) if name else None
+    carried = f"(a value from line {resume[2]})" if resume else "(a value from an earlier line)"
+    cause = with_carried(cause_of_reasons(reasons, lambda *_: None), lambda _name: carried)
+    change = next(iter(cause.changes), None)
+    yield RecompileSeen(
+        writer,
+        compile_id,
+        resume[1] if resume else name,
+        int(resume[2]) if resume else None,
+        change.expression if change else None,
+        change.old if change else None,
+        change.new if change else None,
+        is_over_limit,
+    )
