@@ -21,9 +21,11 @@ from graphdoctor.model.marks import CacheAnswer, CompileMark, LogSpan
 from graphdoctor.trace.below import CACHE_RECORDS
 from graphdoctor.trace.grammar import Record
 
-_DEVICE = re.compile(r"\b(cuda|xpu|hpu|mtia):\d+")
-_GUARD_DEVICE = re.compile(r"\bdevice=\d+")
-_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b|(?<![\d.])\d{12,}(?!\d)")
+# Each begins with what can be searched for quickly, and looks back from there: guards are much of a log.
+_DEVICE = re.compile(r"(cuda|xpu|hpu|mtia)(?<!\wcuda)(?<!\w[xh]pu)(?<!\wmtia):\d+")
+_GUARD_DEVICE = re.compile(r"device=(?<!\wdevice=)\d+")
+_ADDRESS = re.compile(r"0x(?<!\w0x)[0-9a-f]{6,}\b")
+_LONG_NUMBER = re.compile(r"[0-9]{12,}")
 """Also in a name, such as ``G['_139887794806176_c7']``."""
 _LATENCY = "Guard latency"
 _ANNOTATION = re.compile(r': "[^"]*"')
@@ -58,7 +60,13 @@ def operations_of(graph: str) -> str:
 def plain_guards(text: str) -> str:
     """Printed guards without addresses, numbers of devices and how long checking them took."""
     lines = (line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(_LATENCY))
-    return _ADDRESS.sub("…", _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines))))
+    found = _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines)))
+    return _LONG_NUMBER.sub(_unless_decimals, _ADDRESS.sub("…", found))
+
+
+def _unless_decimals(number: re.Match[str]) -> str:
+    """What an address becomes; the digits of a fraction aren't one."""
+    return number[0] if number.string[max(number.start() - 1, 0) : number.start()] == "." else "…"
 
 
 @dataclass
