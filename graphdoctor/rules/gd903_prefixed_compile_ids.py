@@ -12,11 +12,11 @@ class PrefixedCompileIds(GapPage):
 
     ## What it means
     Several processes compiled, or the program called `torch.compiler.reset()`, and each time torch numbered its
-    compiles from `0/0` again. graphdoctor tells them apart with a prefix, such as `rank1:0/0` or `reset1:0/0`.
+    compiles from `0/0` again. graphdoctor tells them apart with a prefix, such as `p2:0/0` or `reset1:0/0`. Ranks of a
+    job are not added up: `graphdoctor report` puts them side by side.
 
     ## Why it matters
-    Counts are sums over all processes. A compile that every rank makes is counted once for each rank, and code that is
-    compiled again after a reset is not a recompile.
+    Counts are sums over all processes, and code that is compiled again after a reset is not a recompile.
 
     ## What to do
     Nothing: this only explains the ids. To look at one process, read its own log with `graphdoctor report`.
