@@ -10,7 +10,10 @@ from graphdoctor.model.recording import CaptureGap
 from graphdoctor.probe.wire import GapKind
 
 _INCOMPLETE: frozenset[GapKind] = frozenset(
-    {"unrecorded_compile", "log_damage", "log_cut", "log_removed", "unreadable_record", "unfinished_compile"}
+    {
+        *("unrecorded_compile", "log_damage", "log_cut", "log_beginning", "log_removed"),
+        *("unreadable_record", "unfinished_compile"),
+    }
 )
 _INCOMPLETE_CODE = "GD902"
 _EMPTY_CODE = "GD905"

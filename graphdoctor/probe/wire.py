@@ -52,6 +52,7 @@ GapKind = Literal[
     "unrecorded_compile",
     "log_damage",
     "log_cut",
+    "log_beginning",
     "log_removed",
     "unreadable_record",
     "foreign_log",

@@ -15,13 +15,18 @@ class IncompleteLog(GapPage):
     torch's trace logger apart, or this torch version writes records that graphdoctor can't read yet. The records that
     could be read are in the report.
 
+    A log without its beginning was rotated, or copied while it was written (`tail -f`). It shows: it begins in the
+    middle of a record, uses file names that it doesn't define, ends compiles that it doesn't start, or has `0/1`
+    without `0/0`. The log of a process that was forked after its parent had compiled something looks the same.
+
     ## Why it matters
     Every count can be too low, and findings can be missing. `graphdoctor check` therefore reports such a target as
     crashed.
 
     ## What to do
     If the run was killed or timed out, record it again with more time (`--timeout`) or fewer calls. If the log was
-    copied, copy it again after the process has ended. If a backend, or anything else that torch runs while it compiles,
+    copied, copy it again after the process has ended. If it was rotated, put the parts together in one file, the oldest
+    first. If a backend, or anything else that torch runs while it compiles,
     changes the logger `torch.__trace`, leave that out. If none of this applies, the torch version is probably newer
     than this graphdoctor: upgrade graphdoctor, or report the problem with `graphdoctor bundle`.
     """

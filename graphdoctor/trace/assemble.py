@@ -10,7 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
+from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.expressions import expression
 from graphdoctor.model.recompiles import GuardChange, RecompileCause
@@ -35,7 +38,7 @@ from graphdoctor.probe.wire import GraphArtifact
 from graphdoctor.trace.below import cache_bypasses, cache_use
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.ddp_splits import split_of
-from graphdoctor.trace.gaps import run_gaps
+from graphdoctor.trace.gaps import run_gaps, unreadable_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
 from graphdoctor.trace.mechanisms import mechanism_of
 from graphdoctor.trace.metrics import CompileMetrics
@@ -45,6 +48,7 @@ from graphdoctor.trace.roots import Root
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
 _MAX_MESSAGE = 20_000
+_Fact = TypeVar("_Fact", bound=Fact)
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ class Assembler:
     def __init__(self, intake: Intake, *, is_ours: bool) -> None:
         self._intake = intake
         self._is_ours = is_ours
+        self._unreadable: Counter[str] = Counter()
         self._broken: dict[tuple[str, int], str] | None = None
 
     def _stack(self, found: SeenBreak, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
@@ -193,9 +198,17 @@ class Assembler:
                 "backend_s": _seconds(metrics.aot_autograd_cumulative_compile_time_us),
                 "failure": self._failure(compile_, outcome),
                 "stack": self._named(compile_.stack),
-                "cause": self._cause(compile_),
+                "cause": self._read("graphdoctor_recompile", lambda: self._cause(compile_)),
             }
         )
+
+    def _read(self, kind: str, make: Callable[[], _Fact | None]) -> _Fact | None:
+        """What is made of a record of ours; None if its contents are unexpected."""
+        try:
+            return make()
+        except (ValueError, TypeError, LookupError, AttributeError):
+            self._unreadable[kind] += 1
+            return None
 
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
         if not compile_.reasons and compile_.recompile is None:
@@ -314,6 +327,11 @@ class Assembler:
         compiles = [self._finished_compile(compile_) for compile_ in own]
         breaks = [self._break_record(found, self._effect(found)) for found in self._intake.breaks]
         breaks += [self._break_record(found, "raised") for found in self._raised_breaks()]
+        made = (
+            self._read("graphdoctor_graph", partial(self._graph, index, seen))
+            for index, seen in enumerate(self._intake.graphs)
+        )
+        graphs = [graph for graph in made if graph is not None]
         calls = self._calls(compiles)
         is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
         replay = run.replay and run.replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()})
@@ -327,7 +345,7 @@ class Assembler:
             frames=tuple(self._frames(compiles, run.target)),
             ddp_splits=tuple(split_of(seen, self._parameters(seen.compile_id)) for seen in self._intake.ddp_splits),
             compiles=tuple(compiles),
-            graphs=tuple(self._graph(index, value) for index, value in enumerate(self._intake.graphs)),
+            graphs=tuple(graphs),
             breaks=tuple(breaks),
             sources=tuple(self._intake.sources.values()),
             coverage=run.coverage,
@@ -335,8 +353,9 @@ class Assembler:
             replay=replay,
             cache_bypasses=cache_bypasses(self._intake.cache_records),
             caches=cache_use(self._intake.cache_records),
-            gaps=tuple(
-                run_gaps(
+            gaps=(
+                *unreadable_gaps(self._unreadable),
+                *run_gaps(
                     run.target,
                     run.coverage,
                     [
@@ -346,7 +365,7 @@ class Assembler:
                     ],
                     is_ours=self._is_ours,
                     is_unfinished=is_unfinished,
-                )
+                ),
             ),
         )
 

@@ -15,8 +15,11 @@ from graphdoctor.model.recording import CaptureGap, CompileSwitch, Recording, Ta
 from graphdoctor.model.watch import CallWatch, WatchedFunction
 from graphdoctor.model.wording import counted, switch_text
 from graphdoctor.probe.wire import Event
+from graphdoctor.trace.beginning import BeginningSigns
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
+
+_MAX_LISTED = 5
 
 
 def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
@@ -68,12 +71,53 @@ def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[Captu
             kind="log_cut",
             message=f"Couldn't read {name} to its end: {reason}.",
         )
+    yield from unreadable_gaps(unreadable)
+
+
+def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
+    """Records with unexpected contents.
+
+    Args:
+        unreadable: How many of each kind.
+    """
     for kind, count in unreadable.items():
         yield CaptureGap(
             code="GD902",
             kind="unreadable_record",
             message=f"Couldn't read what {counted(count, f'`{kind}` record')} of the trace log said.",
         )
+
+
+def beginning_gaps(headless_logs: int, signs: Iterable[BeginningSigns]) -> Iterator[CaptureGap]:
+    """Whether the logs begin in the middle.
+
+    Args:
+        headless_logs: Logs that begin in the middle of a record.
+        signs: What each process refers to that isn't in its logs.
+    """
+    said = ["it begins in the middle of a record"] if headless_logs else []
+    for found in signs:
+        whose = f" of {found.process}" if found.process is not None else ""
+        if found.has_lost_event:
+            said.append(f"something ends{whose} that doesn't begin")
+        if found.undefined:
+            said.append(f"it lacks the names of {counted(found.undefined, 'file')}{whose}")
+        if found.starts:
+            said.append(f"the start of {_listed(found.starts)}{whose} is missing")
+        if found.compiles:
+            said.append(f"{_listed(found.compiles)}{whose} compiled again what it doesn't have")
+    if said:
+        yield CaptureGap(
+            code="GD902",
+            kind="log_beginning",
+            message=f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
+            "the counts.",
+        )
+
+
+def _listed(compile_ids: Sequence[str]) -> str:
+    more = f" and {len(compile_ids) - _MAX_LISTED} more" if len(compile_ids) > _MAX_LISTED else ""
+    return ", ".join(compile_ids[:_MAX_LISTED]) + more
 
 
 def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:

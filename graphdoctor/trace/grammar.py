@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -75,6 +76,7 @@ class LogDamage:
         records: Records that could be read.
         kinds: Their number and total size in bytes, payloads included, for each kind.
         is_last_broken: Whether the last record is among the broken ones.
+        headless_logs: Logs that begin in the middle of a record.
         cut_logs: Logs whose bytes can't be had to the end: a clause that says why, by name.
     """
 
@@ -85,6 +87,7 @@ class LogDamage:
     records: int = 0
     kinds: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)
     is_last_broken: bool = field(default=False)
+    headless_logs: int = 0
     cut_logs: dict[str, str] = field(default_factory=dict)
 
     def add(self, later: LogDamage) -> None:
@@ -96,6 +99,7 @@ class LogDamage:
         if later.records or later.broken_records:
             self.is_last_broken = later.is_last_broken
         self.records += later.records
+        self.headless_logs += later.headless_logs
         for kind, (count, size) in later.kinds.items():
             before_count, before_size = self.kinds.get(kind, (0, 0))
             self.kinds[kind] = before_count + count, before_size + size
@@ -160,7 +164,10 @@ def read_records(
         return record
 
     try:
-        for raw in lines:
+        rest = iter(lines)
+        first = next(rest, b"")
+        damage.headless_logs += is_rest_of_record(first)
+        for raw in chain((first,), rest):
             if raw.startswith(b"\t"):
                 size_bytes += len(raw)
                 if record is not None:
@@ -184,6 +191,14 @@ def read_records(
     done = finished(is_last=not has_more)
     if done is not None:
         yield done
+
+
+def is_rest_of_record(line: bytes) -> bool:
+    """Whether a log that begins with this line begins in the middle of a record: its payload or its header's end."""
+    text = line.rstrip()
+    # A whole object is what a program can print.
+    is_end = text.endswith(b"}") and not text.startswith(b"{") and _HEADER.match(text) is None
+    return line.startswith(b"\t") or is_end
 
 
 def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:

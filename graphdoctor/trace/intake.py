@@ -43,6 +43,7 @@ from graphdoctor.trace.roots import Root
 Handler = Callable[[Record], None]
 _Fact = TypeVar("_Fact", bound=Fact)
 
+_UNKNOWN = "<unknown>"
 _COLUMNS = frozenset({"indent", "column", "end_column"})
 
 
@@ -223,7 +224,7 @@ class Intake:
 
     def _file_of(self, line: Mapping[str, Any]) -> str:
         key: int = line.get("filename", -1)
-        return self._strings.get(key) or self._inherited.get(key, "<unknown>")
+        return self._strings.get(key) or self._inherited.get(key, _UNKNOWN)
 
     def _on_torch_version(self, record: Record) -> None:
         if self.environment.torch is None and record.payload:
@@ -249,7 +250,8 @@ class Intake:
             return
         # The last entry is the frame itself, whose file is never ours.
         frame = entries[-1]
-        compile_.stack = collapse_resumes((*without_probe(entries[:-1]), frame))
+        above = tuple(entry for entry in without_probe(entries[:-1]) if entry.file != _UNKNOWN)
+        compile_.stack = collapse_resumes((*above, frame))
         self.code_names.setdefault(compile_.frame_id, (frame.function, frame.file, frame.line))
 
     def _on_recompile_reasons(self, record: Record) -> None:
@@ -308,7 +310,20 @@ class Intake:
         if record.attempt is not None:
             compile_.attempts = max(compile_.attempts, record.attempt + 1)
         if found.co_name and found.co_filename and found.co_firstlineno is not None:
-            self.code_names.setdefault(compile_.frame_id, (found.co_name, found.co_filename, found.co_firstlineno))
+            self._name_frame(compile_, found.co_name, found.co_filename, found.co_firstlineno)
+
+    def _name_frame(self, compile_: SeenCompile, name: str, file: str, line: int) -> None:
+        """Name a frame as its metrics do, where its start doesn't.
+
+        The start has no file if the log lacks the beginning, where its name was. Before 2.5 it ends with the caller.
+        """
+        known = self.code_names.get(compile_.frame_id)
+        if known is None or known[1] == _UNKNOWN or known[0] != name:
+            self.code_names[compile_.frame_id] = name, file, line
+        last = compile_.stack[-1] if compile_.stack else None
+        if last is not None and (last.file, last.line) != (file, line):
+            above = (entry for entry in compile_.stack if entry.file != _UNKNOWN)
+            compile_.stack = collapse_resumes((*above, self.entry(file, line, name, None)))
 
     def _on_ddp_split(self, record: Record) -> None:
         if record.compile_id is not None and not self.is_extra(record):
@@ -331,9 +346,9 @@ class Intake:
         value = orjson.loads(record.payload or "{}")
         index = value.get("index")
         if value.get("event") == "start":
-            self._call, self._is_extra = index, index is None
             if index is not None:
                 self.calls[index] = Call.model_validate({"index": index, "inputs": value.get("inputs")})
+            self._call, self._is_extra = index, index is None
         else:
             if index in self.calls:
                 outcome = {key: value[key] for key in ("outcome", "duration_s", "error") if key in value}

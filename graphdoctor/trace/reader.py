@@ -23,10 +23,12 @@ from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.storage.places import Location
 from graphdoctor.trace.assemble import Assembler, RunFacts
+from graphdoctor.trace.beginning import BeginningSigns, signs_of
 from graphdoctor.trace.below import cuda_graphs, float32_precision, kernel_share
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.gaps import (
+    beginning_gaps,
     guard_gaps,
     log_gaps,
     lost_call_gaps,
@@ -154,6 +156,7 @@ def _merged(
         *reported_gaps(events.all),
         *switch_gaps(switches),
         *log_gaps(contents.damage, contents.unreadable),
+        *beginning_gaps(contents.damage.headless_logs, _beginnings(contents, main_pid, is_ours="process" in events)),
         *part_gaps(parts),
         *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else lost_call_gaps(merged)),
         *merged.gaps,
@@ -176,6 +179,12 @@ def _merged(
             "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
         }
     )
+
+
+def _beginnings(contents: LogContents, main_pid: int | None, *, is_ours: bool) -> Iterator[BeginningSigns]:
+    for name, process in contents.named(main_pid):
+        intakes = [section.intake for section in process.sections]
+        yield signs_of(name, process.beginning, intakes, is_ours=is_ours)
 
 
 def _inductor_graphs(contents: LogContents) -> Iterator[InductorGraph]:

@@ -15,6 +15,7 @@ from graphdoctor.engine.work import Engine
 from graphdoctor.model.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.storage.log_file import LogFile
+from graphdoctor.trace.beginning import Beginning, has_lost_event
 from graphdoctor.trace.chunks import records_of
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.intake import Intake
@@ -85,6 +86,7 @@ class ProcessSections:
         is_cut: Whether a log ends in the middle of a record.
         first: The start of the first line that was taken; empty if none was.
         last: The start of the last one.
+        beginning: What shows whether the beginning of its log is missing.
     """
 
     process: ProcessLogs
@@ -93,6 +95,7 @@ class ProcessSections:
     is_cut: bool = False
     first: str = ""
     last: str = ""
+    beginning: Beginning = field(default_factory=Beginning)
 
     @property
     def has_compiled(self) -> bool:
@@ -242,11 +245,13 @@ class _LogTakers:
         if taken is not None and self._last is not None and not is_first_string(record):
             # A forked process goes on with the strings of its parent.
             taken.sections[0].intake.begin_after(self._last.sections[-1].intake)
+            taken.beginning.is_forked = True
 
 
 def _read_log(log: LogFile, takers: _LogTakers, into: LogContents, engine: Engine) -> None:
     into.damage.is_last_broken = False
     taken: ProcessSections | None = takers.first
+    takers.first.beginning.has_lost_event |= has_lost_event(log)
     for record in records_of(log, takers.first.sections[0].kinds, into.damage, engine):
         taken = takers.of(record)
         if taken is None:
@@ -256,6 +261,8 @@ def _read_log(log: LogFile, takers: _LogTakers, into: LogContents, engine: Engin
         if taken.sections[-1].is_reset_by(record):
             taken.sections.append(taken.sections[-1].after_reset())
         try:
+            if record.kind in Beginning.KINDS:
+                taken.beginning.add(record)
             taken.sections[-1].add(record)
         except (ValueError, TypeError, LookupError, AttributeError):
             # The record is damaged, or this torch writes it differently.
