@@ -110,7 +110,7 @@ def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> B
 
 def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
     picture = recording.picture
-    if picture is None or not (picture.records or (place / META_FILE).is_file()):
+    if picture is None or not (recording.evidence.records or (place / META_FILE).is_file()):
         raise GraphDoctorError(
             f"{place} has no records from torch.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
         )

@@ -19,6 +19,7 @@ from graphdoctor.diagnosis.sites import view_of
 from graphdoctor.diagnosis.summary import summary_of
 from graphdoctor.diagnosis.verdicts import with_verdicts
 from graphdoctor.model.diagnosis import Diagnosis, Finding
+from graphdoctor.model.evidence import LogEvidence
 from graphdoctor.model.recording import Recording
 from graphdoctor.model.stack import relative
 from graphdoctor.model.watch import CallWatch
@@ -69,8 +70,17 @@ def diagnose(
         guards=recording.guards,
         sensitivity=recording.variations,
         treatment=recording.treatment,
+        evidence=_with_relative_places(recording.evidence, root),
         gaps=recording.gaps,
     )
+
+
+def _with_relative_places(evidence: LogEvidence, root: Path) -> LogEvidence:
+    shapes = (
+        found if found.file is None else found.model_copy(update={"file": relative(found.file, root)})
+        for found in evidence.shapes
+    )
+    return evidence.model_copy(update={"shapes": tuple(shapes)})
 
 
 def _with_relative_files(watch: CallWatch | None, root: Path) -> CallWatch | None:

@@ -11,6 +11,7 @@ from typing import Literal
 from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.ddp import DdpSplit
+from graphdoctor.model.evidence import LogEvidence
 from graphdoctor.model.fixes import SnippetPlace, Treatment, Verdict
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.kernels import CudaGraphSkip
@@ -362,5 +363,7 @@ class Diagnosis(Fact):
     """Fixes that were tried, and what the verified ones do together; None if there were none."""
     stages: tuple[GraphStages, ...] | None = None
     """Each graph from Dynamo to the generated code; None if not requested."""
+    evidence: LogEvidence = field(default_factory=LogEvidence)
+    """What else torch's trace log has."""
     gaps: tuple[CaptureGap, ...]
     """What the numbers lack."""

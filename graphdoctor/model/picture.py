@@ -1,7 +1,6 @@
 """Facts that only the picture of a run needs.
 
-Source files, graphs stage by stage, generated code, phases of compiles, lanes of calls, and which records of the log
-all this came from.
+Source files, graphs stage by stage, generated code, phases of compiles, and lanes of calls.
 
 They are only read on request, because they are most of a log. ``None`` always means "unknown".
 """
@@ -208,17 +207,28 @@ class Lane(Fact):
     """How many segments were left out because there were too many, the shortest first."""
 
 
-class RecordCount(Fact):
-    """The records of one kind in the log."""
+class Artifact(Fact):
+    """A record that a report doesn't show."""
 
     kind: str
-    """torch's name for the kind."""
-    count: int
-    """How many there are."""
+    """torch's name for it."""
     size_bytes: int
-    """Their size in the log."""
-    is_used: bool
-    """Whether the picture or the recording uses them."""
+    """The size of its text."""
+    file: str
+    """What ``graphdoctor unpack`` calls its file, below the folder of its process."""
+
+
+class CompileArtifacts(Fact):
+    """The records of one compile that a report doesn't show."""
+
+    compile_id: str | None
+    """The compile; None for records that belong to none."""
+    artifacts: tuple[Artifact, ...]
+    """Those with a text, in the order of the log, at most 200."""
+    hidden_files: int = 0
+    """How many more there are."""
+    without_text: dict[str, int] = field(default_factory=dict)
+    """How many records without a text there are, by kind."""
 
 
 class Picture(Fact):
@@ -240,8 +250,10 @@ class Picture(Fact):
     """Phases in the order of their starts, process by process, without those of extra calls."""
     lanes: tuple[Lane, ...] = ()
     """The user's calls in order, then the steady call; empty if they weren't measured."""
-    records: tuple[RecordCount, ...] = ()
-    """Kinds of records by size, largest first."""
+    artifacts: tuple[CompileArtifacts, ...] = ()
+    """Records that a report doesn't show, of at most 200 compiles of each process, in the order of the log."""
+    hidden_artifacts: int = 0
+    """How many more compiles have such records."""
     config: dict[str, str] | None = None
     """torch config values that differ from their defaults after the calls, or at the end of a script, by dotted name,
     as Python prints them, shortened; None if unknown. A value that torch reads from an environment variable at import

@@ -12,6 +12,7 @@ from typing import Literal
 from graphdoctor.model.base import Fact
 from graphdoctor.model.coverage import Coverage
 from graphdoctor.model.ddp import DdpSplit
+from graphdoctor.model.evidence import LogEvidence
 from graphdoctor.model.fixes import Treatment
 from graphdoctor.model.guards import Guards
 from graphdoctor.model.kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
@@ -684,6 +685,8 @@ class Recording(Fact):
     """Why torch's caches on disk leave graphs out, one for each reason of each graph."""
     caches: CacheUse | None = None
     """What the caches on disk did; None if none was asked."""
+    evidence: LogEvidence = field(default_factory=LogEvidence)
+    """What else is in the log."""
     guards: Guards | None = None
     """What the guards check and cost; None if not requested."""
     picture: Picture | None = None

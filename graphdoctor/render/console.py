@@ -21,6 +21,7 @@ from graphdoctor.render.cards import (
     clean_lines,
     closing,
     finding_card,
+    labeled_rows,
     partial,
     short_card,
     title_line,
@@ -28,6 +29,7 @@ from graphdoctor.render.cards import (
     write,
 )
 from graphdoctor.render.fixes import ending, treatment_sections
+from graphdoctor.render.log_words import log_rows, unshown_text
 from graphdoctor.render.outcome import outcome
 from graphdoctor.render.words import (
     Tone,
@@ -103,6 +105,13 @@ def _report(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> Iter
         for graph in diagnosis.graphs:
             yield Text()
             yield from _graph_detail(graph)
+    rows = [(label, clean(text)) for label, text in log_rows(diagnosis, is_verbose=is_verbose)]
+    if rows:
+        yield Text()
+        yield labeled_rows(rows, style="dim")
+    if (unshown := unshown_text(diagnosis, is_verbose=is_verbose)) is not None:
+        yield Text()
+        yield clean(unshown, "dim")
     yield from unknown_rows(diagnosis)
     for line in closing(diagnosis):
         yield Text()

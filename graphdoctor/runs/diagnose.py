@@ -211,12 +211,10 @@ def _details(
 ) -> Picture | None:
     """The picture of a large log: it is read again for the compiles that are shown."""
     from graphdoctor.trace.details import Details
-    from graphdoctor.trace.guards.tree import GuardTrees
     from graphdoctor.trace.sections import Wanted
 
     details = Details(needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES)
-    read_before = GuardTrees.KINDS if needs.guards else frozenset[str]()
-    return _read(location, rank, Wanted(picture=True, details=details, read_before=read_before), engine).picture
+    return _read(location, rank, Wanted(picture=True, details=details), engine).picture
 
 
 def _is_large(location: Location, rank: int | None) -> bool:

@@ -353,6 +353,7 @@ class Assembler:
             replay=replay,
             cache_bypasses=cache_bypasses(self._intake.cache_records),
             caches=cache_use(self._intake.cache_records),
+            evidence=self._intake.evidence.finish(),
             gaps=(
                 *unreadable_gaps(self._unreadable),
                 *run_gaps(

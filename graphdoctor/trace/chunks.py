@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import orjson
 
 from graphdoctor.engine.work import Done, Engine, Outcome
+from graphdoctor.model.record_kinds import UNSHOWN_KINDS
 from graphdoctor.storage.compression import CutStreamError
 from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
@@ -129,6 +130,8 @@ def _in_order(outcomes: Iterator[Outcome[ChunkRecords]]) -> Iterator[Outcome[Chu
 
 def _leave_out_dumps(record: Record) -> None:
     record.raw = b""
+    if record.kind in UNSHOWN_KINDS:
+        record.payload = None
     if record.kind != _METRICS:
         return
     metrics = record.value

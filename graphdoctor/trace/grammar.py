@@ -34,6 +34,7 @@ class Record:
         payload: The payload's text, or None when the caller didn't want it.
         stamp: The start of its line: level and date, time, process id.
         raw: The payload's bytes, or None as above.
+        payload_bytes: Their number; None for a record without a payload.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Record:
     payload: str | None = None
     stamp: str = ""
     raw: bytes | None = None
+    payload_bytes: int | None = None
 
     @property
     def compile_id(self) -> str | None:
@@ -155,7 +157,7 @@ def read_records(
         damage.kinds[kind] = count + 1, size + size_bytes
         damage.altered_payloads += not is_whole
         if record is not None and payload:
-            record.raw = raw
+            record.raw, record.payload_bytes = raw, len(raw)
             try:
                 record.payload = raw.decode()
             except UnicodeDecodeError:

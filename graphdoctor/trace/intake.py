@@ -9,7 +9,7 @@ operation has metrics that claim guarded code, without counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ from graphdoctor.probe.wire import (
 from graphdoctor.trace.below import CACHE_RECORDS, CacheRecord
 from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
+from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.metrics import CompileMetrics, read_metrics
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
@@ -133,6 +134,7 @@ class Intake:
         self.called: dict[int, CalledArtifact] = {}
         self.watched_calls: list[WatchedCallArtifact] = []
         self.cache_records: list[CacheRecord] = []
+        self.evidence = Evidence(self._logged_entries)
         self._handlers: Mapping[str, Handler] = {
             "str": self._on_str,
             "torch_version": self._on_torch_version,
@@ -144,6 +146,7 @@ class Intake:
             "compilation_metrics": self._on_metrics,
             "optimize_ddp_split_graph": self._on_ddp_split,
             "optimize_ddp_split_child": self._on_ddp_part,
+            **dict.fromkeys(Evidence.KINDS, self._on_evidence),
             **dict.fromkeys(CACHE_RECORDS, self._on_cache),
             "graphdoctor_call": self._on_call,
             "graphdoctor_compile_call": self._on_compile_call,
@@ -222,6 +225,12 @@ class Intake:
         self._files[text] = None
         self.origins.learn_from(text)
 
+    def _logged_entries(self, stack: Sequence[Mapping[str, Any]] | None) -> tuple[StackEntry, ...]:
+        """The entries of a stack of torch's."""
+        return tuple(
+            self.entry(self._file_of(line), line["line"], line["name"], line.get("loc")) for line in stack or ()
+        )
+
     def _file_of(self, line: Mapping[str, Any]) -> str:
         key: int = line.get("filename", -1)
         return self._strings.get(key) or self._inherited.get(key, _UNKNOWN)
@@ -236,16 +245,7 @@ class Intake:
         if compile_ is None:
             return
         compile_.is_started = True
-        raw = record.value.get("stack") or []
-        entries = tuple(
-            self.entry(
-                self._file_of(line),
-                line["line"],
-                line["name"],
-                line.get("loc"),
-            )
-            for line in raw
-        )
+        entries = self._logged_entries(record.value.get("stack"))
         if not entries:
             return
         # The last entry is the frame itself, whose file is never ours.
@@ -333,9 +333,14 @@ class Intake:
         if self.ddp_splits and self.ddp_splits[-1].compile_id == record.compile_id:
             self.ddp_splits[-1].parts.append((str(record.value.get("name")), record.payload or ""))
 
+    def _on_evidence(self, record: Record) -> None:
+        if not self.is_extra(record):
+            self.evidence.add(record)
+
     def _on_cache(self, record: Record) -> None:
         if self.is_extra(record):
             return
+        self.evidence.add(record)
         cache, state = CACHE_RECORDS[record.kind]
         reason = orjson.loads(record.payload or "{}").get("cache_bypass_reason")
         self.cache_records.append(CacheRecord(record.compile_id, cache, state, str(reason) if reason else None))

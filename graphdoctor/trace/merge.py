@@ -13,6 +13,7 @@ from functools import cached_property
 from graphdoctor.model.base import Fact, field_types
 from graphdoctor.model.recording import CaptureGap, Recording
 from graphdoctor.trace.below import joined
+from graphdoctor.trace.evidence import joined as joined_evidence
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def merge(parts: Sequence[Part]) -> Recording:
             ),
             "cache_bypasses": tuple(found for recording in renamed for found in recording.cache_bypasses),
             "caches": joined(recording.caches for recording in renamed),
+            "evidence": joined_evidence((part.prefix, part.recording.evidence) for part in parts),
             "gaps": _merge_gaps(parts),
         }
     )

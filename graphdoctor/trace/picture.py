@@ -7,14 +7,15 @@ time, ``files.py`` the source. Lanes come from the probe's events (``lanes.py``)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from graphdoctor.model.picture import Picture, RecordCount, SourceText
+from graphdoctor.model.picture import Picture, SourceText
 from graphdoctor.model.recording import Recording
 from graphdoctor.probe.wire import Event
+from graphdoctor.trace.artifacts import Artifacts
 from graphdoctor.trace.details import Details
 from graphdoctor.trace.files import Files
-from graphdoctor.trace.grammar import LogDamage, Record
+from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.lanes import read_lanes
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.origin import Origins
@@ -29,18 +30,20 @@ class PictureIntake:
         details: The compiles whose graphs, code and notes are kept; None for all.
     """
 
-    KINDS: frozenset[str] = Stages.KINDS | Phases.KINDS | Files.KINDS
+    KINDS: frozenset[str] = Stages.KINDS | Phases.KINDS | Files.KINDS | Artifacts.KINDS
 
     def __init__(self, details: Details | None = None) -> None:
         self._details = details
         self.stages = Stages(details)
         self.phases = Phases(details)
         self.files = Files()
+        self.artifacts = Artifacts(details)
 
     def after_reset(self) -> PictureIntake:
         """What collects the records of the same process after a reset."""
         later = PictureIntake(self._details)
         later.phases = self.phases.after_reset()
+        later.artifacts = Artifacts(self._details, self.artifacts.reset + 1)
         return later
 
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
@@ -51,6 +54,8 @@ class PictureIntake:
             call_index: The user's current call; None outside the calls.
             is_extra: Whether the record belongs to one of our repetitions, which are left out.
         """
+        if record.kind in self.artifacts.KINDS and not is_extra:
+            self.artifacts.add(record)
         for part in (self.stages, self.phases, self.files):
             if record.kind in part.KINDS:
                 part.add(record, call_index, is_extra=is_extra)
@@ -61,8 +66,6 @@ def picture_of(
     recording: Recording,
     *,
     events: Sequence[Event],
-    damage: LogDamage,
-    is_used: Callable[[str], bool],
     details: Details | None = None,
 ) -> Picture:
     """Make the picture of several processes.
@@ -71,8 +74,6 @@ def picture_of(
         parts: In the order in which they were merged, each with its records and the owners of its files.
         recording: The merged recording.
         events: The probe's events.
-        damage: Has the counts of records by kind.
-        is_used: Returns whether records of a kind were read.
         details: The compiles whose graphs and code were kept; None for all.
     """
     files: dict[str, SourceText] = {}
@@ -90,15 +91,8 @@ def picture_of(
         if details is None
         else tuple(found.compile_id for found in recording.compiles if details.keeps(found.compile_id)),
         lanes=read_lanes(events, recording),
-        records=_records(damage, is_used),
+        artifacts=tuple(found for part, taken, _ in parts for found in taken.artifacts.finish(part.prefix)),
+        hidden_artifacts=sum(taken.artifacts.hidden for _, taken, _ in parts),
         # The last one, because calls can set values.
         config=next((event.get("values") for event in reversed(events) if event["event"] == "config"), None),
     )
-
-
-def _records(damage: LogDamage, is_used: Callable[[str], bool]) -> tuple[RecordCount, ...]:
-    counts = (
-        RecordCount(kind=kind, count=count, size_bytes=size, is_used=is_used(kind))
-        for kind, (count, size) in damage.kinds.items()
-    )
-    return tuple(sorted(counts, key=lambda found: -found.size_bytes))

@@ -26,6 +26,7 @@ from graphdoctor.trace.assemble import Assembler, RunFacts
 from graphdoctor.trace.beginning import BeginningSigns, signs_of
 from graphdoctor.trace.below import cuda_graphs, float32_precision, kernel_share
 from graphdoctor.trace.events import Events
+from graphdoctor.trace.evidence import record_counts
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.gaps import (
     beginning_gaps,
@@ -38,7 +39,6 @@ from graphdoctor.trace.gaps import (
     switch_gaps,
 )
 from graphdoctor.trace.generated import generated_names, with_generated
-from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.profiled import measured_memory, profiled_call
@@ -124,7 +124,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, engine: Engine = ALONE)
 
         merged = with_export(merged, events, environment)
     if wanted.picture:
-        merged = _with_picture(merged, parts, events, contents.damage, wanted)
+        merged = _with_picture(merged, parts, events, wanted)
     if wanted.guards:
         merged = _with_guards(merged, parts, events)
     if wanted.marks:
@@ -170,6 +170,7 @@ def _merged(
     return merged.model_copy(
         update={
             "gaps": tuple(gaps),
+            "evidence": merged.evidence.model_copy(update={"records": record_counts(contents.damage)}),
             "kernels": kernel_share(events),
             "memory": measured_memory(events),
             "profiled": profiled_call(events, _inductor_graphs(contents)),
@@ -220,11 +221,7 @@ def _replay(events: Events) -> Replay | None:
 
 
 def _with_picture(
-    recording: Recording,
-    parts: Sequence[tuple[Part, Section]],
-    events: Events,
-    damage: LogDamage,
-    wanted: Wanted,
+    recording: Recording, parts: Sequence[tuple[Part, Section]], events: Events, wanted: Wanted
 ) -> Recording:
     from graphdoctor.trace.picture import picture_of
 
@@ -232,8 +229,6 @@ def _with_picture(
         [(part, section.picture, section.intake.origins) for part, section in parts if section.picture is not None],
         recording,
         events=events.all,
-        damage=damage,
-        is_used=wanted.read_before.union(*(section.kinds for _, section in parts)).__contains__,
         details=wanted.details,
     )
     return recording.model_copy(update={"picture": found})

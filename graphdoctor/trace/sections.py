@@ -138,7 +138,6 @@ class Wanted:
         guards: The guard trees, which can be most of a log.
         picture: What only the picture of a run shows, which takes all of a log.
         details: For the picture, the compiles whose graphs and code are kept; None for all.
-        read_before: Kinds of records that were read at another time, which count as used.
         marks: What can be compared with other ranks.
         texts_of: Compile ids whose texts the marks keep.
     """
@@ -146,7 +145,6 @@ class Wanted:
     guards: bool = False
     picture: bool = False
     details: Details | None = None
-    read_before: frozenset[str] = frozenset()
     marks: bool = False
     texts_of: frozenset[str] = frozenset()
 

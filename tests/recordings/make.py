@@ -6,9 +6,10 @@
 (``NAME/``), some with ``TORCH_TRACE`` alone too (``NAME.bare/``). One is compiled by Inductor, with an empty cache and
 with what that left (``lowered.bare/``, ``lowered_again.bare/``), one breaks and is refused (``refused.bare/``), one is
 exported and compiled ahead of time (``exported.bare/``); of their records those that nobody reads, most of the
-log, are left out. Paths, process ids and the system's name are replaced
-by neutral ones; the sums that torch writes of payloads are made anew. Nothing else changes. A torch that graphdoctor
-doesn't run with has the last two alone.
+log, are left out. One with symbolic sizes is compiled (``lowered_sizes.bare/``) and one is exported as far as it can be
+(``lowered_export.bare/``), both with ``TORCH_DTRACE``; their events are left out. Paths, process ids and the system's
+name are replaced by neutral ones; the sums that torch writes of payloads are made anew. Nothing else changes. A torch
+that graphdoctor doesn't run with has ``refused.bare/`` and ``exported.bare/`` alone.
 """
 
 from __future__ import annotations
@@ -125,6 +126,39 @@ _KEPT_ALONE = (
     *("dynamo_graph_break_reason", "dynamo_error", "dynamo_guards", "fx_graph_runnable", "exported_program"),
     *("create_symbol", "guard_added", "guard_added_fast", "missing_fake_kernel", "aoti_compile_fx"),
 )
+_SIZED = """
+import torch
+from torch._dynamo import config
+
+config.capture_dynamic_output_shape_ops = True
+
+
+@torch.compile(dynamic=True)
+def forward(x):
+    return x.nonzero().sum() + x.shape[0]
+
+
+forward(torch.ones(3))
+"""
+_DRAFTED = """
+import torch
+from torch.export._draft_export import draft_export
+
+
+class Net(torch.nn.Module):
+    def forward(self, x, n):
+        n = n.item()
+        if n > 2:
+            x = x + 1
+        return torch.ops.demo.twice(x)
+
+
+with torch.library._scoped_library("demo", "FRAGMENT") as library:
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    draft_export(Net(), (torch.ones(4), torch.tensor(3)))
+"""
+_NOT_KEPT = ("chromium_event", "expression_created")
 
 
 def main(pythons: list[str]) -> None:
@@ -138,6 +172,8 @@ def main(pythons: list[str]) -> None:
             continue
         with tempfile.TemporaryDirectory() as temporary:
             record_lowered(python, version, Path(temporary), roots)
+        with tempfile.TemporaryDirectory() as temporary:
+            record_exported(python, version, Path(temporary), roots)
         for name in NAMES:
             with tempfile.TemporaryDirectory() as temporary:
                 record(python, version, name, Path(temporary), roots)
@@ -196,6 +232,20 @@ def record_lowered(python: str, version: str, temporary: Path, roots: list[str])
         save(temporary / name, HERE / version / f"{name}.bare", neutral_paths(demo, temporary, roots), kinds=_KEPT)
 
 
+def record_exported(python: str, version: str, temporary: Path, roots: list[str]) -> None:
+    """Record a program that is compiled with symbolic sizes, and one that is exported as far as it can be."""
+    demo = temporary / "demo"
+    demo.mkdir()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(temporary / "cache")
+    replacements = neutral_paths(demo, temporary, roots)
+    for name, program in (("lowered_sizes", _SIZED), ("lowered_export", _DRAFTED)):
+        (demo / f"{name}.py").write_text(program)
+        environment["TORCH_DTRACE"] = str(temporary / name)
+        subprocess.run([python, f"{name}.py"], cwd=demo, env=environment, check=True, stderr=subprocess.DEVNULL)
+        save(temporary / name, HERE / version / f"{name}.bare", replacements, left_out=_NOT_KEPT)
+
+
 def neutral_paths(demo: Path, temporary: Path, roots: list[str]) -> dict[str, str]:
     """What is replaced, the longest paths first."""
     purelib, stdlib, prefix, base_prefix = roots
@@ -212,8 +262,22 @@ def neutral_paths(demo: Path, temporary: Path, roots: list[str]) -> dict[str, st
     }
 
 
-def save(source: Path, folder: Path, replacements: dict[str, str], kinds: tuple[str, ...] = ()) -> None:
-    """Copy a recording with every text of the machine replaced; given kinds of records alone, if any are."""
+def save(
+    source: Path,
+    folder: Path,
+    replacements: dict[str, str],
+    kinds: tuple[str, ...] = (),
+    left_out: tuple[str, ...] = (),
+) -> None:
+    """Copy a recording with every text of the machine replaced.
+
+    Args:
+        source: The recording.
+        folder: The copy.
+        replacements: What is replaced by what.
+        kinds: Kinds of records that are kept; all if empty.
+        left_out: Kinds of records that aren't.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     for file in sorted(source.rglob("*")):
         if file.is_file() and file.stat().st_size:
@@ -223,12 +287,12 @@ def save(source: Path, folder: Path, replacements: dict[str, str], kinds: tuple[
             for old, new in replacements.items():
                 text = text.replace(old, new)
             if name.endswith(".log"):
-                text = with_new_sums(text, kinds)
+                text = with_new_sums(text, kinds, left_out)
             (folder / name).write_text(text, encoding="utf-8")
 
 
-def with_new_sums(log: str, kinds: tuple[str, ...] = ()) -> str:
-    """The log with process ids replaced and ``has_payload`` made anew; given kinds of records alone, if any are."""
+def with_new_sums(log: str, kinds: tuple[str, ...] = (), left_out: tuple[str, ...] = ()) -> str:
+    """The log with process ids replaced and ``has_payload`` made anew, without records that aren't kept."""
     records: list[tuple[str, list[str]]] = []
     for line in log.split("\n"):
         if line.startswith("\t"):
@@ -242,7 +306,8 @@ def with_new_sums(log: str, kinds: tuple[str, ...] = ()) -> str:
             lines += [line, *payload]
             continue
         value = json.loads(match[3])
-        if kinds and not any(kind in value or kind == value.get("artifact", {}).get("name") for kind in kinds):
+        own = {*value, value.get("artifact", {}).get("name")}
+        if (kinds and not own & {*kinds}) or own & {*left_out}:
             continue
         if "has_payload" in value:
             whole = "\n".join(part[1:] for part in payload)

@@ -31,7 +31,7 @@ def test_what_only_a_page_needs_is_read_only_for_a_page(folder):
     assert plain.report == page.report == profiled()
     assert plain.picture is None
     assert page.picture is not None
-    assert page.picture.records
+    assert page.picture.phases
 
 
 def test_a_document_has_no_picture(folder):

@@ -239,14 +239,13 @@ def test_every_record_and_every_byte_is_counted(version: str) -> None:
     recording, _ = picture_of(RECORDINGS / version / "item")
     (log,) = (RECORDINGS / version / "item").rglob("*.log")
 
-    assert recording.picture is not None
-    records = {found.kind: found for found in recording.picture.records}
+    records = {found.kind: found for found in recording.evidence.records}
     assert sum(found.size_bytes for found in records.values()) == log.stat().st_size
     headers = [line for line in log.read_text().splitlines() if line.startswith("V")]
     assert sum(found.count for found in records.values()) == len(headers)
     assert records["chromium_event"].count == sum('"chromium_event"' in line for line in headers) > 0
-    assert records["chromium_event"].is_used
-    assert not records["create_symbol"].is_used
+    assert records["chromium_event"].is_shown
+    assert not records["describe_tensor"].is_shown
 
 
 def test_a_reset_renames_compiles_and_does_not_set_the_clock_back(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Location
+from graphdoctor.model.record_kinds import MEANINGS
 from graphdoctor.model.stack import relative
 from graphdoctor.model.wording import counted
-from graphdoctor.render import words
+from graphdoctor.render import log_words, words
 from graphdoctor.render.actions import actions
 from graphdoctor.render.html import data
 from graphdoctor.render.html.document import write_document
@@ -31,6 +32,8 @@ _SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
 _HUES = 8
 _MAX_CHIPS = 3
 _MAX_ACTIONS = 7
+_MAX_ROWS = 200
+"""Of one table of what else is in the log."""
 
 
 def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_source: bool = True) -> str:
@@ -108,8 +111,25 @@ class _Page:
             "hue": self.hue,
             "anchor": self.anchor,
             "location_anchor": lambda location: self.anchor(location.file, location.line),
+            **self._log(),
             "max_chips": _MAX_CHIPS,
             "max_actions": _MAX_ACTIONS,
+        }
+
+    def _log(self) -> dict[str, Any]:
+        """What ``log.html.j2`` needs."""
+        evidence = self._diagnosis.evidence
+        return {
+            "evidence": evidence,
+            "caches": log_words.caches_text(evidence.cache_answers),
+            "shapes": log_words.shapes_text(evidence),
+            "cache_names": log_words.CACHES,
+            "shape_label": log_words.shape_label,
+            "kernel_text": log_words.kernel_text,
+            "schedule_text": log_words.schedule_text,
+            "estimate_text": log_words.estimate_text,
+            "meanings": {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()},
+            "max_rows": _MAX_ROWS,
         }
 
     def blobs(self) -> dict[str, str]:

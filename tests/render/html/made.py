@@ -7,13 +7,15 @@ from typing import Any
 
 from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.model.diagnosis import Diagnosis, Fix
+from graphdoctor.model.evidence import LogEvidence
 from graphdoctor.model.guards import GuardNode, Guards, GuardSet
 from graphdoctor.model.picture import (
+    Artifact,
+    CompileArtifacts,
     GeneratedCode,
     Lane,
     Phase,
     Picture,
-    RecordCount,
     Segment,
     SourceText,
     Stage,
@@ -23,6 +25,7 @@ from graphdoctor.model.picture import (
 from graphdoctor.model.recording import Call, CallError, Compile, Environment, GraphInput, Recording
 from graphdoctor.render.html.page import render_page
 from graphdoctor.rules.catalog import RULES
+from tests.bundle.filled import filled
 from tests.factories import FILE, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 ROOT = Path("/project")
@@ -209,7 +212,11 @@ def hostile() -> tuple[Recording, Picture]:
     )
     guards = Guards(sets=(GuardSet(compile_id="0/0", guard_count=1, kinds={bad: 1}, nodes=(guard,)),))
     facts = facts.model_copy(
-        update={"guards": guards, "environment": Environment(python=bad, torch=bad, platform=LONG, device_name=bad)}
+        update={
+            "evidence": filled(LogEvidence, bad),
+            "guards": guards,
+            "environment": Environment(python=bad, torch=bad, platform=LONG, device_name=bad),
+        }
     )
     return facts, _hostile_picture(bad, file)
 
@@ -246,6 +253,10 @@ def _hostile_picture(bad: str, file: str) -> Picture:
             Phase(name=bad, compile_id="0/0", call_index=1, start_us=0, duration_us=50, depth=0, notes={bad: bad}),
         ),
         lanes=(Lane(call_index=1, duration_us=100, is_profiled=True, segments=segments),),
-        records=(RecordCount(kind=bad, count=1, size_bytes=10, is_used=True),),
+        artifacts=(
+            CompileArtifacts(
+                compile_id=bad, artifacts=(Artifact(kind=bad, size_bytes=1, file=LONG),), without_text={bad: 1}
+            ),
+        ),
         config={bad: LONG},
     )

@@ -1,0 +1,273 @@
+"""Takes the records that say something beside compiles, graphs, breaks and guards.
+
+Comes in: records in the order of the log. Goes out: a ``LogEvidence`` for one process until a reset of Dynamo, and one
+for several of those. Memory is bounded by the number of compiles: sizes beyond the first 2,000 are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from graphdoctor.model.evidence import (
+    AnswerState,
+    AskedCache,
+    CacheAnswer,
+    CollectiveSchedule,
+    ExportedProgram,
+    FakeKernel,
+    LogEvidence,
+    RecordCount,
+    RuntimeEstimate,
+    ShapeEvent,
+    ShapeKind,
+)
+from graphdoctor.model.record_kinds import family_of, is_shown
+from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.trace.grammar import LogDamage, Record
+
+_ANSWERS: Mapping[str, tuple[AskedCache, AnswerState]] = {
+    "fx_graph_cache_hit": ("fx_graph_cache", "hit"),
+    "fx_graph_cache_miss": ("fx_graph_cache", "miss"),
+    "fx_graph_cache_bypass": ("fx_graph_cache", "bypass"),
+    "fx_graph_cache_disabled": ("fx_graph_cache", "disabled"),
+    "fx_graph_bundled_cache_hit": ("fx_graph_bundled_cache", "hit"),
+    "aotautograd_cache_hit": ("aotautograd_cache", "hit"),
+    "aotautograd_cache_miss": ("aotautograd_cache", "miss"),
+    "aotautograd_cache_bypass": ("aotautograd_cache", "bypass"),
+    "aotautograd_cache_pickle_failure": ("aotautograd_cache", "failed"),
+    "dynamo_cache_bypass": ("dynamo_cache", "bypass"),
+    "dynamo_cache_exception": ("dynamo_cache", "failed"),
+    "precompile_cache_bypass": ("precompile_cache", "bypass"),
+}
+"""torch's records of what a cache said (``torch/_inductor/compile_fx.py``, ``torch/_dynamo/package.py``,
+``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
+
+_SHAPES: Mapping[str, ShapeKind] = {
+    "create_symbol": "dynamic",
+    "create_unbacked_symbol": "unbacked",
+    "symbolic_shape_specialization": "specialized",
+    "guard_added": "guarded",
+    "guard_added_fast": "guarded",
+    "propagate_real_tensors": "assumed",
+    "propagate_real_tensors_provenance": "assumed",
+    "guard_on_data_dependent_error": "data_dependent",
+}
+"""``torch/fx/experimental/symbolic_shapes.py``, 2.13; with ``TORCH_DTRACE``, guards and assumptions come twice."""
+
+_KERNELS: Mapping[str, bool] = {"missing_fake_kernel": True, "mismatched_fake_kernel": False}
+_REASONS = ("cache_bypass_reason", "_reason", "reason", "error", "missing_backend")
+_MAX_SHAPES = 2000
+_MAX_TEXT = 500
+_RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
+_RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
+
+Entries = Callable[[Any], Sequence[StackEntry]]
+"""Turns a stack of torch's into entries."""
+
+
+class Evidence:
+    """Collects the records of one process until a reset of Dynamo.
+
+    Args:
+        entries: Reads stacks.
+    """
+
+    KINDS: frozenset[str] = frozenset(
+        {
+            *_ANSWERS,
+            *_SHAPES,
+            *_KERNELS,
+            *(
+                "exported_program",
+                "inductor_collective_schedule",
+                "inductor_runtime_and_tensor_meta",
+                "graph_execution",
+            ),
+        }
+    )
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._answers: list[CacheAnswer] = []
+        self._shapes: dict[tuple[object, ...], ShapeEvent] = {}
+        self._hidden_shapes = 0
+        self._kernels: dict[tuple[object, ...], FakeKernel] = {}
+        self._programs: list[ExportedProgram] = []
+        self._collectives: list[CollectiveSchedule] = []
+        self._estimates: list[RuntimeEstimate] = []
+        self._executions: list[str] = []
+
+    def add(self, record: Record) -> None:
+        """Take the next record, which is one of ``KINDS``."""
+        if record.kind in _ANSWERS:
+            self._answers.append(_answer(record))
+        elif record.kind in _SHAPES:
+            self._add_shape(record)
+        elif record.kind in _KERNELS:
+            self._add_kernel(record)
+        elif record.kind == "exported_program":
+            self._programs.append(_program(record))
+        elif record.kind == "inductor_collective_schedule":
+            names = tuple(str(name)[:_MAX_TEXT] for name in orjson.loads(record.payload or "[]"))
+            self._collectives.append(CollectiveSchedule(compile_id=record.compile_id, operations=names))
+        elif record.kind == "inductor_runtime_and_tensor_meta":
+            self._estimates.append(_estimate(record))
+        else:
+            order = orjson.loads(record.payload or "{}").get("graph_execution_order") or ()
+            self._executions += [_executed(item) for item in order]
+
+    def finish(self) -> LogEvidence:
+        """What was collected, without counts of records."""
+        return LogEvidence(
+            cache_answers=tuple(self._answers),
+            shapes=tuple(self._shapes.values()),
+            hidden_shapes=self._hidden_shapes,
+            fake_kernels=tuple(self._kernels.values()),
+            exported_programs=tuple(self._programs),
+            collectives=tuple(self._collectives),
+            estimates=tuple(self._estimates),
+            executions=tuple(self._executions),
+        )
+
+    def _add_shape(self, record: Record) -> None:
+        value = record.value
+        kind = _SHAPES[record.kind]
+        said = value.get("symbol") if kind in ("dynamic", "unbacked", "specialized") else value.get("expr")
+        expression = str(said)[:_MAX_TEXT]
+        key = (kind, record.compile_id, expression)
+        before = self._shapes.get(key)
+        if before is None and len(self._shapes) >= _MAX_SHAPES:
+            self._hidden_shapes += 1
+            return
+        place = self._place(value)
+        if before is not None:
+            # A guard comes in two records under TORCH_DTRACE; one of them can lack the line.
+            known = {} if before.file is not None or place is None else _placed(place)
+            is_twin = record.kind in ("guard_added_fast", "propagate_real_tensors_provenance")
+            self._shapes[key] = before.model_copy(update={**known, "count": before.count + (not is_twin)})
+            return
+        sources = value.get("sources") or ()
+        source = value.get("source") or (sources[0] if sources else None)
+        texts = {
+            "source": source,
+            "value": value.get("val") or value.get("value") or value.get("result"),
+            "range": value.get("vr"),
+            "reason": value.get("reason"),
+        }
+        known = {name: str(item)[:_MAX_TEXT] for name, item in texts.items() if item is not None}
+        known |= {} if place is None else _placed(place)
+        self._shapes[key] = ShapeEvent.model_validate(
+            {"kind": kind, "compile_id": record.compile_id, "expression": expression, **known}
+        )
+
+    def _place(self, value: Mapping[str, Any]) -> StackEntry | None:
+        """The program's innermost line."""
+        entries = self._entries(value.get("user_stack") or value.get("stack"))
+        known = (entry for entry in reversed(entries) if entry.file != "<unknown>")
+        return next((entry for entry in known if entry.origin in PROGRAM_ORIGINS), None)
+
+    def _add_kernel(self, record: Record) -> None:
+        op, reason = str(record.value["op"])[:_MAX_TEXT], record.value.get("reason")
+        key = (record.kind, record.compile_id, op, reason)
+        before = self._kernels.get(key)
+        self._kernels[key] = FakeKernel(
+            op=op,
+            is_missing=_KERNELS[record.kind],
+            reason=reason if reason is None else str(reason)[:_MAX_TEXT],
+            compile_id=record.compile_id,
+            count=1 if before is None else before.count + 1,
+        )
+
+
+def joined(parts: Iterable[tuple[str, LogEvidence]]) -> LogEvidence:
+    """What the logs of several processes have.
+
+    Args:
+        parts: Each with the prefix of its compile ids.
+    """
+    found: dict[str, Any] = {}
+    for prefix, evidence in parts:
+        for name, value in vars(evidence).items():
+            items = tuple(_prefixed(item, prefix) for item in value) if isinstance(value, tuple) and prefix else value
+            found[name] = found[name] + items if name in found else items
+    return LogEvidence(**found)
+
+
+def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:
+    """The kinds of records by size, largest first.
+
+    Args:
+        damage: Has the counts.
+    """
+    families: dict[str, tuple[int, int]] = {}
+    for kind, (count, size) in damage.kinds.items():
+        before = families.get(family_of(kind), (0, 0))
+        families[family_of(kind)] = before[0] + count, before[1] + size
+    counts = (
+        RecordCount(kind=kind, count=count, size_bytes=size, is_shown=is_shown(kind))
+        for kind, (count, size) in families.items()
+    )
+    return tuple(sorted(counts, key=lambda found: (-found.size_bytes, found.kind)))
+
+
+def _prefixed(item: Any, prefix: str) -> Any:  # noqa: ANN401 - any of the models, or an id
+    if isinstance(item, str):
+        return prefix + item
+    compile_id = getattr(item, "compile_id", None)
+    return item if compile_id is None else item.model_copy(update={"compile_id": prefix + compile_id})
+
+
+def _placed(place: StackEntry) -> dict[str, Any]:
+    return {"file": place.file, "line": place.line, "text": place.text}
+
+
+def _answer(record: Record) -> CacheAnswer:
+    cache, state = _ANSWERS[record.kind]
+    said = _object(record.payload)
+    reason = next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
+    key = said.get("key")
+    return CacheAnswer(
+        compile_id=record.compile_id,
+        cache=cache,
+        state=state,
+        reason=None if reason is None else str(reason)[:_MAX_TEXT],
+        key=None if key is None else str(key)[:_MAX_TEXT],
+    )
+
+
+def _object(payload: str | None) -> dict[str, Any]:
+    """A payload that should be an object; one that is a text is its own reason."""
+    try:
+        value = orjson.loads(payload or "{}")
+    except orjson.JSONDecodeError:
+        value = payload
+    return value if isinstance(value, dict) else {"reason": str(value)}
+
+
+def _program(record: Record) -> ExportedProgram:
+    text = record.payload or ""
+    found = _RANGES.search(text, max(len(text) - 100_000, 0))
+    ranges = {} if found is None else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(found[1])}
+    return ExportedProgram(size_bytes=len(text.encode()), ranges=ranges, compile_id=record.compile_id)
+
+
+def _estimate(record: Record) -> RuntimeEstimate:
+    operations = orjson.loads(record.payload or "{}").get("ops") or ()
+    times = [float(item["estimated_runtime_ns"]) / 1e3 for item in operations]
+    of_collectives = [time for time, item in zip(times, operations, strict=True) if item.get("type") == "collective"]
+    return RuntimeEstimate(
+        compile_id=record.compile_id,
+        operations=len(times),
+        estimated_us=sum(times),
+        collectives=len(of_collectives),
+        collectives_us=sum(of_collectives),
+    )
+
+
+def _executed(item: object) -> str:
+    """The compile of a graph that ran (``torch/_inductor/output_code.py``, 2.13)."""
+    return str(item["compile_id"] if isinstance(item, dict) else item)[:_MAX_TEXT]

@@ -1,0 +1,148 @@
+"""What else a log has, in the report: quiet, whole, and by compile on demand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from graphdoctor.model.evidence import (
+    CacheAnswer,
+    CollectiveSchedule,
+    ExportedProgram,
+    FakeKernel,
+    LogEvidence,
+    RecordCount,
+    RuntimeEstimate,
+    ShapeEvent,
+)
+from graphdoctor.render.log_words import caches_text, kernel_text, shape_text, shapes_text
+from tests.conftest import REPOSITORY, RunCli
+
+RECORDINGS = REPOSITORY / "tests" / "recordings" / "2.13.0"
+SIZED, EXPORTED, OURS = (RECORDINGS / name for name in ("lowered_sizes.bare", "lowered_export.bare", "item"))
+HEADER = "V1121 02:58:17.809000 7 torch/a.py:1] "
+
+
+def answer(state: str, cache: str = "fx_graph_cache", **more: str) -> CacheAnswer:
+    return CacheAnswer.model_validate({"compile_id": "0/0", "cache": cache, "state": state, **more})
+
+
+def test_answers_are_counted_by_cache() -> None:
+    answers = (
+        answer("miss", "aotautograd_cache"),
+        answer("hit"),
+        answer("hit"),
+        answer("bypass", reason="frozen\n parameters"),
+        answer("bypass", reason="frozen\n parameters"),
+        answer("bypass", reason="other"),
+    )
+    assert (
+        caches_text(answers) == "AOTAutograd's cache: 1 miss · Inductor's cache: 2 hits, 3 bypasses (frozen parameters)"
+    )
+
+
+def test_sizes_are_counted_by_what_became_of_them() -> None:
+    shapes = (
+        ShapeEvent(kind="dynamic", compile_id="0/0", expression="s7"),
+        ShapeEvent(kind="unbacked", compile_id="0/0", expression="u0"),
+        ShapeEvent(kind="specialized", compile_id="0/0", expression="s7"),
+        ShapeEvent(kind="guarded", compile_id="0/0", expression="s7 < 9"),
+        ShapeEvent(kind="guarded", compile_id="0/1", expression="s7 < 9"),
+    )
+    assert (
+        shapes_text(LogEvidence(shapes=shapes, hidden_shapes=4))
+        == "1 dynamic size · 1 that depends on data · 1 became a constant · 2 conditions on sizes · 4 more"
+    )
+
+
+def test_a_size_is_named_as_in_the_program() -> None:
+    found = ShapeEvent(
+        kind="specialized",
+        compile_id="0/1",
+        expression="s7",
+        source="L['x'].size()[1]",
+        value="8",
+        file="/project/model.py",
+        line=4,
+        count=2,
+    )
+    assert shape_text(found) == "0/1: became a constant: x.shape[1] (s7) = 8, twice, model.py:4"
+
+
+def test_a_fake_kernel_is_missing_or_wrong() -> None:
+    assert kernel_text(FakeKernel(op="a.b", is_missing=True)) == "a.b has no fake kernel"
+    assert (
+        kernel_text(FakeKernel(op="a.b", is_missing=False, reason="dtype")) == "the fake kernel of a.b is wrong: dtype"
+    )
+
+
+def test_a_log_of_others_says_what_is_in_it(run_here: RunCli) -> None:
+    text = run_here("report", SIZED).stdout
+    words = " ".join(text.split())
+    assert "caches AOTAutograd's cache: " in words
+    assert "Also in the log: " in words
+    assert "fx_graph_runnable" in words
+    assert "; graphdoctor unpack writes them to files." in words
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_an_export_says_what_was_in_its_way(run_here: RunCli) -> None:
+    words = " ".join(run_here("report", EXPORTED).stdout.split())
+    assert "exported 1 program operator demo.twice.default has no fake kernel" in words
+    assert "assumed u0 > 2 = True, lowered_export.py:9" in words
+
+
+def test_a_recording_of_ours_says_it_when_asked(run_here: RunCli) -> None:
+    assert "Also in the log" not in run_here("report", OURS).stdout
+    assert "Also in the log: " in run_here("report", OURS, "-v").stdout
+
+
+def test_each_kind_is_named_in_text_and_json(tmp_path: Path, run_here: RunCli) -> None:
+    kinds = ("triton_kernel_info", "graph_dump_of_torch_2_99", "fx_graph_cache_hit", "foo_MODIFIED_BYTECODE")
+    lines = (HEADER + json.dumps({"artifact": {"name": kind}}) + "\n" for kind in kinds)
+    (tmp_path / "a.log").write_text("".join(lines))
+    text = run_here("report", "a.log").stdout
+    assert "1 *_MODIFIED_BYTECODE, 1 graph_dump_of_torch_2_99, 1 triton_kernel_info;" in " ".join(text.split())
+    assert "Inductor's cache: 1 hit" in text
+    records = json.loads(run_here("report", "a.log", "--format", "json").stdout)["evidence"]["records"]
+    assert {found["kind"]: found["is_shown"] for found in records} == {
+        "triton_kernel_info": False,
+        "graph_dump_of_torch_2_99": False,
+        "fx_graph_cache_hit": True,
+        "*_MODIFIED_BYTECODE": False,
+    }
+    assert sum(found["size_bytes"] for found in records) == (tmp_path / "a.log").stat().st_size
+
+
+def test_what_else_is_known_is_there_by_compile(tmp_path: Path, run_here: RunCli) -> None:
+    evidence = LogEvidence(
+        records=(RecordCount(kind="x", count=1, size_bytes=1, is_shown=False),),
+        cache_answers=(answer("miss"), answer("hit", "aotautograd_cache")),
+        exported_programs=(ExportedProgram(size_bytes=1, ranges={"s7": "[4, 64]"}),),
+        collectives=(CollectiveSchedule(compile_id="0/0", operations=("torch.ops.c10d.all_reduce",)),),
+        estimates=(RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2, collectives=1, collectives_us=0.5),),
+        executions=("0/0", "1/0"),
+    )
+    document = json.loads(run_here("report", OURS, "--format", "json").stdout)
+    document["evidence"] = json.loads(json.dumps(evidence, default=vars))
+    (tmp_path / "whole.json").write_text(json.dumps(document))
+    words = " ".join(run_here("report", "whole.json", "-v").stdout.split())
+    assert "0/0: Inductor's cache: 1 miss · AOTAutograd's cache: 1 hit" in words
+    assert "exported 1 program s7 in [4, 64]" in words
+    assert "1 collective in 1 graph · Inductor expects 2 µs of kernels · 2 runs of graphs in order" in words
+    assert "0/0: c10d.all_reduce" in words
+    assert "0/0: 2.0 µs expected for 2 operations, 0.5 µs of them in collectives" in words
+    assert "ran in this order: 0/0, 1/0" in words
+
+
+def test_the_page_names_the_files_of_what_it_does_not_show(tmp_path: Path, run_here: RunCli) -> None:
+    assert run_here("report", SIZED, "--html", "--no-open", "-o", "page.html").returncode == 0
+    assert run_here("unpack", SIZED, "out").returncode == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "Caches on disk" in page
+    index = json.loads((tmp_path / "out" / "index.json").read_bytes())
+    named = [row["file"] for row in index["records"] if row["kind"] == "fx_graph_runnable"]
+    assert named
+    assert all(f"{file} <span" in page for file in named)
+    assert "run_repro" not in page
+    assert "run_repro" in (tmp_path / "out" / named[0]).read_text()

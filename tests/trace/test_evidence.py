@@ -1,0 +1,215 @@
+"""What a log says beside compiles, graphs, breaks and guards; and that each kind of record is shown or counted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.model.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate
+from graphdoctor.model.record_kinds import TORCH_KINDS, family_of, is_shown
+from graphdoctor.model.recording import Environment
+from graphdoctor.trace.evidence import Evidence, joined
+from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.guards.tree import GuardTrees
+from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.marks import Marks
+from graphdoctor.trace.phases import Phases
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.stages import Stages
+from tests.conftest import REPOSITORY
+
+RECORDINGS = REPOSITORY / "tests" / "recordings"
+COMPILE = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+SIZE = "L['x'].size()[0]"
+TORCH = "/venv/lib/python3.11/site-packages/torch/nn/functional.py"
+
+
+def line(payload: str | None = None, **metadata: object) -> str:
+    if payload is not None:
+        metadata["has_payload"] = hashlib.md5(payload.encode(), usedforsecurity=False).hexdigest()
+    text = "".join(f"\t{each}\n" for each in payload.split("\n")) if payload is not None else ""
+    return f"V1121 02:58:17.809000 7 torch/a.py:1] {json.dumps(metadata)}\n{text}"
+
+
+def artifact(name: str, payload: object, **metadata: object) -> str:
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    return line(text, artifact={"name": name, "encoding": "json"}, **{**COMPILE, **metadata})
+
+
+def stack(*places: tuple[int, int]) -> list[dict[str, object]]:
+    return [{"line": number, "name": "forward", "filename": file, "loc": "x + 1"} for file, number in places]
+
+
+FILES = line(str=["/project/model.py", 0]) + line(str=[TORCH, 1])
+
+
+def evidence_of(tmp_path: Path, *lines: str) -> LogEvidence:
+    (tmp_path / "a.log").write_text(FILES + "".join(lines))
+    return read_recording(tmp_path / "a.log").evidence
+
+
+def test_each_answer_of_a_cache_is_kept_with_its_reason(tmp_path: Path) -> None:
+    evidence = evidence_of(
+        tmp_path,
+        artifact("aotautograd_cache_miss", {"key": "a1", "cache_state": "miss"}),
+        artifact("fx_graph_cache_hit", {"key": "f1"}),
+        artifact("fx_graph_cache_bypass", {"cache_bypass_reason": "FreezingBypass"}),
+        artifact("fx_graph_cache_disabled", {}),
+        artifact("fx_graph_bundled_cache_hit", {"key": "f2"}, frame_compile_id=1),
+        artifact("aotautograd_cache_pickle_failure", {"error": "can't pickle", "field": "x"}),
+        artifact("dynamo_cache_bypass", {"entry": {}, "missing_backend": "b1"}),
+        artifact("dynamo_cache_exception", "no JSON"),
+        artifact("precompile_cache_bypass", {"_reason": "closures"}),
+    )
+    assert [
+        (found.compile_id, found.cache, found.state, found.reason, found.key) for found in evidence.cache_answers
+    ] == [
+        ("0/0", "aotautograd_cache", "miss", None, "a1"),
+        ("0/0", "fx_graph_cache", "hit", None, "f1"),
+        ("0/0", "fx_graph_cache", "bypass", "FreezingBypass", None),
+        ("0/0", "fx_graph_cache", "disabled", None, None),
+        ("0/1", "fx_graph_bundled_cache", "hit", None, "f2"),
+        ("0/0", "aotautograd_cache", "failed", "can't pickle", None),
+        ("0/0", "dynamo_cache", "bypass", "b1", None),
+        ("0/0", "dynamo_cache", "failed", "no JSON", None),
+        ("0/0", "precompile_cache", "bypass", "closures", None),
+    ]  # fmt: skip
+
+
+def test_sizes_and_conditions_are_kept_with_the_line_of_the_program(tmp_path: Path) -> None:
+    here = stack((0, 4), (1, 134))
+    evidence = evidence_of(
+        tmp_path,
+        line(create_symbol={"symbol": "s7", "val": "4", "vr": "[2, int_oo]", "source": SIZE, "user_stack": here}),
+        line(create_unbacked_symbol={"symbol": "u0", "vr": "[0, 9]", "user_stack": [], "stack": stack((0, 6))}),
+        line(
+            symbolic_shape_specialization={
+                "symbol": "s7",
+                "sources": [SIZE],
+                "value": "4",
+                "reason": "range",
+                "user_stack": here,
+            }
+        ),
+        line(guard_added={"expr": "s7 < 9", "user_stack": []}),
+        line(guard_added_fast={"expr": "s7 < 9", "user_stack": here}),
+        line(propagate_real_tensors={"expr": "u0 > 2", "result": "True", "stack": stack((0, 8))}),
+        line(propagate_real_tensors_provenance={"expr": "u0 > 2", "result": "True", "user_stack": stack((0, 8))}),
+        line(propagate_real_tensors={"expr": "u0 > 2", "result": "True", "stack": stack((0, 8))}),
+        line(guard_on_data_dependent_error={"expr": "u0 > 3", "stack": stack((1, 9))}),
+    )  # fmt: skip
+    assert [
+        (found.kind, found.expression, found.source, found.value, found.range, found.reason, found.line, found.count)
+        for found in evidence.shapes
+    ] == [
+        ("dynamic", "s7", SIZE, "4", "[2, int_oo]", None, 4, 1),
+        ("unbacked", "u0", None, None, "[0, 9]", None, 6, 1),
+        ("specialized", "s7", SIZE, "4", None, "range", 4, 1),
+        ("guarded", "s7 < 9", None, None, None, None, 4, 1),
+        ("assumed", "u0 > 2", None, "True", None, None, 8, 2),
+        ("data_dependent", "u0 > 3", None, None, None, None, None, 1),
+    ]
+    assert {found.file for found in evidence.shapes} == {"/project/model.py", None}
+
+
+def test_more_sizes_than_fit_are_counted() -> None:
+    intake = Intake(Environment())
+    evidence = Evidence(intake._logged_entries)
+    for number in range(2005):
+        evidence.add(Record("create_symbol", False, {"symbol": f"s{number}"}, {}))
+    found = evidence.finish()
+    assert (len(found.shapes), found.hidden_shapes) == (2000, 5)
+
+
+def test_an_export_has_its_programs_and_operators(tmp_path: Path) -> None:
+    program = "ExportedProgram:\n    class GraphModule:\nRange constraints: {u0: VR[0, int_oo], s77: VR[4, 64]}"
+    evidence = evidence_of(
+        tmp_path,
+        line(program, exported_program={}),
+        line(missing_fake_kernel={"op": "mylib.foo.default"}),
+        line(missing_fake_kernel={"op": "mylib.foo.default"}),
+        line(mismatched_fake_kernel={"op": "mylib.bar.default", "reason": "dtype"}),
+    )
+    assert evidence.exported_programs == (
+        ExportedProgram(size_bytes=len(program), ranges={"u0": "[0, int_oo]", "s77": "[4, 64]"}),
+    )
+    assert [(found.op, found.is_missing, found.reason, found.count) for found in evidence.fake_kernels] == [
+        ("mylib.foo.default", True, None, 2),
+        ("mylib.bar.default", False, "dtype", 1),
+    ]
+
+
+def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
+    ops = [
+        {"name": "buf0", "type": "compute", "estimated_runtime_ns": 1500.0, "outputs": []},
+        {"name": "all_reduce", "type": "collective", "estimated_runtime_ns": 500.0, "outputs": []},
+    ]
+    evidence = evidence_of(
+        tmp_path,
+        artifact("inductor_collective_schedule", ["torch.ops._c10d_functional.all_reduce_.default"]),
+        artifact("inductor_runtime_and_tensor_meta", {"ops": ops}),
+        artifact("graph_execution", {"graph_execution_order": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}),
+    )
+    assert evidence.collectives[0].operations == ("torch.ops._c10d_functional.all_reduce_.default",)
+    assert evidence.estimates == (
+        RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2.0, collectives=1, collectives_us=0.5),
+    )
+    assert evidence.executions == ("0/0", "1/0")
+
+
+def test_a_record_that_is_odd_is_dropped_with_a_gap(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(
+        artifact("inductor_runtime_and_tensor_meta", {"ops": [{"estimated_runtime_ns": None}]})
+        + line(create_symbol=7)
+        + artifact("fx_graph_cache_hit", {"key": 3})
+    )
+    recording = read_recording(tmp_path / "a.log")
+    assert [found.key for found in recording.evidence.cache_answers] == ["3"]
+    assert [gap.code for gap in recording.gaps if gap.kind == "unreadable_record"] == ["GD902", "GD902"]
+
+
+def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:
+    evidence = evidence_of(
+        tmp_path,
+        *(artifact(f"f{number}_ORIGINAL_BYTECODE", "code") for number in range(3)),
+        artifact("triton_kernel_info", {}),
+        artifact("something_of_torch_2_99", {}),
+        artifact("fx_graph_cache_hit", {}),
+    )
+    assert {found.kind: (found.count, found.is_shown) for found in evidence.records} == {
+        "str": (2, True),
+        "*_ORIGINAL_BYTECODE": (3, False),
+        "triton_kernel_info": (1, False),
+        "something_of_torch_2_99": (1, False),
+        "fx_graph_cache_hit": (1, True),
+    }
+
+
+def test_what_is_called_shown_is_what_is_read() -> None:
+    parts = (Intake(Environment()).kinds, GuardTrees.KINDS, Marks.KINDS, Stages.KINDS, Phases.KINDS)
+    read = TORCH_KINDS.intersection(frozenset().union(*parts))
+    # A header alone says that an export began.
+    assert {kind for kind in TORCH_KINDS if is_shown(kind)} - {"export"} == read
+
+
+@pytest.mark.parametrize("log", sorted(RECORDINGS.rglob("*.log")), ids=lambda log: "/".join(log.parts[-4:-1]))
+def test_the_kinds_of_real_logs_are_known(log: Path) -> None:
+    records = read_recording(log).evidence.records
+    unknown = {found.kind for found in records if not is_shown(found.kind)} - TORCH_KINDS
+    assert {kind for kind in unknown if not kind.endswith(("_pre_grad", "_post_grad"))} == set()
+    assert all(family_of(found.kind) == found.kind for found in records)
+
+
+def test_the_compiles_of_other_processes_have_their_prefix() -> None:
+    one = LogEvidence(
+        cache_answers=(CacheAnswer(compile_id="0/0", cache="fx_graph_cache", state="hit"),),
+        executions=("0/0",),
+        hidden_shapes=2,
+    )
+    both = joined([("", one), ("rank1:", one)])
+    assert [found.compile_id for found in both.cache_answers] == ["0/0", "rank1:0/0"]
+    assert both.executions == ("0/0", "rank1:0/0")
+    assert both.hidden_shapes == 4
