@@ -22,13 +22,13 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run", "--budget"),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
-    "What reads logs": ("--on",),
+    "What reads logs": ("--on", "--follow"),
     "What is allowed": (
         *("--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
         *("--baseline", "--no-baseline", "--update", "--allow-empty"),
     ),
     "What to report": (
-        *("--rank", "--own-code", "--select", "--ignore", "--stages", "--stage", "--graph"),
+        *("--rank", "--own-code", "--select", "--ignore", "--stages", "--stage", "--graph", "--compile"),
         *("--recording", "--all", "--redact", "--with-trials"),
     ),
     "Output": (

@@ -100,8 +100,8 @@ OnOption = Annotated[
 ]
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
 NAMED_HELP = (
-    "recording or its name under .graphdoctor/, a folder or log file that TORCH_TRACE wrote, or a JSON document that "
-    "--format json wrote"
+    "recording or its name under .graphdoctor/, a folder or file of trace logs, also at an address (s3://bucket/job), "
+    "or a JSON document that --format json wrote"
 )
 """What ``graphdoctor.runs.named`` finds, after its article."""
 TargetArgument = Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)]

@@ -11,9 +11,9 @@ class IncompleteLog(GapPage):
     """Part of the trace log is missing or can't be read.
 
     ## What it means
-    The process ended while torch was writing or compiling, another program changed the log, the program itself took
-    torch's trace logger apart, or this torch version writes records that graphdoctor can't read yet. The records that
-    could be read are in the report.
+    The process ended while torch was writing or compiling, another program changed the log, a compressed log or a
+    connection ends too early, the program itself took torch's trace logger apart, or this torch version writes
+    records that graphdoctor can't read yet. The records that could be read are in the report.
 
     A log without its beginning was rotated, or copied while it was written (`tail -f`). It shows: it begins in the
     middle of a record, uses file names that it doesn't define, ends compiles that it doesn't start, or has `0/1`

@@ -266,4 +266,4 @@ def _read_log(log: LogFile, takers: _LogTakers, into: LogContents, engine: Engin
             # The record is damaged, or this torch writes it differently.
             into.unreadable[record.kind] = into.unreadable.get(record.kind, 0) + 1
     if taken is not None:
-        taken.is_cut |= into.damage.is_last_broken
+        taken.is_cut |= into.damage.is_last_broken or log.name in into.damage.cut_logs

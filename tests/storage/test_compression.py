@@ -83,6 +83,7 @@ def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(tmp_pa
     path.write_bytes(COMPRESS[compression](log_content())[:-cut_bytes])
 
     assert f"Couldn't read rank_0.gz to its end: its {compression} stream is cut off." in gaps(path)
+    assert read_recording(path).is_partial
 
 
 def test_a_damaged_stream_is_a_gap(tmp_path, compression):

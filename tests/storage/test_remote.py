@@ -234,6 +234,18 @@ def test_commands_take_addresses(s3, run_here):
         assert json.loads(process.stdout)["schema_version"]
 
 
+@pytest.mark.slow
+def test_a_rank_whose_log_is_cut_is_incomplete_in_the_report_of_its_job(s3, run_here, monkeypatch):
+    monkeypatch.setattr("graphdoctor.storage.remote._PAUSE_S", 0.0)
+    s3.cut_at, s3.only = 5000, "rank_1"
+    process = run_here("report", "s3://logs/job", "--format", "json", "--jobs", "1", env=dict(os.environ))
+
+    job = json.loads(process.stdout)
+    # That the others' logs end where they do doesn't say that their runs were complete.
+    assert {rank["rank"]: rank["complete"] for rank in job["ranks"]} == {0: None, 1: False, 2: None}
+    assert "Couldn't read rank_1.log to its end: the connection was cut." in process.stdout
+
+
 def test_commands_that_need_the_files_themselves_say_so(s3):
     with pytest.raises(GraphDoctorError) as caught:
         _ = place_named("s3://logs/own", Settings()).path
