@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
+from graphdoctor.capture.lifeline import Lifeline
 from graphdoctor.capture.request import Request
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
@@ -99,13 +100,14 @@ def record(
         request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
         write_meta(recording, described, None)
     started = time.monotonic()
-    with _terminate_as_interrupt():
+    with _terminate_as_interrupt(), Lifeline() as lifeline:
         process = _start(
             python,
             request_path,
             recording if request.is_traced else None,
             backend=request.spec.backend,
             descriptors=() if descriptor is None else (descriptor,),
+            lifeline=lifeline,
             warm=warm,
             timeout_s=timeout_s,
         )
@@ -158,6 +160,7 @@ def _start(
     *,
     backend: str,
     descriptors: tuple[int, ...],
+    lifeline: Lifeline,
     warm: WarmProbes | None,
     timeout_s: float | None,
 ) -> subprocess.Popen[bytes] | WarmProcess:
@@ -167,22 +170,33 @@ def _start(
         environment[_TRACE_VARIABLE] = str(traced / TRACE_FOLDER)
     # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
     environment.pop(RECORDING_VARIABLE, None)
+    inherited = (*descriptors, lifeline.descriptor)
+    process: subprocess.Popen[bytes] | WarmProcess | None = None
     if warm is not None:
         process = warm.start(
-            request_path, backend=backend, environment=environment, descriptors=descriptors, timeout_s=timeout_s
+            request_path, backend=backend, environment=environment, descriptors=inherited, timeout_s=timeout_s
         )
-        if process is not None:
-            return process
+    if process is None:
+        process = _started(
+            [*probe_command(python), str(request_path), *lifeline.arguments], environment, inherited, python=python
+        )
+    lifeline.hold(-process.pid)
+    return process
+
+
+def _started(
+    command: list[str], environment: dict[str, str], inherited: tuple[int, ...], *, python: str
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            [*probe_command(python), str(request_path)],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
             # A group of its own: Ctrl-C reaches the probe through us, and its children can be stopped with it.
             process_group=0,
-            pass_fds=descriptors,
+            pass_fds=inherited,
         )
     except OSError as error:
         raise GraphDoctorError(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.capture.child import RECORDING_VARIABLE, read_events, write_meta, written
+from graphdoctor.capture.lifeline import Lifeline
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import TRACE_FOLDER
 
@@ -114,8 +115,8 @@ def run_script(
     """
     with written(recording):
         write_meta(recording, script.described(), None)
-    with _forwarding() as forward:
-        process = _start([python, *script.command], recording, apart)
+    with _forwarding() as forward, Lifeline() as lifeline:
+        process = _start([python, *script.command], recording, apart, lifeline)
         forward.to(process)
         is_timeout = _wait(process, timeout_s)
     status = process.returncode
@@ -131,19 +132,30 @@ def run_script(
     return ScriptEnd(status if status >= 0 else 128 - status, unwritten)
 
 
-def _start(command: list[str], recording: Path, apart: Path | None) -> subprocess.Popen[bytes]:
+def _start(command: list[str], recording: Path, apart: Path | None, lifeline: Lifeline) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
         "TORCH_TRACE": str(recording / TRACE_FOLDER),
         "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
         RECORDING_VARIABLE: str(recording),
     }
-    streams = None if apart is None else subprocess.DEVNULL
     try:
-        # close_fds: a file that a shell opened for the script (3<file) is the script's.
-        return subprocess.Popen(
-            command, env=environment, close_fds=False, cwd=apart, stdin=streams, stdout=streams, stderr=streams
+        if apart is None:
+            # close_fds: a file that a shell opened for the script (3<file) is the script's. It goes on without us, as
+            # it would without `time`.
+            return subprocess.Popen(command, env=environment, close_fds=False)
+        nowhere = subprocess.DEVNULL
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=apart,
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            pass_fds=(lifeline.descriptor,),
         )
+        lifeline.hold(process.pid)
+        return process
     except OSError as error:
         raise GraphDoctorError(
             f"The interpreter {command[0]} can't be started: {error.strerror}.",

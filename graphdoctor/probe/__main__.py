@@ -1,4 +1,4 @@
-"""Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json``, or ``warm SOCKET``.
+"""Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json [LIFELINE]``, or ``warm SOCKET``.
 
 Started by path, because graphdoctor may not be installed where the probe runs. The folder of this file must not stay
 on ``sys.path``: its modules would hide the user's own ``events`` or ``target``.
@@ -33,6 +33,8 @@ if __name__ == "__main__":
         # Returns in each of the processes that it forks.
         warm = importlib.import_module(f"{_PACKAGE}.ways_in.warm")
         request = warm.serve(int(sys.argv[2]))
+    elif len(sys.argv) > 2:
+        importlib.import_module(f"{_PACKAGE}.ways_in.lifeline").end_with(int(sys.argv[2]))
     session = importlib.import_module(f"{_PACKAGE}.ways_in.session")
     leave = importlib.import_module(f"{_PACKAGE}.ways_in.leave")
     leave.leave(session.main(Path(request)))

@@ -12,9 +12,11 @@ import faulthandler
 import json
 import os
 import resource
+import select
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from ..replay.trial import Trial
     from ..steps.workload import Workload
 
+_Complain = Callable[[str], object]
 _EXIT_FINISHED = 0
 _EXIT_TARGET_FAILED = 3
 """The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may use."""
@@ -62,17 +65,19 @@ def main(request_path: Path) -> int:
     except OSError:
         return EXIT_UNWRITABLE
     hold(str(request_path.parent))
-    status = _reported(request, request_path.parent, events, crash)
+    # The program may close or replace its own.
+    complain = partial(_complain, os.dup(1))
+    status = _reported(request, request_path.parent, events, crash, complain)
     return status if events.error is None else EXIT_UNWRITABLE
 
 
-def _reported(request: ProbeRequest, folder: Path, events: EventFile, crash: IO[str]) -> int:
+def _reported(request: ProbeRequest, folder: Path, events: EventFile, crash: IO[str], complain: _Complain) -> int:
     events.write(ProcessEvent(event="process", pid=os.getpid()))
     faulthandler.enable(file=crash)
     # What a script would see, without the probe's own arguments.
     sys.argv[:] = [request["file"] or request["module"] or ""]
     try:
-        return _run(request, folder, events)
+        return _run(request, folder, events, complain)
     except KeyboardInterrupt:
         events.write(InterruptedEvent(event="interrupted"))
         return 130
@@ -80,11 +85,11 @@ def _reported(request: ProbeRequest, folder: Path, events: EventFile, crash: IO[
         _report_exit(error, events)
         return _EXIT_TARGET_FAILED
     except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
-        _report_failure(error, events)
+        _report_failure(error, events, complain)
         return _EXIT_TARGET_FAILED
 
 
-def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
+def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Complain) -> int:
     events.phase("importing torch")
     import torch
 
@@ -109,14 +114,14 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     workload = workload_of(request, events)
     events.write(workload.description)
     if workload.trial is not None and workload.trial.export is not None:
-        return _export(workload, request, workload.trial, events)
+        return _export(workload, request, workload.trial, events, complain)
     if workload.trial is not None and workload.trial.has_warm_up:
         _warm_up(workload, events)
     varying = Varying(workload, request, events) if request["vary"] else None
     lanes = Lanes(workload, events) if request["lanes"] else None
     config = reports.report_config(events, has_kernels=_looks_at_kernels(request))
     with _kept_texts(workload) as texts:
-        is_complete = make_calls(workload, events, complain=_print_error, varying=varying, lanes=lanes)
+        is_complete = make_calls(workload, events, complain=complain, varying=varying, lanes=lanes)
     reports.report_config(events, config, has_kernels=_looks_at_kernels(request))
     trial = workload.trial
     if is_complete and trial is not None and trial.timing is not None:
@@ -154,7 +159,7 @@ def _looks_at_kernels(request: ProbeRequest) -> bool:
     return request["kernels"] or request["stages"] or request["profile"] is not None
 
 
-def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile) -> int:
+def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile, complain: _Complain) -> int:
     """Export the target, make the calls with the result, and compare what they returned and wrote."""
     from ..steps import reports
     from ..steps.calls import make_calls
@@ -164,7 +169,7 @@ def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: Eve
     is_complete = True
     if exporting.run():
         with _kept_texts(workload) as texts:
-            is_complete = make_calls(workload, events, complain=_print_error)
+            is_complete = make_calls(workload, events, complain=complain)
         exporting.finish()
         if is_complete:
             _compare(workload, trial, events, texts())
@@ -225,7 +230,8 @@ def _device_name(torch: Any) -> str | None:  # noqa: ANN401
     return None
 
 
-def _report_failure(error: BaseException, events: EventFile) -> None:
+def _report_failure(error: BaseException, events: EventFile, complain: _Complain) -> None:
+    complain("")
     if isinstance(error, RequestError):
         events.write(ErrorEvent(event="error", code=error.code, values=error.values))
         return
@@ -233,7 +239,7 @@ def _report_failure(error: BaseException, events: EventFile) -> None:
         events.write(ErrorEvent(event="error", message=message_of(error), hint=error.hint))
         return
     text = traceback_text(error)
-    _print_error(text)
+    complain(text)
     events.write(ErrorEvent(event="error", type=type_name(error), message=message_of(error), traceback=text))
 
 
@@ -252,6 +258,18 @@ def _exit_status(code: object) -> int:
     if code is None:
         return 0
     return code if isinstance(code, int) else 1
+
+
+def _complain(output: int, text: str) -> None:
+    """Print an error of the program's; without a reader of what it prints, end at once.
+
+    Whoever started us is gone then, and the error can be the broken pipe, which isn't the program's fault.
+    """
+    reader = select.poll()
+    reader.register(output, select.POLLERR)
+    if reader.poll(0):
+        os._exit(_EXIT_TARGET_FAILED)
+    _print_error(text)
 
 
 def _print_error(text: str) -> None:

@@ -112,6 +112,8 @@ def serve(descriptor: int) -> Path:
             if pid is None:
                 answer.close()
                 continue
+            with contextlib.suppress(OSError):  # it has done so itself, or has ended
+                os.setpgid(pid, pid)
             with contextlib.suppress(OSError):  # whoever asked has given up, and so will the probe
                 answer.sendall(f"{pid}\n".encode())
             children[os.pidfd_open(pid)] = _Child(pid, answer)

@@ -1,0 +1,166 @@
+"""A probe and what it has started end with whoever started it, even if that is killed; nothing else of it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import clean_environment, command_line
+
+PARENT = """
+import sys, threading
+from pathlib import Path
+from graphdoctor.capture.child import Watching, record
+from graphdoctor.capture.request import Request, parse_target
+from graphdoctor.model.spec import RunSpec
+
+request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
+watching = Watching(on_phase=lambda _phase: None, on_output=lambda _chunk: None)
+ran = threading.Thread(
+    target=record,
+    args=(request, Path("recording")),
+    kwargs={"python": sys.argv[1], "timeout_s": None, "watching": watching},
+)
+ran.start()
+ran.join()
+"""
+"""Starts a probe in a thread, as trials do."""
+
+PROGRAM = """
+import os, subprocess, sys, time
+import torch
+
+
+def f(x):
+    return x + 1
+
+
+def g(x):
+    y = x + 1
+    child = subprocess.Popen(["sleep", "600"])
+    with open("pids", "w") as file:
+        file.write(f"{os.getpid()} {child.pid}\\n")
+    while True:
+        print("x" * 10_000, flush=True)
+        time.sleep(0.01)
+
+
+def example_inputs():
+    return (torch.ones(3),)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_until(holds: Callable[[], bool], *, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def pids_in(file: Path, *, within_s: float = 120) -> list[int]:
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), within_s=within_s)
+    return [int(pid) for pid in file.read_text().split()]
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Callable[[str], Path]:
+    """An interpreter that is a shell script; its working directory is the test's."""
+
+    def make(script: str) -> Path:
+        (tmp_path / "recording").mkdir()
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+        return python
+
+    return make
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_probe_and_what_it_started_end_with_a_killed_parent(tmp_path, stand_in):
+    python = stand_in("sleep 600 & echo $$ $! > pids; wait")
+    command = [sys.executable, "-c", PARENT, str(python)]
+    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment()) as parent:
+        pids = pids_in(tmp_path / "pids")
+        assert all(map(is_alive, pids))
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, pids)), within_s=5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_what_a_program_left_running_goes_on_after_the_end(tmp_path, stand_in):
+    python = stand_in("sleep 600 > /dev/null 2>&1 & echo $! > pids")
+    subprocess.run(
+        [sys.executable, "-c", PARENT, str(python)], cwd=tmp_path, env=clean_environment(), timeout=60, check=True
+    )
+    (pid,) = pids_in(tmp_path / "pids")
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+WAITING = """
+import sys, time
+from graphdoctor.probe.ways_in.lifeline import end_with
+
+end_with(int(sys.argv[1]))
+print("waits", flush=True)
+time.sleep(600)
+"""
+
+
+def test_without_the_system_s_help_a_thread_waits():
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, str(reading)],
+        env=clean_environment(),
+        pass_fds=(reading,),
+        process_group=0,
+        stdout=subprocess.PIPE,
+    ) as child:
+        os.close(reading)
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"waits\n"
+        assert child.poll() is None
+        os.close(writing)
+        assert child.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("args", [(), ("--try",)], ids=["started", "forked"])
+def test_a_killed_command_leaves_no_probe_and_blames_nobody(tmp_path, args):
+    (tmp_path / "model.py").write_text(PROGRAM)
+    command = command_line("explain", "model.py:g", *args)
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as parent:
+        pids = pids_in(tmp_path / "pids")
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, pids)), within_s=5)
+    report = subprocess.run(
+        command_line("report", "--format", "json"),
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    found = json.loads(report.stdout)
+    assert found["is_partial"]
+    assert not [finding for finding in found["findings"] if finding["code"] == "GD901"]
