@@ -64,7 +64,10 @@ def remote_place(url: Url) -> LogFile | Folder | None:
         system.invalidate_cache()
         try:
             found = _in_time(lambda: system.info(path))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            # For some packages, what can't be reached isn't there.
+            if _names(error) & _UNREACHABLE:
+                raise ConnectionError from error
             return None
     if found["type"] == "directory":
         return _RemoteFolder(url)
@@ -143,6 +146,7 @@ class _RemoteBytes(io.RawIOBase):
         self._position = start
         self._next_bytes = _FIRST_BYTES
         self._system: Any = None
+        self._is_streamed = False
         self._file: BinaryIO | None = None
         self._ready = memoryview(b"")
 
@@ -186,8 +190,17 @@ class _RemoteBytes(io.RawIOBase):
         if self._file is None:
             # An archive is closed when nobody knows it any more.
             self._system, path = _opened(self._log.location)
-            self._file = _file_at(self._system, path, self._position)
-        return self._file.read(self._next_bytes)
+            open_at = _streamed_at if self._is_streamed else _file_at
+            self._file = open_at(self._system, path, self._position)
+        try:
+            return self._file.read(self._next_bytes)
+        except ValueError:
+            if self._is_streamed:
+                raise
+        # So fsspec says that a web server knows no ranges (``fsspec/implementations/http.py``, 2026.9).
+        self._is_streamed = True
+        self._forget()
+        return self._read()
 
     def _forget(self) -> None:
         if self._file is not None:
@@ -204,6 +217,14 @@ def _file_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - 
     file: BinaryIO = system.open(path, "rb", cache_type="none")
     if start:
         file.seek(start)
+    return file
+
+
+def _streamed_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - a file system of fsspec
+    """A file that is read from its beginning, whatever is wanted of it."""
+    file: BinaryIO = system.open(path, "rb", block_size=0)
+    while start > 0 and (skipped := file.read(min(start, _MOST_BYTES))):
+        start -= len(skipped)
     return file
 
 

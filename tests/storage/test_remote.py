@@ -9,7 +9,10 @@ import pickle
 import re
 import socket
 import sys
+import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -208,6 +211,18 @@ def test_a_store_that_never_answers_is_given_up(s3, monkeypatch):
         message, _ = refusal("s3://logs/job")
 
     assert message == "s3://logs/job can't be read: there was no answer for 0.5 s."
+
+
+def test_a_web_server_without_ranges_is_read_to_the_end(tmp_path):
+    (tmp_path / "rank_0.log").write_bytes(log_content() + NOISE + log_content(pid=7))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/rank_0.log"
+        assert read_recording(Url(address)) == read_recording(tmp_path / "rank_0.log")
+        assert refusal(address + "x")[0] == f"There is nothing at {address}x."
+        server.shutdown()
+    assert refusal(address)[0] == f"{address} can't be read: the address can't be reached."
 
 
 def test_a_package_that_is_missing_is_named_with_the_command(monkeypatch):
