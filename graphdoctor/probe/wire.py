@@ -56,6 +56,7 @@ GapKind = Literal[
     "log_removed",
     "unreadable_record",
     "foreign_log",
+    "old_log",
     "several_processes",
     "dynamo_reset",
     "unfinished_compile",

@@ -14,6 +14,9 @@ class ForeignLog(GapPage):
     The log was written with `TORCH_TRACE`, without graphdoctor's recorder. It has torch's own records: graphs, graph
     breaks, guards and compile times.
 
+    An older torch writes less: what its log lacks is named. Before 2.6, torch didn't write graph breaks: they are
+    placed where it resumed, and the lines in called functions are unknown.
+
     ## Why it matters
     torch doesn't log calls, coverage, steady-state times or columns, so those are unknown. Its stacks can lack lines,
     and a recompile names only the first guard that failed for each cache entry. The qualified names of functions are

@@ -38,11 +38,12 @@ from graphdoctor.probe.wire import GraphArtifact
 from graphdoctor.trace.below import cache_bypasses, cache_use
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.ddp_splits import split_of
-from graphdoctor.trace.gaps import run_gaps, unreadable_gaps
+from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
 from graphdoctor.trace.mechanisms import mechanism_of
 from graphdoctor.trace.metrics import CompileMetrics
 from graphdoctor.trace.origin import RESUME_NAME, innermost, without_probe
+from graphdoctor.trace.resumed import resumed_breaks
 from graphdoctor.trace.roots import Root
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
@@ -327,6 +328,9 @@ class Assembler:
         compiles = [self._finished_compile(compile_) for compile_ in own]
         breaks = [self._break_record(found, self._effect(found)) for found in self._intake.breaks]
         breaks += [self._break_record(found, "raised") for found in self._raised_breaks()]
+        if self._intake.is_older and not self._intake.breaks:
+            resumed = resumed_breaks(own, self._intake.code_names)
+            breaks += [self._break_record(found, "resumed") for found in resumed]
         made = (
             self._read("graphdoctor_graph", partial(self._graph, index, seen))
             for index, seen in enumerate(self._intake.graphs)
@@ -367,6 +371,7 @@ class Assembler:
                     is_ours=self._is_ours,
                     is_unfinished=is_unfinished,
                 ),
+                *old_log_gaps(self._intake.environment.torch, is_older=self._intake.is_older),
             ),
         )
 

@@ -37,6 +37,7 @@ _EXPORT_ADVICE = re.compile(
     r"|For more information, run with TORCH_LOGS|For C\+\+ stack trace|User Stack \(most recent)"
 )
 _RECURRENT = "RNN, GRU, or LSTM"
+_OLD_REASON = re.compile(r"\A(?:Graph break in user code at [^\n]*\n)?Reason: (?:Unsupported: )?")
 _SKIP_NOTICE = "which results in a skip"
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -106,8 +107,10 @@ def _split(payload: str) -> tuple[str, str]:
         _, _, rest = payload.partition("in the following user code:\n")
         stack, _, trace = rest.partition(_TRACEBACK)
         return exception_words(_TRACEBACK + trace), stack
-    _, _, rest = payload.partition("Graph Break Reason: ")
-    rest = rest or payload
+    _, found, rest = payload.partition("Graph Break Reason: ")
+    if not found:
+        # As torch 2.6 writes it.
+        rest = _OLD_REASON.sub("", payload, count=1)
     words, _, stack = rest.partition("\nUser code traceback:\n")
     words, _, _ = words.partition("\nStack variable source attribution:\n")
     stack = re.split(

@@ -18,8 +18,10 @@ from graphdoctor.probe.wire import Event
 from graphdoctor.trace.beginning import BeginningSigns
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
+from graphdoctor.trace.versions import UNDERSTOOD_SINCE, lacking, parsed_version
 
 _MAX_LISTED = 5
+_LAST_NOT_UNDERSTOOD = (UNDERSTOOD_SINCE[0], UNDERSTOOD_SINCE[1] - 1)
 
 
 def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
@@ -172,6 +174,23 @@ def run_gaps(
             kind="unfinished_compile",
             message=f"The run ended while torch was compiling {', '.join(unfinished)}.",
         )
+
+
+def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
+    """What the log of an old torch lacks.
+
+    Args:
+        torch: The version, if the log names it.
+        is_older: Whether its records show that it is older than what is fully understood.
+    """
+    version = parsed_version(torch) or (_LAST_NOT_UNDERSTOOD if is_older else None)
+    lacks = [] if version is None else lacking(version)
+    if version is None or not lacks:
+        return
+    since = ".".join(map(str, UNDERSTOOD_SINCE))
+    writer = f"torch {torch}" if torch is not None else f"A torch older than {since}"
+    limits = f", and logs of a torch older than {since} aren't fully understood" if version < UNDERSTOOD_SINCE else ""
+    yield CaptureGap(code="GD904", kind="old_log", message=f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:

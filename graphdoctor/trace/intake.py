@@ -36,7 +36,7 @@ from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.metrics import CompileMetrics, read_metrics
+from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, read_metrics
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 from graphdoctor.trace.profiled import inductor_graph
 from graphdoctor.trace.roots import Root
@@ -93,6 +93,7 @@ class SeenGraph:
         record: Our record of it.
         inputs: Those in our record.
         nodes: Those in our record.
+        attempt: The attempt at its compile, from 0.
     """
 
     compile_id: str | None
@@ -100,6 +101,15 @@ class SeenGraph:
     record: GraphArtifact | None = None
     inputs: tuple[GraphInput, ...] | None = None
     nodes: tuple[GraphNode, ...] | None = None
+    attempt: int | None = None
+
+    def is_taken_back_by(self, record: Record) -> bool:
+        """Whether another graph is of a later attempt at the same compile, so that torch dropped this one.
+
+        One that a backend got has our record.
+        """
+        is_later = self.attempt is not None and record.attempt is not None and self.attempt < record.attempt
+        return is_later and self.compile_id == record.compile_id and self.record is None
 
 
 class Intake:
@@ -109,8 +119,12 @@ class Intake:
         environment: Where the recording was made.
     """
 
+    is_older: bool
+    """Whether a torch before 2.6 wrote the log, as its metrics show."""
+
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
+        self.is_older = False
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
         self._inherited: dict[int, str] = {}
@@ -292,7 +306,10 @@ class Intake:
             compile_.has_graph = True
         if self._is_extra:
             return
-        self.graphs.append(SeenGraph(record.compile_id, record.payload))
+        last = self.graphs[-1] if self.graphs else None
+        if last is not None and last.is_taken_back_by(record):
+            self.graphs.pop()
+        self.graphs.append(SeenGraph(record.compile_id, record.payload, attempt=record.attempt))
 
     def _on_metrics(self, record: Record) -> None:
         metrics = orjson.loads(record.payload) if record.payload else record.value
@@ -302,6 +319,7 @@ class Intake:
         compile_ = self._compile_of(record)
         if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
             return
+        self.is_older |= is_before_breaks(metrics)
         compile_.is_metrics_unread = True
         found = compile_.metrics = read_metrics(metrics)
         compile_.is_metrics_unread = False

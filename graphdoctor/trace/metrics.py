@@ -50,6 +50,11 @@ class CompileMetrics(Fact):
     attempt: int | None = None
 
 
+def is_before_breaks(value: Mapping[str, Any]) -> bool:
+    """Whether metrics are of a torch before 2.6, which writes no graph breaks."""
+    return "duration_us" not in value and _OLD_TIMES["duration_us"] in value
+
+
 def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
     """Read a record's JSON.
 

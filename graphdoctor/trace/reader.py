@@ -44,6 +44,7 @@ from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.profiled import measured_memory, profiled_call
 from graphdoctor.trace.sections import LogContents, Section, Wanted, read_logs
 from graphdoctor.trace.variations import read_variations
+from graphdoctor.trace.versions import RUNNABLE, named_version
 from graphdoctor.trace.watched import call_watch
 
 
@@ -115,6 +116,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, engine: Engine = ALONE)
         # No log at all means one process, in which torch wrote nothing.
         processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
     contents = read_logs(processes, lambda: wanted.first_section(environment), engine)
+    _name_torch(contents)
     run = _run_facts(folder)
     parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))
     merged = _merged(contents, run, [part for part, _ in parts], events, main_pid)
@@ -130,6 +132,18 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, engine: Engine = ALONE)
     if wanted.marks:
         merged = merged.model_copy(update={"span": _span(parts, contents, events, main_pid)})
     return with_generated(merged, generated_names(section.intake.generated for _, section in parts))
+
+
+def _name_torch(contents: LogContents) -> None:
+    """Take torch's version from the programs in a log that has no record of it."""
+    if RUNNABLE not in contents.damage.kinds:
+        return
+    for process in contents.processes:
+        intakes = [section.intake for section in process.sections]
+        if all(intake.environment.torch is None for intake in intakes):
+            version = named_version(process.process.logs)
+            for intake in intakes:
+                intake.environment = intake.environment.model_copy(update={"torch": version})
 
 
 def _parts(

@@ -15,6 +15,7 @@ import orjson
 
 from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.versions import is_thread
 
 _HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE)
 _RANK_IN_NAME = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)(?=[_.-]|$)")
@@ -33,21 +34,21 @@ class Writer:
 
     Args:
         time: Of its first record in the samples, such as ``1121 02:58:17.809000``.
-        pid: Its process id.
+        pid: Its process id; None in a log of a torch that writes the numbers of threads.
         rank: Its rank in a distributed run, or None if none of those records has it.
     """
 
     time: str
-    pid: int
+    pid: int | None
     rank: int | None
 
 
 def find_writers(log: LogFile) -> list[Writer]:
     """The processes and ranks whose records are in a log, in the order in which they begin."""
-    found: dict[tuple[int, int | None], str] = {}
+    found: dict[tuple[int | None, int | None], str] = {}
     for sample in _samples(log):
         for header in _HEADER.finditer(sample):
-            found.setdefault((int(header[2]), _recorded_rank(header[3])), header[1].decode())
+            found.setdefault((_process_id(header[2].decode()), _recorded_rank(header[3])), header[1].decode())
     ranked = {pid for pid, rank in found if rank is not None}
     writers: list[Writer] = []
     for (pid, rank), time in found.items():
@@ -67,6 +68,10 @@ def _samples(log: LogFile) -> Iterator[bytes]:
     for number in range(_SAMPLES):
         sample = log.part((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1), _SAMPLE_BYTES)
         yield sample if number == 0 else sample[sample.find(b"\n") + 1 :]
+
+
+def _process_id(number: str) -> int | None:
+    return None if is_thread(number) else int(number)
 
 
 def _recorded_rank(raw: bytes) -> int | None:
@@ -132,24 +137,24 @@ class Lanes:
 
     def __init__(self, known: Iterable[Lane]) -> None:
         self._lanes = list(known)
-        self._current: dict[str, Lane] = {}
+        self._current: dict[int | None, Lane] = {}
 
     def of(self, record: Record) -> Lane:
         """The lane of the next record."""
-        pid = record.stamp.rpartition(" ")[2]
+        pid = _process_id(record.stamp.rpartition(" ")[2])
         lane = self._current.get(pid)
         if lane is None:
-            lane = self._current[pid] = self._begun(int(pid))
+            lane = self._current[pid] = self._begun(pid)
         if record.kind == "str":
             if lane.rank is not None and lane.has_strings and is_first_string(record):
-                lane = self._current[pid] = self._begun(int(pid))
+                lane = self._current[pid] = self._begun(pid)
             lane.has_strings = True
         rank = record.metadata.get("rank")
         if isinstance(rank, int) and rank != lane.rank:
-            lane = self._current[pid] = self._ranked(lane, int(pid), rank)
+            lane = self._current[pid] = self._ranked(lane, pid, rank)
         return lane
 
-    def _begun(self, pid: int) -> Lane:
+    def _begun(self, pid: int | None) -> Lane:
         for lane in self._lanes:
             if not lane.is_begun and lane.pid in (pid, None):
                 lane.is_begun = True
@@ -157,7 +162,7 @@ class Lanes:
         self._lanes.append(Lane(pid, None, is_begun=True))
         return self._lanes[-1]
 
-    def _ranked(self, lane: Lane, pid: int, rank: int) -> Lane:
+    def _ranked(self, lane: Lane, pid: int | None, rank: int) -> Lane:
         known = next((found for found in self._lanes if found.pid == pid and found.rank == rank), None)
         if known is None:
             known = self._begun(pid) if lane.rank is not None else lane

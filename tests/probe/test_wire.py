@@ -103,7 +103,7 @@ def events_of(recording: Path) -> list[dict]:
 
 def artifacts_of(recording: Path) -> Iterator[tuple[str, object]]:
     for log in find_logs(recording / wire.TRACE_FOLDER):
-        with log.open("rb") as lines:
+        with log.open() as lines:
             for record in read_records(lines, lambda kind: kind.startswith(wire.ARTIFACT_PREFIX), LogDamage()):
                 yield record.kind, json.loads(record.payload or "null")
 
