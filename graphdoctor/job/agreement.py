@@ -106,13 +106,14 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     caches: dict[CacheAnswer | None, list[int]] = defaultdict(list)
     for rank, compile_ in sorted(row.found.items()):
         caches[compile_.mark.cache].append(rank)
+    differing = list(_differing(row, ordered))
     durations = {rank: found.duration_s for rank, found in row.found.items() if found.duration_s is not None}
     first = row.first
     return CompileAgreement(
         compile=first.compile_id,
         function=first.function,
         location=first.location,
-        groups=tuple(_group(row, group) for group in ordered),
+        groups=tuple(_group(row, group, differs) for group, differs in zip(ordered, differing, strict=True)),
         agree=len(ordered) == 1,
         differs_in=tuple(_aspects(row, ranks)),
         caches=tuple(CacheGroup(ranks=tuple(group), cache=cache) for cache, group in caches.items())
@@ -140,9 +141,23 @@ def _values(row: Row, aspect: Aspect) -> Mapping[int, Hashable]:
     return {rank: usual if value is None else value for rank, value in found.items()}
 
 
-def _group(row: Row, ranks: Sequence[int]) -> RankGroup:
+def _differing(row: Row, groups: Sequence[Sequence[int]]) -> Iterator[tuple[Aspect, ...]]:
+    """In what each group differs from the largest that has the compile."""
+    if len(groups) == 1:
+        yield ()
+        return
+    values = {aspect: _values(row, aspect) for aspect in _VALUES}
+    usual = next(group[0] for group in groups if group[0] in row.found)
+    for first, *_ in groups:
+        if first in row.found:
+            yield tuple(aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual])
+        else:
+            yield ("presence",)
+
+
+def _group(row: Row, ranks: Sequence[int], differs_in: tuple[Aspect, ...]) -> RankGroup:
     if ranks[0] not in row.found:
-        return RankGroup(ranks=tuple(ranks), compile_id=None)
+        return RankGroup(ranks=tuple(ranks), compile_id=None, differs_in=differs_in)
     first, marks = row.found[ranks[0]], [row.found[rank].mark for rank in ranks]
     return RankGroup(
         ranks=tuple(ranks),
@@ -152,6 +167,7 @@ def _group(row: Row, ranks: Sequence[int]) -> RankGroup:
         guards=next((mark.guards for mark in marks if mark.guards is not None), None),
         causes=first.causes,
         collectives=next((mark.collectives for mark in marks if mark.collectives is not None), None),
+        differs_in=differs_in,
     )
 
 

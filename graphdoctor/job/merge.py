@@ -11,6 +11,7 @@ from graphdoctor.model.diagnosis import Finding
 from graphdoctor.model.job import Job, JobFinding, Rank, RankReport
 from graphdoctor.model.recording import CaptureGap, TargetInfo
 from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.wording import ranks_text
 
 _SEVERITY = ("error", "warning", "info")
 
@@ -22,6 +23,7 @@ def job_of(
     ended: ProbeExit,
     world_size: int | None,
     gaps: Sequence[CaptureGap] = (),
+    recording: str | None = None,
     version: str,
 ) -> Job:
     """What the ranks did, side by side.
@@ -32,6 +34,7 @@ def job_of(
         ended: How the run ended.
         world_size: How many ranks the job has; None if unknown.
         gaps: What else is missing.
+        recording: How a command line names the recording; None if unknown.
         version: graphdoctor's own version.
     """
     ranks = sorted(reports, key=lambda report: report.rank)
@@ -42,6 +45,7 @@ def job_of(
     begin_s = min((report.first_s for report in ranks if report.first_s is not None), default=None)
     return Job(
         graphdoctor_version=version,
+        recording=recording,
         target=target,
         exit=ended,
         environment=ranks[0].environment,
@@ -104,6 +108,5 @@ def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
         if len(each) == len(ranks):
             yield gap
         else:
-            which = ", ".join(str(rank) for rank, _ in each)
-            plural = "Rank" if len(each) == 1 else "Ranks"
-            yield gap.model_copy(update={"message": f"{plural} {which}: {gap.message}"})
+            which = ranks_text([rank for rank, _ in each])
+            yield gap.model_copy(update={"message": f"{which[0].upper()}{which[1:]}: {gap.message}"})

@@ -113,6 +113,8 @@ class RankGroup(Fact):
     """Why it recompiled."""
     collectives: tuple[str, ...] | None = None
     """The collectives that Inductor scheduled; None if the log doesn't say."""
+    differs_in: tuple[Aspect, ...] = ()
+    """In what they differ from the largest group that has the compile."""
 
 
 class CacheGroup(Fact):
@@ -247,6 +249,8 @@ class Job(Fact):
     """Version of this document's shape."""
     graphdoctor_version: str
     """The version of graphdoctor that wrote it."""
+    recording: str | None = None
+    """The recording, as a command line names it; None if unknown."""
     target: TargetInfo
     """What was run."""
     exit: ProbeExit

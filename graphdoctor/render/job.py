@@ -1,29 +1,31 @@
-"""A job on the terminal: verdict, where ranks part, who waits for whom, findings with their ranks."""
+"""A job on the terminal: verdict, where ranks diverge, who waits for whom, what to run next, findings with their ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.wording import counted, ranks_text
-from graphdoctor.render.cards import Prose, clean, finding_card, write
+from graphdoctor.render.actions import actions
+from graphdoctor.render.cards import Command, Prose, clean, finding_card, labeled_rows, short_card, write
+from graphdoctor.render.job_matrix import Matrix, MatrixRow, cell_state, cell_text, matrix_of
 from graphdoctor.render.job_words import (
     absent_text,
     agreement_text,
     cache_text,
     count_texts,
-    differing,
     early_text,
     finding_ranks_text,
-    group_text,
     hang_text,
     incomplete_text,
-    seconds_text,
+    next_commands,
     skew_texts,
     title_parts,
+    unknown_ends_text,
     value_rows,
     verdict,
 )
@@ -32,11 +34,20 @@ from graphdoctor.render.words import Tone, clusters
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.model.job import Job
+    from graphdoctor.model.diagnosis import Finding
+    from graphdoctor.model.job import Aspect, Job, JobFinding
 
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
-_MAX_ROWS = 12
+_MAX_ROWS = 8
+_MAX_GROUPS = 3
 _MAX_FINDINGS = 8
+_MAX_WHOLE = 3
+"""Findings that are shown in full; the others are a few lines each."""
+_COLUMN_WIDTH = 22
+"""Cells that a column of ranks should have at least."""
+_VALUE_LINES = 2
+_SAID: tuple[Aspect, ...] = ("presence", "outcome", "causes")
+"""Aspects of which the first divergence says as much as its row would."""
 
 
 def render_job(job: Job, console: Console, *, is_verbose: bool = False) -> None:
@@ -47,11 +58,11 @@ def render_job(job: Job, console: Console, *, is_verbose: bool = False) -> None:
         console: Where to.
         is_verbose: Show every compile that differs, a row for each rank, and every finding in full.
     """
-    for renderable in _report(job, is_verbose=is_verbose):
+    for renderable in _report(job, console.width, is_verbose=is_verbose):
         write(console, renderable)
 
 
-def _report(job: Job, *, is_verbose: bool) -> Iterator[RenderableType]:
+def _report(job: Job, width: int, *, is_verbose: bool) -> Iterator[RenderableType]:
     first, *rest = title_parts(job)
     title = clean(first, "bold")
     for part in rest:
@@ -61,69 +72,102 @@ def _report(job: Job, *, is_verbose: bool) -> Iterator[RenderableType]:
     said, tone = verdict(job)
     yield clean(said, _TONES[tone])
     if job.first_divergence is not None:
-        yield _pairs(value_rows(job.first_divergence))
-    parts = list(count_texts(job))
-    if job.skew.compile_s is not None:
-        parts.append(f"{seconds_text(job.skew.compile_s)} compiling")
-    yield clean(f"Each rank: {' · '.join(parts)}", "dim")
+        limit = max(width // 2, width - 26) * _VALUE_LINES
+        yield _pairs(value_rows(job.first_divergence, limit=limit))
+    yield clean(f"Each rank: {' · '.join(count_texts(job))}", "dim")
     for text in filter(None, (absent_text(job), incomplete_text(job), early_text(job))):
         yield clean(text, "yellow")
-    yield from _matrix(job, is_verbose=is_verbose)
-    yield from _waits(job)
+    yield from _matrix(job, width, is_verbose=is_verbose)
+    if texts := [*(hang_text(found, job) for found in job.hangs), *skew_texts(job)]:
+        yield Text()
+        yield from (clean(text, "yellow") for text in texts)
     if is_verbose:
         yield Text()
         yield _rank_table(job)
-    yield from _findings(job, is_verbose=is_verbose)
-    for gap in job.gaps:
+    if commands := [(label, Command(command)) for label, command in next_commands(job)]:
         yield Text()
-        yield clean(f"{gap.code} {gap.message}", "dim")
+        yield labeled_rows(commands)
+    yield from _findings(job, is_verbose=is_verbose)
+    yield from _closing(job)
 
 
-def _pairs(rows: Iterator[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
+def _pairs(rows: Iterable[tuple[str, str]]) -> Padding:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(max_width=30)
     table.add_column()
     for name, value in rows:
-        table.add_row(clean(f"  {name}", "dim"), Prose(clean(value)))
+        table.add_row(Prose(clean(name, "dim")), Prose(clean(value)))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _matrix(job: Job, width: int, *, is_verbose: bool) -> Iterator[RenderableType]:
+    """The compiles on which ranks differ, a column for ranks that did the same in all of them."""
+    said, cached = agreement_text(job), cache_text(job)
+    if said is not None or cached is not None:
+        yield Text()
+    if said is not None:
+        yield clean(said, "dim")
+        matrix = matrix_of(job)
+        rows = [row for row in matrix.rows if not row.compile.agree]
+        if len(rows) == 1 and job.first_divergence is not None and job.first_divergence.what in _SAID:
+            rows = []
+        shown = rows if is_verbose else rows[:_MAX_ROWS]
+        if not rows:
+            pass
+        elif len(matrix.columns) <= max((width - 30) // _COLUMN_WIDTH, 2):
+            yield _by_column(matrix, shown)
+        else:
+            shown = shown if is_verbose else shown[: _MAX_ROWS // 2]
+            yield _by_group(shown, is_verbose=is_verbose)
+        if len(rows) > len(shown):
+            yield Text(f"and {counted(len(rows) - len(shown), 'more compile')} (-v shows all)", style="dim")
+    if cached is not None:
+        yield clean(cached, "dim")
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading == "compile")
     return table
 
 
-def _matrix(job: Job, *, is_verbose: bool) -> Iterator[RenderableType]:
-    """The compiles on which ranks differ, those of ranks that did the same taken together."""
-    yield Text()
-    yield clean(agreement_text(job), "dim")
-    rows = differing(job)
-    if rows:
-        table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for heading in ("compile", "function", "ranks", "did"):
-            table.add_column(heading, no_wrap=heading == "compile")
-        for row in rows if is_verbose else rows[:_MAX_ROWS]:
-            for number, group in enumerate(row.groups):
-                names = (row.compile, row.function) if number == 0 else ("", "")
-                ranks = ranks_text(group.ranks).partition(" ")[2]
-                did = Prose(clean(group_text(group, row), "yellow" if number else ""))
-                table.add_row(clean(names[0]), Prose(clean(names[1])), clean(ranks), did)
-        yield table
-        if len(rows) > _MAX_ROWS and not is_verbose:
-            yield Text(f"and {counted(len(rows) - _MAX_ROWS, 'more compile')} (-v shows all)", style="dim")
-    if (text := cache_text(job)) is not None:
-        yield clean(text, "dim")
+_STYLES = {"same": "", "differs": "yellow", "missing": "red"}
 
 
-def _waits(job: Job) -> Iterator[RenderableType]:
-    texts = [*skew_texts(job), *map(hang_text, job.hangs)]
-    if texts:
-        yield Text()
-    for text in texts:
-        yield clean(text, "yellow")
+def _by_column(matrix: Matrix, rows: Sequence[MatrixRow]) -> Table:
+    table = _table("compile", "function", *map(ranks_text, matrix.columns))
+    for row in rows:
+        cells = (clean(cell_text(group, row.compile), _STYLES[cell_state(group)]) for group in row.groups)
+        table.add_row(clean(row.compile.compile), Prose(clean(row.compile.function)), *map(Prose, cells))
+    return table
+
+
+def _by_group(rows: Sequence[MatrixRow], *, is_verbose: bool) -> Table:
+    """Where there are too many columns: the groups of each compile, one below the other."""
+    table = _table("compile", "function", "ranks", "did")
+    for row in rows:
+        groups = row.compile.groups if is_verbose else row.compile.groups[:_MAX_GROUPS]
+        for number, group in enumerate(groups):
+            names = (row.compile.compile, row.compile.function) if number == 0 else ("", "")
+            did = Prose(clean(cell_text(group, row.compile), _STYLES[cell_state(group)]))
+            ranks = ranks_text(group.ranks).partition(" ")[2]
+            table.add_row(clean(names[0]), Prose(clean(names[1])), Prose(clean(ranks)), did)
+        more = row.compile.groups[len(groups) :]
+        if more:
+            ranks = counted(sum(len(group.ranks) for group in more), "more rank")
+            table.add_row("", "", Text(ranks, "dim"), Text(f"in {counted(len(more), 'more group')}", "dim"))
+    return table
 
 
 def _rank_table(job: Job) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("rank", "process", "compiles", "breaks", "recompiles", "compiling", "waits", "whole"):
+    has_ends = any(rank.complete is not None for rank in job.ranks)
+    headings = ("rank", "process", "compiles", "breaks", "recompiles", "compiling", "waits")
+    for heading in (*headings, *(["log"] if has_ends else [])):
         table.add_column(heading, justify="right")
     for rank in job.ranks:
-        whole = {True: "yes", False: "no", None: "?"}[rank.complete]
+        ends = {True: "whole", False: "ends early", None: "?"}[rank.complete]
         table.add_row(
             str(rank.rank),
             str(rank.process or "?"),
@@ -132,18 +176,40 @@ def _rank_table(job: Job) -> Table:
             str(rank.summary.recompiles),
             "?" if rank.compile_s is None else f"{rank.compile_s:.2f} s",
             "?" if rank.waits_s is None else f"{rank.waits_s:.2f} s",
-            whole,
+            *([ends] if has_ends else []),
         )
     return table
 
 
 def _findings(job: Job, *, is_verbose: bool) -> Iterator[RenderableType]:
-    groups = list(clusters(job.findings))
-    ranks_of = {finding.fingerprint: finding for finding in job.findings}
-    for cluster in groups if is_verbose else groups[:_MAX_FINDINGS]:
+    """In the order of what mends most: findings of one suggestion follow each other."""
+    whole: dict[str, JobFinding] = {finding.fingerprint: finding for finding in job.findings}
+    groups = [cluster for action in actions(job.findings) for cluster in clusters(action.findings)]
+    known = {finding.fingerprint for group in groups for finding in group}
+    groups += [cluster for cluster in clusters(job.findings) if cluster[0].fingerprint not in known]
+    for number, cluster in enumerate(groups if is_verbose else groups[:_MAX_FINDINGS]):
         yield Text()
-        yield clean(f"On {finding_ranks_text(ranks_of[cluster[0].fingerprint], job.ranks)}:", "dim")
-        yield from finding_card(cluster, is_verbose=is_verbose, has_path=False)
+        if not is_verbose and number >= _MAX_WHOLE:
+            yield short_card(cluster)
+        else:
+            yield from finding_card(cluster, is_verbose=is_verbose, has_path=False)
+        yield labeled_rows([("ranks", clean(_ranks(cluster, whole, job)))])
     if len(groups) > _MAX_FINDINGS and not is_verbose:
         yield Text()
         yield Text(f"{counted(len(groups) - _MAX_FINDINGS, 'more finding')} (-v shows all)", style="dim")
+
+
+def _ranks(cluster: Sequence[Finding], whole: dict[str, JobFinding], job: Job) -> str:
+    return finding_ranks_text([whole[finding.fingerprint] for finding in cluster], job.ranks)
+
+
+def _closing(job: Job) -> Iterator[RenderableType]:
+    unknown = [gap.message for gap in job.gaps]
+    if (ends := unknown_ends_text(job)) is not None:
+        unknown.append(ends)
+    if unknown:
+        yield Text()
+        yield labeled_rows((("unknown", clean(text)) for text in unknown), style="dim")
+    if job.hidden_findings:
+        yield Text()
+        yield Text(f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore.", "dim")

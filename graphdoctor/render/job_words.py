@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
+import os.path
+import shlex
 from collections.abc import Iterator, Sequence
 
 from graphdoctor.model.diagnosis import Summary
-from graphdoctor.model.job import (
-    Aspect,
-    CompileAgreement,
-    Divergence,
-    HangCandidate,
-    Job,
-    JobFinding,
-    Rank,
-    RankGroup,
-    Straggler,
-)
+from graphdoctor.model.job import Aspect, Divergence, HangCandidate, Job, JobFinding, Rank, Straggler
 from graphdoctor.model.wording import counted, ranks_text
 from graphdoctor.render.words import Tone, base_name
 
-_ASPECTS: dict[Aspect, str] = {
-    "presence": "which ranks have it",
-    "outcome": "how it ended",
+_MOST_GROUPS = 4
+"""Groups of ranks whose values are shown."""
+_MOST_NAMED = 24
+"""Characters of ranks that are named within a sentence; of more, only their number is said."""
+_CONTEXT = 24
+"""Characters before the first that differs, in values that are cut."""
+
+_DIFFER: dict[Aspect, str] = {
+    "outcome": "outcomes",
     "operations": "operations",
     "sizes": "sizes",
     "collectives": "collectives",
-    "causes": "recompile cause",
+    "causes": "recompile causes",
     "guards": "guards",
     "estimates": "tensors at run time",
-    "cache": "cache",
 }
 _OTHER: dict[Aspect, str] = {
     "outcome": "another outcome",
     "operations": "other operations",
     "sizes": "other sizes",
     "collectives": "other collectives",
-    "causes": "another cause",
+    "causes": "another recompile cause",
     "guards": "other guards",
     "estimates": "other tensors at run time",
-    "cache": "another answer of the caches",
 }
 _COUNTS: tuple[tuple[str, str], ...] = (
     ("compiles", "compile"),
@@ -51,8 +47,7 @@ _COUNTS: tuple[tuple[str, str], ...] = (
 """Fields of ``Summary`` that are shown by rank, and the noun of each."""
 
 _WHY: dict[str, str] = {
-    "alone": "other ranks don't compile it",
-    "cache": "others found it in a cache",
+    "cache": "other ranks found it in a cache",
     "backend": "most of it in the backend",
     "dynamo": "most of it in Dynamo",
     "unknown": "",
@@ -69,43 +64,66 @@ def title_parts(job: Job) -> list[str]:
 
 def verdict(job: Job) -> tuple[str, Tone]:
     """The answer in a sentence."""
-    ranks = len(job.ranks)
+    everyone = _everyone(job)
     if not any(rank.summary.compiles or rank.summary.graphs for rank in job.ranks):
-        return f"torch.compile compiled nothing on any of the {ranks} ranks.", "bad"
-    if not any(rank.summary.graphs for rank in job.ranks):
-        return f"Not compiled: no graph reached the backend on any of the {ranks} ranks.", "bad"
+        return f"torch.compile compiled nothing on {everyone}.", "bad"
     found = job.first_divergence
     if found is not None:
-        return _parted(found), "bad"
+        place = f"{base_name(found.location.file)}:{found.location.line}"
+        return f"Ranks diverge at {found.compile} {found.function} ({place}): {_what(found, job)}.", "bad"
     if (incomplete := [rank.rank for rank in job.ranks if rank.complete is False]) or job.absent:
-        which = ranks_text(incomplete) if incomplete else ranks_text(job.absent)
-        lack = "didn't run to the end" if incomplete else "left no log"
-        return f"Ranks agree as far as their logs go; {which} {lack}.", "warning"
-    return f"All {ranks} ranks compiled the same.", "good"
+        lack = _did_not_end(incomplete) if incomplete else f"{ranks_text(job.absent)} left no log"
+        return f"Ranks agree as far as their logs go, but {lack}.", "warning"
+    compiles = len(job.agreement)
+    return f"{_capital(everyone)} agree on {'their only compile' if compiles == 1 else f'all {compiles} compiles'}.", (
+        "good"
+    )
 
 
-def _parted(found: Divergence) -> str:
-    place = f"{base_name(found.location.file)}:{found.location.line}"
-    return f"Ranks part at {found.compile} {found.function} ({place}): {_what(found)}."
+def _did_not_end(ranks: Sequence[int]) -> str:
+    return f"{ranks_text(ranks)} {'has a log that ends' if len(ranks) == 1 else 'have logs that end'} early"
 
 
-def _what(found: Divergence) -> str:
+def _everyone(job: Job) -> str:
+    return "both ranks" if len(job.ranks) == 2 else f"all {len(job.ranks)} ranks"
+
+
+def _what(found: Divergence, job: Job) -> str:
     if found.what == "presence":
         lacking = [rank for value in found.values if value.value == "-" for rank in value.ranks]
-        return f"{ranks_text(lacking)} {'does' if len(lacking) == 1 else 'do'}n't compile it"
-    has = "has" if len(found.ranks) == 1 else "have"
-    return f"{ranks_text(found.ranks)} {has} {_OTHER[found.what]}"
+        return f"{_some(lacking, job)} {'does' if len(lacking) == 1 else 'do'}n't compile it"
+    groups = len(found.values)
+    if len(job.ranks) == 2 or groups > 2:
+        ways = f" between {groups} groups of ranks" if groups > 2 else ""
+        return f"{_DIFFER[found.what]} differ{ways}"
+    return f"{_some(found.ranks, job)} {'has' if len(found.ranks) == 1 else 'have'} {_OTHER[found.what]}"
 
 
-def aspect_text(aspect: Aspect) -> str:
-    """In what ranks differ, a noun."""
-    return _ASPECTS[aspect]
+def _some(ranks: Sequence[int], job: Job) -> str:
+    """Ranks by their numbers, or how many of all where these would be long."""
+    named = ranks_text(ranks)
+    return named if len(named) <= _MOST_NAMED else f"{len(ranks)} of {len(job.ranks)} ranks"
 
 
-def value_rows(found: Divergence) -> Iterator[tuple[str, str]]:
-    """Which ranks have what at the first divergence."""
-    for value in found.values:
-        yield ranks_text(value.ranks), "doesn't compile it" if value.value == "-" else value.value
+def value_rows(found: Divergence, *, limit: int) -> Iterator[tuple[str, str]]:
+    """Which ranks have what at the first divergence.
+
+    Args:
+        found: The divergence.
+        limit: Characters of a value; longer ones are cut so that what differs can be seen.
+    """
+    shown = found.values[:_MOST_GROUPS]
+    values = ["doesn't compile it" if value.value == "-" else " ".join(value.value.split()) for value in shown]
+    begin = 0
+    if max(map(len, values)) > limit and len(values) > 1:
+        begin = max(len(os.path.commonprefix(values)) - _CONTEXT, 0)
+    for value, text in zip(shown, values, strict=True):
+        cut = "…" * bool(begin) + text[begin:]
+        yield ranks_text(value.ranks), cut if len(cut) <= limit else f"{cut[: limit - 1]}…"
+    if len(found.values) > len(shown):
+        ranks = sum(len(value.ranks) for value in found.values[_MOST_GROUPS:])
+        more = len(found.values) - len(shown)
+        yield f"{counted(ranks, 'more rank')}", f"{counted(more, 'more value')}" if more > 1 else "another value"
 
 
 def count_texts(job: Job) -> Iterator[str]:
@@ -114,6 +132,8 @@ def count_texts(job: Job) -> Iterator[str]:
         numbers = [_count(rank.summary, field) for rank in job.ranks]
         if max(numbers) or field in ("compiles", "graphs", "break_sites"):
             yield _span(min(numbers), max(numbers), noun)
+    if job.skew.compile_s is not None:
+        yield f"{seconds_text(job.skew.compile_s)} compiling"
 
 
 def _count(summary: Summary, field: str) -> int:
@@ -134,80 +154,70 @@ def seconds_text(span: tuple[float, float]) -> str:
 def skew_texts(job: Job) -> Iterator[str]:
     """Who waits for whom while compiling."""
     skew = job.skew
-    if skew.straggler is not None:
-        yield _straggler_text(skew.straggler, job)
-    waits = [(rank.waits_s, rank.rank) for rank in job.ranks if rank.waits_s is not None]
-    if skew.straggler is not None and skew.job_s is not None and waits:
+    if skew.straggler is None:
+        return
+    yield _straggler_text(skew.straggler, job)
+    waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
+    if skew.job_s is not None and waits:
         longest, rank = max(waits)
+        most = f"rank {-rank} waits {longest:.2f} s of that" if len(waits) == 2 else f"rank {-rank} waits longest"
+        how_long = "" if len(waits) == 2 else f", {longest:.2f} s"
         yield (
-            f"If ranks wait for each other after each compile, compiling takes the job {skew.job_s:.2f} s, of which "
-            f"rank {rank} waits {longest:.2f} s."
+            f"If ranks wait for each other after each compile, compiling takes the job {skew.job_s:.2f} s; "
+            f"{most}{how_long}."
         )
 
 
 def _straggler_text(found: Straggler, job: Job) -> str:
     row = next((each for each in job.agreement if each.compile == found.compile), None)
     name = found.compile if row is None else f"{found.compile} {row.function}"
-    why = _WHY[found.why]
+    why = _WHY.get(found.why, "")
+    if found.why == "alone" and row is not None:
+        lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
+        why = f"{_some(lacking, job)} {'does' if len(lacking) == 1 else 'do'}n't compile it"
+    most = "" if f"{found.compile_extra_s:.2f}" == f"{found.extra_s:.2f}" else f", {found.compile_extra_s:.2f} s of it"
     return (
-        f"Rank {found.rank} compiles {found.extra_s:.2f} s longer than the quickest rank, "
-        f"{found.compile_extra_s:.2f} s of it at {name}{f': {why}' if why else ''}."
+        f"Rank {found.rank} compiles {found.extra_s:.2f} s longer than the quickest rank{most} at {name}"
+        f"{f': {why}' if why else ''}."
     )
 
 
-def hang_text(found: HangCandidate) -> str:
+def hang_text(found: HangCandidate, job: Job) -> str:
     """Where ranks can wait forever, a sentence."""
     place = f"{found.compile} {found.function}"
-    waiting, missing = _capital(ranks_text(found.waiting)), ranks_text(found.missing)
+    waiting, missing = _some(found.waiting, job), _some(found.missing, job)
+    has = "has" if len(found.missing) == 1 else "have"
     calls = f" ({', '.join(_short(name) for name in dict.fromkeys(found.collectives))})" if found.collectives else ""
     match found.kind:
         case "schedule":
-            return f"{waiting} and {missing} schedule other collectives in {place}{calls}: they can wait forever."
-        case "graph":
-            words = f": {'; '.join(found.words)}" if found.words else ""
-            return (
-                f"torch compared the graphs of all ranks in {place}, and they differ, so ranks can wait forever{words}."
-            )
+            text = f"{waiting} and {missing} call different collectives in {place}{calls}"
         case "order":
-            return f"{waiting} and {missing} run graphs in another order from {place} on: they can wait forever."
+            text = f"from {place} on, {missing} {has} run graphs in another order than {waiting}"
         case "absent":
-            return f"{waiting} can wait forever in {place}{calls}, which {missing} never compiled."
+            text = f"{waiting} can wait in {place}{calls} for {missing}, which never compiled it"
         case "stopped":
-            return f"{_capital(missing)} ended in or before {place}{calls}, to which {ranks_text(found.waiting)} came."
+            logs = f"the log{'' if len(found.missing) == 1 else 's'} of {missing}"
+            ends = "ends" if len(found.missing) == 1 else "end"
+            text = f"{logs} {ends} at {place}{calls}; {waiting} went on and can wait for {_pronoun(found.missing)}"
+    return f"Possible hang: {text}."
+
+
+def _pronoun(ranks: Sequence[int]) -> str:
+    return "it" if len(ranks) == 1 else "them"
 
 
 def _short(collective: str) -> str:
     return collective.removeprefix("torch.ops.").removeprefix("_c10d_functional.").removesuffix(".default").rstrip("_")
 
 
-def differing(job: Job) -> list[CompileAgreement]:
-    """The rows on which ranks differ in more than what a cache had."""
-    return [row for row in job.agreement if not row.agree]
-
-
-def group_text(group: RankGroup, row: CompileAgreement) -> str:
-    """What some ranks did at a compile, in short."""
-    if group.compile_id is None:
-        return "missing"
-    parts: list[str] = [] if group.outcome in (None, "compiled") else [group.outcome]
-    parts += group.causes[:1]
-    if "operations" in row.differs_in or "sizes" in row.differs_in:
-        parts.append(f"graph {(group.graph or '?')[:6]}")
-    elif "guards" in row.differs_in:
-        parts.append(f"guards {(group.guards or '?')[:6]}")
-    if "collectives" in row.differs_in and group.collectives is not None:
-        parts.append(f"{counted(len(group.collectives or ()), 'collective')}")
-    return ", ".join(parts) or "compiled"
-
-
-def agreement_text(job: Job) -> str:
-    """How many compiles are the same on all ranks."""
-    same = sum(row.agree for row in job.agreement)
-    if same == len(job.agreement) == 1:
-        return "The only compile is the same on all ranks."
-    if same == len(job.agreement):
-        return f"All {same} compiles are the same on all ranks."
-    return f"{same} of {counted(len(job.agreement), 'compile')} {'is' if same == 1 else 'are'} the same on all ranks."
+def agreement_text(job: Job) -> str | None:
+    """How many compiles are the same on all ranks; None if all are, which the verdict says."""
+    same, all_ = sum(row.agree for row in job.agreement), len(job.agreement)
+    if same == all_:
+        return None
+    if same == 0:
+        return f"{'The only compile differs' if all_ == 1 else f'All {all_} compiles differ'} between ranks."
+    return f"{same} of {counted(all_, 'compile')} {'is' if same == 1 else 'are'} the same on {_everyone(job)}."
 
 
 def cache_text(job: Job) -> str | None:
@@ -215,9 +225,9 @@ def cache_text(job: Job) -> str | None:
     rows = [row for row in job.agreement if row.caches]
     if not rows:
         return None
-    groups = (f"{ranks_text(group.ranks)} {group.cache or 'not asked'}" for group in rows[0].caches)
-    more = f", and {counted(len(rows) - 1, 'more compile')}" if len(rows) > 1 else ""
-    return f"Caches answered differently at {rows[0].compile} ({'; '.join(groups)}){more}; that changes only the time."
+    groups = (f"{_some(group.ranks, job)} {group.cache or 'not asked'}" for group in rows[0].caches)
+    more = f" and at {counted(len(rows) - 1, 'more compile')}" if len(rows) > 1 else ""
+    return f"Caches answered differently at {rows[0].compile} ({', '.join(groups)}){more}; that only changes the time."
 
 
 def incomplete_text(job: Job) -> str | None:
@@ -225,19 +235,18 @@ def incomplete_text(job: Job) -> str | None:
     ended = [rank.rank for rank in job.ranks if rank.complete is False]
     if not ended:
         return None
-    has = "has a log that ends" if len(ended) == 1 else "have logs that end"
-    return f"{_capital(ranks_text(ended))} {has} before the program does: killed, crashed or still running."
+    return f"{_capital(_did_not_end(ended))}: killed, crashed or still running."
 
 
 def early_text(job: Job) -> str | None:
     """Ranks whose logs end while others go on compiling; None if there are none."""
-    early = [rank for rank in job.ranks if rank.missed]
+    early = [rank.rank for rank in job.ranks if rank.missed]
     if not early:
         return None
+    most = max(rank.missed for rank in job.ranks)
     ends = "log of {} ends" if len(early) == 1 else "logs of {} end"
-    most = max(rank.missed for rank in early)
-    where = ends.format(ranks_text([rank.rank for rank in early]))
-    return f"The {where} while other ranks go on: they began {counted(most, 'more compile')} after that."
+    compiles = "1 compile begins" if most == 1 else f"{most} compiles begin"
+    return f"The {ends.format(_some(early, job))} while other ranks go on: {compiles} there after that."
 
 
 def absent_text(job: Job) -> str | None:
@@ -248,11 +257,52 @@ def absent_text(job: Job) -> str | None:
     return f"{_capital(ranks_text(job.absent))} {verb} no log."
 
 
-def finding_ranks_text(finding: JobFinding, ranks: Sequence[Rank]) -> str:
-    """In which ranks a finding is, and how often."""
-    where = "all ranks" if len(finding.ranks) == len(ranks) else ranks_text(finding.ranks)
-    times = f"{finding.count}" if finding.count == finding.most else f"{finding.count}–{finding.most}"
-    return f"{where}, {times} times each" if finding.most > 1 else where
+def unknown_ends_text(job: Job) -> str | None:
+    """That it's unknown whether ranks ran to their end; None if it's known of all."""
+    unknown = [rank.rank for rank in job.ranks if rank.complete is None]
+    if not unknown:
+        return None
+    if len(unknown) == len(job.ranks):
+        return "The logs don't say whether the ranks ran to their end."
+    return f"The log of {ranks_text(unknown)} doesn't say whether it ran to its end."
+
+
+def finding_ranks_text(findings: Sequence[JobFinding], ranks: Sequence[Rank]) -> str:
+    """In which ranks findings are, and how often the first is in each."""
+    found = sorted({rank for finding in findings for rank in finding.ranks})
+    where = ranks_text(found)
+    if len(found) == len(ranks):
+        where = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
+    first = findings[0]
+    if first.most == 1:
+        return where
+    times = f"{first.count}" if first.count == first.most else f"{first.count}–{first.most}"
+    return f"{where}, {times} times {'in it' if len(found) == 1 else 'in each'}"
+
+
+def next_commands(job: Job) -> Iterator[tuple[str, str]]:
+    """What to run to see more: what it shows, and the command, which can be pasted."""
+    if job.recording is None:
+        return
+    found = job.first_divergence
+    if found is not None and len(found.values) > 1:
+        one, other = sorted(value.ranks[0] for value in found.values[:2])
+        yield "what differs", _command("diff", job.recording, "--rank", one, "--rank", other)
+    rank = _rank_to_see(job)
+    yield f"only rank {rank}", _command("report", job.recording, "--rank", rank)
+    yield "as a page", _command("report", job.recording, "--html")
+
+
+def _rank_to_see(job: Job) -> int:
+    """One that did something else, else the one that others wait for, else the first."""
+    if job.first_divergence is not None:
+        having = [value for value in job.first_divergence.values[1:] if value.value != "-"]
+        return (having or job.first_divergence.values)[0].ranks[0]
+    return job.ranks[0].rank if job.skew.straggler is None else job.skew.straggler.rank
+
+
+def _command(*parts: str | int) -> str:
+    return shlex.join(["graphdoctor", *map(str, parts)])
 
 
 def _capital(text: str) -> str:

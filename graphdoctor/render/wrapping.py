@@ -92,8 +92,9 @@ def command_lines(command: str, width: int) -> list[str]:
     """
     words = [shlex.quote(word) for word in shlex.split(command)]
     lines, line = [], words[0]
-    for word in words[1:]:
-        if cell_len(f"{line} {word}{_BACKSLASH}") > width:
+    for number, word in enumerate(words[1:], start=2):
+        following = "" if number == len(words) else _BACKSLASH
+        if cell_len(f"{line} {word}{following}") > width:
             lines.append(line + _BACKSLASH)
             line = _CONTINUED + word
         else:

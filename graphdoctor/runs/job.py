@@ -148,6 +148,7 @@ def job_report(
         ended=ProbeExit.model_validate(folder.meta["exit"]) if folder.meta.get("exit") else ProbeExit(status=None),
         world_size=world_size(folder),
         gaps=tuple(gaps[rank] for rank in sorted(gaps)),
+        recording=str(location),
         version=__version__,
     )
     if job.first_divergence is None:
