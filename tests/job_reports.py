@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.job.merge import job_of
-from graphdoctor.model.diagnosis import Location, Summary
+from graphdoctor.model.diagnosis import Finding, Fix, Location, Summary
 from graphdoctor.model.job import Job, RankCompile, RankReport
 from graphdoctor.model.marks import CompileMark
 from graphdoctor.model.recording import Environment, TargetInfo
@@ -78,6 +78,46 @@ def rank(number: int, *compiles: RankCompile, **values: Any) -> RankReport:
         }
         | values
     )
+
+
+def found(code: str = "GD202", line: int = 12, **values: Any) -> Finding:
+    """A finding with a suggestion."""
+    fix = Fix(title="Compile with dynamic shapes from the start", kind="call", snippet="dynamic=True")
+    return Finding(
+        **{
+            "code": code,
+            "rule": "recompiled-size",
+            "severity": "warning",
+            "message": "`forward` recompiled once because `x.shape[0]` changed: 8 → 9",
+            "location": Location(file="net.py", line=line, function="Net.forward", text="return self.head(x)"),
+            "count": 1,
+            "fingerprint": f"{code}-{line}",
+            "fixes": (fix,),
+        }
+        | values
+    )
+
+
+SIZES = {"graph": "other", "guards": "other"}
+"""Marks of a compile with other sizes."""
+
+
+def uneven(count: int, *, others: range, causes: int = 1) -> Job:
+    """A job in which some ranks recompile for another size, and one compile after that has other sizes there.
+
+    Args:
+        count: How many ranks.
+        others: The ranks that differ.
+        causes: How many times they recompile.
+    """
+    reports = []
+    for number in range(count):
+        is_other = number in others
+        again = [compiled(f"0/{n}", causes=(f"x.shape[0]: {7 + n} → {8 + n}",)) for n in range(1, causes + 1)]
+        last = compiled("1/0", "loss", 40, duration_s=2.0 + is_other * number / 10, **(SIZES if is_other else {}))
+        compiles = (compiled(), *(again if is_other else ()), last)
+        reports.append(rank(number, *compiles, findings=(found(),) if is_other else ()))
+    return job(*reports, recording="logs")
 
 
 def job(*reports: RankReport, **values: Any) -> Job:

@@ -12,6 +12,7 @@ from graphdoctor.cli.terminal import say
 
 if TYPE_CHECKING:
     from graphdoctor.bundle.contents import Bundle
+    from graphdoctor.runs.named import Place
 
 _ATTACHMENT_BYTES = 25 * 2**20
 """The largest zip that GitHub takes as an attachment."""
@@ -80,6 +81,7 @@ def bundle(
         raise GraphDoctorError(
             f"{place.path} is a JSON document; a bundle holds a recording.", hint="Name the recording itself."
         )
+    _refuse_several_ranks(place)
     with Progress(is_quiet=quiet) as progress:
         wanted = Wanted(
             root=place.root or Path.cwd(),
@@ -95,6 +97,25 @@ def bundle(
     write_file(content, output)
     if not quiet:
         _summarize(made, output, len(content))
+
+
+def _refuse_several_ranks(place: Place) -> None:
+    """A bundle has one diagnosis, and counts are never added up over ranks."""
+    import shlex
+
+    from graphdoctor.errors import GraphDoctorError
+    from graphdoctor.model.wording import ranks_text
+    from graphdoctor.runs.job import ranks_at
+
+    ranks = ranks_at(place.path)
+    if len(ranks) < 2:
+        return
+    logs = [str(log.location) for rank in ranks for process in rank.folder.processes or () for log in process.logs]
+    one = next((log for log in logs if log != str(place.path)), None)
+    raise GraphDoctorError(
+        f"{place.path} has {ranks_text([rank.rank for rank in ranks])}, and a bundle holds one rank.",
+        hint=None if one is None else f"Name the log of one: {shlex.join(['graphdoctor', 'bundle', one])}",
+    )
 
 
 def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:

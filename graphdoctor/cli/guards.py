@@ -11,6 +11,7 @@ from graphdoctor.cli.options import (
     Given,
     OutputOptions,
     PythonOption,
+    RankOption,
     RecordingsOption,
     ShownOptions,
     TargetOrRecordingArgument,
@@ -29,6 +30,7 @@ def guards(
     reading: EngineOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
+    rank: RankOption = None,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -41,6 +43,7 @@ def guards(
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import finish, project_settings, set_up
     from graphdoctor.runs.diagnose import diagnose_place, diagnose_recording
+    from graphdoctor.runs.job import check_one_rank
     from graphdoctor.runs.named import place_or_target
     from graphdoctor.runs.record import record_target
 
@@ -50,9 +53,11 @@ def guards(
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
-        output.write(diagnose_place(place, selection, output.needs, engine=reading.engine()))
+        if rank is None and place.kind != "document":
+            check_one_rank(place.location, "guards")
+        output.write(diagnose_place(place, selection, output.needs, rank=rank, engine=reading.engine()))
         return
-    given.refuse(OF_ENGINE, without="a recording")
+    given.refuse((*OF_ENGINE, "rank"), without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
         recorded = record_target(request, setup)

@@ -13,6 +13,7 @@ from graphdoctor.cli.options import (
     OnOption,
     OutputOptions,
     PythonOption,
+    RankOption,
     RecordingsOption,
     ShownOptions,
     TargetOrRecordingArgument,
@@ -31,6 +32,7 @@ def recompiles(
     written: OutputOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
+    rank: RankOption = None,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Replay the calls under each remedy to find which cause matters.")
     ] = False,
@@ -61,6 +63,7 @@ def recompiles(
     from graphdoctor.cli.running import finish, project_settings, set_up
     from graphdoctor.engine.choice import engine_for
     from graphdoctor.runs.diagnose import diagnose_place, diagnose_recording
+    from graphdoctor.runs.job import check_one_rank
     from graphdoctor.runs.named import place_or_target
     from graphdoctor.runs.record import record_target
 
@@ -72,12 +75,14 @@ def recompiles(
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "what_if", "vary", "timeout", "python"), without="a target")
-        result = diagnose_place(place, selection, output.needs, engine=engine_for(jobs=jobs, on=on))
+        if rank is None and place.kind != "document":
+            check_one_rank(place.location, "recompiles")
+        result = diagnose_place(place, selection, output.needs, rank=rank, engine=engine_for(jobs=jobs, on=on))
         if result.diagnosis.sensitivity is not None:
             output = choose_output(VARIATIONS, written, given)
         output.write(result)
         return
-    given.refuse(("on",), without="a recording")
+    given.refuse(("on", "rank"), without="a recording")
     if not what_if:
         given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None

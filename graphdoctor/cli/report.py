@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +23,10 @@ from graphdoctor.cli.options import (
 )
 from graphdoctor.render.formats import DIAGNOSIS, JOB
 
+if TYPE_CHECKING:
+    from graphdoctor.cli.output import Output
+    from graphdoctor.model.result import Result
+
 _PAGE = Path("graphdoctor-report.html")
 
 CompilesOption = Annotated[
@@ -33,6 +38,18 @@ CompilesOption = Annotated[
         "shows those of a few. Repeatable.",
     ),
 ]
+
+
+def _of_one_rank(
+    staged: StagesOptions, compiles: Sequence[str], output: Output[Result]
+) -> Iterator[tuple[str, ...]]:
+    """What was asked for that a report of several ranks can't show."""
+    if staged.stages:
+        yield ("--stages",)
+    if compiles:
+        yield ("--html", *(part for compile_id in compiles for part in ("--compile", compile_id)))
+    if output.format.name not in JOB.names:
+        yield ("--format", output.format.name)
 
 
 @with_options(formats=DIAGNOSIS.names)
@@ -67,7 +84,7 @@ def report(
     from graphdoctor.cli.output import choose_page
     from graphdoctor.cli.running import project_settings
     from graphdoctor.runs.diagnose import diagnose_place
-    from graphdoctor.runs.job import job_report, ranks_at
+    from graphdoctor.runs.job import job_report, ranks_at, several_ranks
     from graphdoctor.runs.named import location_named, place_named
 
     settings = project_settings(recordings)
@@ -86,6 +103,8 @@ def report(
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:
+        for flags in _of_one_rank(staged, compiles or (), output):
+            raise several_ranks(place.location, ranks, "report", *flags)
         output.showing(JOB).write(job_report(place.location, ranks, engine, selection))
     else:
         output.write(diagnose_place(place, selection, needs, rank=rank, engine=engine))

@@ -263,11 +263,18 @@ def _job_json(job: Job, _: RenderOptions) -> str:
     return render_json(job)
 
 
+def _job_html(job: Job, options: RenderOptions) -> str:
+    from graphdoctor.render.html.job import render_job_page
+
+    return render_job_page(job, has_source=options.has_source)
+
+
 JOB: Document[Job] = Document(
     "a report of several ranks",
     (
         ConsoleFormat("text", _job, (".txt", ".text")),
         Format("json", _job_json, (".json",)),
+        Format("html", _job_html, (".html", ".htm")),
     ),
 )
 """What the ranks of a job did: ``report`` and ``run`` of several ranks."""

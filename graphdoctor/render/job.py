@@ -1,4 +1,4 @@
-"""A job on the terminal: verdict, where ranks diverge, who waits for whom, what to run next, findings with their ranks."""
+"""A job on the terminal: verdict, where ranks diverge, who waits for whom, what to run next, findings by rank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.wording import counted, ranks_text
-from graphdoctor.render.actions import actions
 from graphdoctor.render.cards import Command, Prose, clean, finding_card, labeled_rows, short_card, write
 from graphdoctor.render.job_matrix import Matrix, MatrixRow, cell_state, cell_text, matrix_of
 from graphdoctor.render.job_words import (
@@ -18,27 +17,30 @@ from graphdoctor.render.job_words import (
     agreement_text,
     cache_text,
     count_texts,
+    differences_text,
     early_text,
-    finding_ranks_text,
+    finding_groups,
     hang_text,
     incomplete_text,
     next_commands,
+    page_command,
     skew_texts,
     title_parts,
     unknown_ends_text,
     value_rows,
     verdict,
 )
-from graphdoctor.render.words import Tone, clusters
+from graphdoctor.render.words import Tone
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.model.diagnosis import Finding
-    from graphdoctor.model.job import Aspect, Job, JobFinding
+    from graphdoctor.model.job import Aspect, Job
 
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 _MAX_ROWS = 8
+_MAX_LONG_ROWS = 4
+"""Of those that can take a line for each of a few groups."""
 _MAX_GROUPS = 3
 _MAX_FINDINGS = 8
 _MAX_WHOLE = 3
@@ -84,9 +86,10 @@ def _report(job: Job, width: int, *, is_verbose: bool) -> Iterator[RenderableTyp
     if is_verbose:
         yield Text()
         yield _rank_table(job)
-    if commands := [(label, Command(command)) for label, command in next_commands(job)]:
+    commands = [*next_commands(job), *([("as a page", page)] if (page := page_command(job)) is not None else [])]
+    if commands:
         yield Text()
-        yield labeled_rows(commands)
+        yield labeled_rows((label, Command(command)) for label, command in commands)
     yield from _findings(job, is_verbose=is_verbose)
     yield from _closing(job)
 
@@ -117,7 +120,7 @@ def _matrix(job: Job, width: int, *, is_verbose: bool) -> Iterator[RenderableTyp
         elif len(matrix.columns) <= max((width - 30) // _COLUMN_WIDTH, 2):
             yield _by_column(matrix, shown)
         else:
-            shown = shown if is_verbose else shown[: _MAX_ROWS // 2]
+            shown = shown if is_verbose else shown[:_MAX_LONG_ROWS]
             yield _by_group(shown, is_verbose=is_verbose)
         if len(rows) > len(shown):
             yield Text(f"and {counted(len(rows) - len(shown), 'more compile')} (-v shows all)", style="dim")
@@ -147,16 +150,16 @@ def _by_group(rows: Sequence[MatrixRow], *, is_verbose: bool) -> Table:
     """Where there are too many columns: the groups of each compile, one below the other."""
     table = _table("compile", "function", "ranks", "did")
     for row in rows:
-        groups = row.compile.groups if is_verbose else row.compile.groups[:_MAX_GROUPS]
+        groups, names = row.compile.groups, (row.compile.compile, row.compile.function)
+        if len(groups) > _MAX_GROUPS and not is_verbose:
+            did = Prose(clean(differences_text(row.compile), "yellow"))
+            table.add_row(clean(names[0]), Prose(clean(names[1])), f"{len(groups)} groups", did)
+            continue
         for number, group in enumerate(groups):
-            names = (row.compile.compile, row.compile.function) if number == 0 else ("", "")
+            compile_, function = names if number == 0 else ("", "")
             did = Prose(clean(cell_text(group, row.compile), _STYLES[cell_state(group)]))
             ranks = ranks_text(group.ranks).partition(" ")[2]
-            table.add_row(clean(names[0]), Prose(clean(names[1])), Prose(clean(ranks)), did)
-        more = row.compile.groups[len(groups) :]
-        if more:
-            ranks = counted(sum(len(group.ranks) for group in more), "more rank")
-            table.add_row("", "", Text(ranks, "dim"), Text(f"in {counted(len(more), 'more group')}", "dim"))
+            table.add_row(clean(compile_), Prose(clean(function)), Prose(clean(ranks)), did)
     return table
 
 
@@ -182,25 +185,17 @@ def _rank_table(job: Job) -> Table:
 
 
 def _findings(job: Job, *, is_verbose: bool) -> Iterator[RenderableType]:
-    """In the order of what mends most: findings of one suggestion follow each other."""
-    whole: dict[str, JobFinding] = {finding.fingerprint: finding for finding in job.findings}
-    groups = [cluster for action in actions(job.findings) for cluster in clusters(action.findings)]
-    known = {finding.fingerprint for group in groups for finding in group}
-    groups += [cluster for cluster in clusters(job.findings) if cluster[0].fingerprint not in known]
-    for number, cluster in enumerate(groups if is_verbose else groups[:_MAX_FINDINGS]):
+    groups = list(finding_groups(job))
+    for number, (cluster, ranks) in enumerate(groups if is_verbose else groups[:_MAX_FINDINGS]):
         yield Text()
-        if not is_verbose and number >= _MAX_WHOLE:
-            yield short_card(cluster)
-        else:
+        if is_verbose or number < _MAX_WHOLE:
             yield from finding_card(cluster, is_verbose=is_verbose, has_path=False)
-        yield labeled_rows([("ranks", clean(_ranks(cluster, whole, job)))])
+        else:
+            yield short_card(cluster)
+        yield labeled_rows([("on", clean(ranks))])
     if len(groups) > _MAX_FINDINGS and not is_verbose:
         yield Text()
         yield Text(f"{counted(len(groups) - _MAX_FINDINGS, 'more finding')} (-v shows all)", style="dim")
-
-
-def _ranks(cluster: Sequence[Finding], whole: dict[str, JobFinding], job: Job) -> str:
-    return finding_ranks_text([whole[finding.fingerprint] for finding in cluster], job.ranks)
 
 
 def _closing(job: Job) -> Iterator[RenderableType]:

@@ -53,21 +53,25 @@ class Matrix:
 
 def matrix_of(job: Job) -> Matrix:
     """The matrix of a job."""
-    signatures: dict[int, list[int]] = {rank.rank: [] for rank in job.ranks}
-    for row in job.agreement:
-        if not row.agree:
-            for number, group in enumerate(row.groups):
-                for rank in group.ranks:
-                    signatures[rank].append(number)
-    columns: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for rank, signature in signatures.items():
-        columns[tuple(signature)].append(rank)
+    differing = [row for row in job.agreement if not row.agree]
+    group_of = [{rank: number for number, group in enumerate(row.groups) for rank in group.ranks} for row in differing]
+    columns: dict[tuple[int | None, ...], list[int]] = defaultdict(list)
+    for rank in job.ranks:
+        columns[tuple(numbers.get(rank.rank) for numbers in group_of)].append(rank.rank)
     parted = iter(zip(*columns, strict=True))
     rows = tuple(
-        MatrixRow(row, row.groups * len(columns) if row.agree else tuple(row.groups[number] for number in next(parted)))
-        for row in job.agreement
+        MatrixRow(row, _alike(row, len(columns)) if row.agree else _each(row, next(parted))) for row in job.agreement
     )
     return Matrix(tuple(map(tuple, columns.values())), rows)
+
+
+def _alike(row: CompileAgreement, count: int) -> tuple[RankGroup, ...]:
+    return row.groups[:1] * count
+
+
+def _each(row: CompileAgreement, numbers: tuple[int | None, ...]) -> tuple[RankGroup, ...]:
+    lacking = RankGroup(ranks=(), compile_id=None)
+    return tuple(lacking if number is None else row.groups[number] for number in numbers)
 
 
 def cell_state(group: RankGroup) -> CellState:
@@ -81,7 +85,7 @@ def cell_text(group: RankGroup, row: CompileAgreement) -> str:
     """What ranks did at a compile, in short."""
     if group.compile_id is None:
         return "missing"
-    parts = [group.outcome] if group.outcome not in (None, "compiled") else []
+    parts: list[str] = [group.outcome] if group.outcome not in (None, "compiled") else []
     parts += group.causes[:1]
     if len(group.causes) > 1:
         parts.append(f"{len(group.causes) - 1} more")

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import os.path
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from graphdoctor.model.diagnosis import Summary
-from graphdoctor.model.job import Aspect, Divergence, HangCandidate, Job, JobFinding, Rank, Straggler
+from graphdoctor.model.job import (
+    Aspect,
+    CompileAgreement,
+    Divergence,
+    DivergentValue,
+    HangCandidate,
+    Job,
+    JobFinding,
+    Rank,
+    Straggler,
+)
 from graphdoctor.model.wording import counted, ranks_text
-from graphdoctor.render.words import Tone, base_name
+from graphdoctor.render.actions import actions
+from graphdoctor.render.words import Tone, base_name, clusters
 
 _MOST_GROUPS = 4
 """Groups of ranks whose values are shown."""
@@ -46,6 +57,8 @@ _COUNTS: tuple[tuple[str, str], ...] = (
 )
 """Fields of ``Summary`` that are shown by rank, and the noun of each."""
 
+_PLURALS = {"frame over the limit": "frames over the limit"}
+
 _WHY: dict[str, str] = {
     "cache": "other ranks found it in a cache",
     "backend": "most of it in the backend",
@@ -75,23 +88,26 @@ def verdict(job: Job) -> tuple[str, Tone]:
         lack = _did_not_end(incomplete) if incomplete else f"{ranks_text(job.absent)} left no log"
         return f"Ranks agree as far as their logs go, but {lack}.", "warning"
     compiles = len(job.agreement)
-    return f"{_capital(everyone)} agree on {'their only compile' if compiles == 1 else f'all {compiles} compiles'}.", (
-        "good"
-    )
+    on = "their only compile" if compiles == 1 else f"{_all_of(compiles)} compiles"
+    return f"{_capital(everyone)} agree on {on}.", "good"
 
 
 def _did_not_end(ranks: Sequence[int]) -> str:
-    return f"{ranks_text(ranks)} {'has a log that ends' if len(ranks) == 1 else 'have logs that end'} early"
+    return f"the log{'' if len(ranks) == 1 else 's'} of {ranks_text(ranks)} end{'s' if len(ranks) == 1 else ''} early"
 
 
 def _everyone(job: Job) -> str:
-    return "both ranks" if len(job.ranks) == 2 else f"all {len(job.ranks)} ranks"
+    return f"{_all_of(len(job.ranks))} ranks"
+
+
+def _all_of(count: int) -> str:
+    return "both" if count == 2 else f"all {count}"
 
 
 def _what(found: Divergence, job: Job) -> str:
     if found.what == "presence":
         lacking = [rank for value in found.values if value.value == "-" for rank in value.ranks]
-        return f"{_some(lacking, job)} {'does' if len(lacking) == 1 else 'do'}n't compile it"
+        return f"{_some(lacking, job)} {lacks_text(lacking)}"
     groups = len(found.values)
     if len(job.ranks) == 2 or groups > 2:
         ways = f" between {groups} groups of ranks" if groups > 2 else ""
@@ -113,10 +129,11 @@ def value_rows(found: Divergence, *, limit: int) -> Iterator[tuple[str, str]]:
         limit: Characters of a value; longer ones are cut so that what differs can be seen.
     """
     shown = found.values[:_MOST_GROUPS]
-    values = ["doesn't compile it" if value.value == "-" else " ".join(value.value.split()) for value in shown]
+    values = [_value(value, found.what) for value in shown]
     begin = 0
-    if max(map(len, values)) > limit and len(values) > 1:
-        begin = max(len(os.path.commonprefix(values)) - _CONTEXT, 0)
+    if len(values) > 1 and max(map(len, values)) > limit:
+        alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*values, strict=False))
+        begin = max(sum(1 for _ in alike) - _CONTEXT, 0)
     for value, text in zip(shown, values, strict=True):
         cut = "…" * bool(begin) + text[begin:]
         yield ranks_text(value.ranks), cut if len(cut) <= limit else f"{cut[: limit - 1]}…"
@@ -136,13 +153,38 @@ def count_texts(job: Job) -> Iterator[str]:
         yield f"{seconds_text(job.skew.compile_s)} compiling"
 
 
+def _value(value: DivergentValue, what: Aspect) -> str:
+    if value.value == "-":
+        return lacks_text(value.ranks)
+    if what == "collectives":
+        return ", ".join(_short(name) for name in value.value.split(", "))
+    return " ".join(value.value.split())
+
+
+def lacks_text(ranks: Sequence[int]) -> str:
+    """That ranks don't have a compile."""
+    return "doesn't compile it" if len(ranks) == 1 else "don't compile it"
+
+
+def rank_spans(job: Job) -> Iterator[tuple[str, str]]:
+    """Counts of a rank, each with its label: one number where all ranks have the same, else the least and the most."""
+    for field, noun in _COUNTS:
+        numbers = [_count(rank.summary, field) for rank in job.ranks]
+        low, high = min(numbers), max(numbers)
+        if high or field in ("compiles", "graphs", "break_sites"):
+            yield _PLURALS.get(noun, f"{noun}s"), str(low) if low == high else f"{low}–{high}"
+    if job.skew.compile_s is not None:
+        yield "compile time", seconds_text(job.skew.compile_s)
+
+
 def _count(summary: Summary, field: str) -> int:
     number: int = getattr(summary, field)
     return number
 
 
 def _span(low: int, high: int, noun: str) -> str:
-    return counted(low, noun) if low == high else f"{low}–{high} {noun}s"
+    plural = _PLURALS.get(noun, f"{noun}s")
+    return f"{low} {noun if low == 1 else plural}" if low == high else f"{low}–{high} {plural}"
 
 
 def seconds_text(span: tuple[float, float]) -> str:
@@ -174,7 +216,7 @@ def _straggler_text(found: Straggler, job: Job) -> str:
     why = _WHY.get(found.why, "")
     if found.why == "alone" and row is not None:
         lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
-        why = f"{_some(lacking, job)} {'does' if len(lacking) == 1 else 'do'}n't compile it"
+        why = f"{_some(lacking, job)} {lacks_text(lacking)}"
     most = "" if f"{found.compile_extra_s:.2f}" == f"{found.extra_s:.2f}" else f", {found.compile_extra_s:.2f} s of it"
     return (
         f"Rank {found.rank} compiles {found.extra_s:.2f} s longer than the quickest rank{most} at {name}"
@@ -216,8 +258,17 @@ def agreement_text(job: Job) -> str | None:
     if same == all_:
         return None
     if same == 0:
-        return f"{'The only compile differs' if all_ == 1 else f'All {all_} compiles differ'} between ranks."
+        differ = "The only compile differs" if all_ == 1 else f"{_capital(_all_of(all_))} compiles differ"
+        return f"{differ} between ranks."
     return f"{same} of {counted(all_, 'compile')} {'is' if same == 1 else 'are'} the same on {_everyone(job)}."
+
+
+def differences_text(row: CompileAgreement) -> str:
+    """In what ranks differ at a compile that many groups of them have."""
+    found = [_DIFFER.get(aspect, "presence") for aspect in row.differs_in if aspect != "cache"]
+    if "operations" in found and "sizes" in found:
+        found.remove("sizes")
+    return f"{', '.join(found)} differ"
 
 
 def cache_text(job: Job) -> str | None:
@@ -239,14 +290,16 @@ def incomplete_text(job: Job) -> str | None:
 
 
 def early_text(job: Job) -> str | None:
-    """Ranks whose logs end while others go on compiling; None if there are none."""
-    early = [rank.rank for rank in job.ranks if rank.missed]
+    """Ranks that may have stopped while others went on compiling; None if there are none."""
+    early = [rank.rank for rank in job.ranks if rank.missed and rank.complete is not True]
     if not early:
         return None
     most = max(rank.missed for rank in job.ranks)
-    ends = "log of {} ends" if len(early) == 1 else "logs of {} end"
-    compiles = "1 compile begins" if most == 1 else f"{most} compiles begin"
-    return f"The {ends.format(_some(early, job))} while other ranks go on: {compiles} there after that."
+    named, verb = _some(early, job), "is" if len(early) == 1 else "are"
+    return (
+        f"The last record{'' if len(early) == 1 else 's'} of {named} {verb} older than "
+        f"{counted(most, 'compile')} of other ranks: finished, waiting or stopped."
+    )
 
 
 def absent_text(job: Job) -> str | None:
@@ -267,12 +320,23 @@ def unknown_ends_text(job: Job) -> str | None:
     return f"The log of {ranks_text(unknown)} doesn't say whether it ran to its end."
 
 
-def finding_ranks_text(findings: Sequence[JobFinding], ranks: Sequence[Rank]) -> str:
-    """In which ranks findings are, and how often the first is in each."""
+def finding_groups(job: Job) -> Iterator[tuple[list[JobFinding], str]]:
+    """Findings that are shown as one, and in which ranks they are; in the order of what mends most."""
+    whole = {finding.fingerprint: finding for finding in job.findings}
+    groups = [cluster for action in actions(job.findings) for cluster in clusters(action.findings)]
+    known = {finding.fingerprint for group in groups for finding in group}
+    groups += [cluster for cluster in clusters(job.findings) if cluster[0].fingerprint not in known]
+    for group in groups:
+        found = [whole[finding.fingerprint] for finding in group]
+        yield found, _finding_ranks(found, job.ranks)
+
+
+def _finding_ranks(findings: Sequence[JobFinding], ranks: Sequence[Rank]) -> str:
+    """In which ranks findings are, and how often the first is in each of them."""
     found = sorted({rank for finding in findings for rank in finding.ranks})
     where = ranks_text(found)
     if len(found) == len(ranks):
-        where = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
+        where = f"{_all_of(len(ranks))} ranks"
     first = findings[0]
     if first.most == 1:
         return where
@@ -290,7 +354,11 @@ def next_commands(job: Job) -> Iterator[tuple[str, str]]:
         yield "what differs", _command("diff", job.recording, "--rank", one, "--rank", other)
     rank = _rank_to_see(job)
     yield f"only rank {rank}", _command("report", job.recording, "--rank", rank)
-    yield "as a page", _command("report", job.recording, "--html")
+
+
+def page_command(job: Job) -> str | None:
+    """What to run for the page of a job; None if its recording has no name."""
+    return None if job.recording is None else _command("report", job.recording, "--html")
 
 
 def _rank_to_see(job: Job) -> int:

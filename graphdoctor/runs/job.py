@@ -74,6 +74,35 @@ def only_rank(ranks: tuple[RankFolder, ...], number: int) -> RankFolder:
     raise GraphDoctorError(f"The recording has no rank {number}.", hint=known)
 
 
+def check_one_rank(location: Location, *command: str) -> None:
+    """Refuse a recording of several ranks where only one can be shown.
+
+    Args:
+        location: The recording.
+        command: What to run for one rank, without the recording: a command and its options.
+
+    Raises:
+        GraphDoctorError: It has several ranks.
+    """
+    ranks = ranks_at(location)
+    if len(ranks) > 1:
+        raise several_ranks(location, ranks, *command)
+
+
+def several_ranks(location: Location, ranks: tuple[RankFolder, ...], *command: str) -> GraphDoctorError:
+    """The error for a recording of several ranks where only one can be shown; arguments as for ``check_one_rank``."""
+    import shlex
+
+    from graphdoctor.model.wording import ranks_text
+
+    name, *options = command
+    numbers = [found.rank for found in ranks]
+    again = shlex.join(["graphdoctor", name, str(location), "--rank", str(numbers[0]), *options])
+    return GraphDoctorError(
+        f"{location} has {ranks_text(numbers)}, and {' '.join(command)} shows one rank.", hint=f"Choose one: {again}"
+    )
+
+
 def read_rank(piece: RankPiece) -> RankReport:
     """Read and diagnose one rank; a pure function of its piece."""
     from graphdoctor.diagnosis.diagnose import diagnose
