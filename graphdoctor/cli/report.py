@@ -40,9 +40,7 @@ CompilesOption = Annotated[
 ]
 
 
-def _of_one_rank(
-    staged: StagesOptions, compiles: Sequence[str], output: Output[Result]
-) -> Iterator[tuple[str, ...]]:
+def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[Result]) -> Iterator[tuple[str, ...]]:
     """What was asked for that a report of several ranks can't show."""
     if staged.stages:
         yield ("--stages",)

@@ -78,8 +78,11 @@ def title_parts(job: Job) -> list[str]:
 def verdict(job: Job) -> tuple[str, Tone]:
     """The answer in a sentence."""
     everyone = _everyone(job)
+    anyone = "either rank" if len(job.ranks) == 2 else f"any of the {len(job.ranks)} ranks"
     if not any(rank.summary.compiles or rank.summary.graphs for rank in job.ranks):
-        return f"torch.compile compiled nothing on {everyone}.", "bad"
+        return f"torch.compile compiled nothing on {anyone}.", "bad"
+    if not any(rank.summary.graphs for rank in job.ranks):
+        return f"Not compiled: no graph reached the backend on {anyone}.", "bad"
     found = job.first_divergence
     if found is not None:
         place = f"{base_name(found.location.file)}:{found.location.line}"
@@ -233,6 +236,9 @@ def hang_text(found: HangCandidate, job: Job) -> str:
     match found.kind:
         case "schedule":
             text = f"{waiting} and {missing} call different collectives in {place}{calls}"
+        case "graph":
+            words = f": {'; '.join(found.words)}" if found.words else ""
+            text = f"torch compared the graphs of all ranks in {place}, and they differ{words.rstrip('.')}"
         case "order":
             text = f"from {place} on, {missing} {has} run graphs in another order than {waiting}"
         case "absent":
