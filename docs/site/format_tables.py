@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.render.formats import BENCH, CHECK, COMPARISON, DIAGNOSIS, LINT, RULES, Document
+from graphdoctor.render.formats import (
+    BENCH,
+    CHECK,
+    COMPARISON,
+    DIAGNOSIS,
+    FIXES,
+    JOB,
+    LINT,
+    RECOMPILES,
+    RULES,
+    Document,
+)
 
 _DOCUMENTS: dict[str, Document[Any]] = {
-    "explain, fix, recompiles, guards, report": DIAGNOSIS,
+    "explain, report": DIAGNOSIS,
+    "report of several ranks": JOB,
+    "recompiles, guards": RECOMPILES,
+    "fix": FIXES,
     "diff": COMPARISON,
     "check": CHECK,
     "bench": BENCH,

@@ -43,7 +43,7 @@ def run(
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="The script is a module's name, as in python -m.")] = False,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Also write the report to this file: .html, .json or .txt.")
+        Path | None, typer.Option("--report", help="Also write the report to this file: .html, .md, .json or .txt.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that --report names.")] = False,
     recordings: RecordingsOption = None,

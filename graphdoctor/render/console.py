@@ -36,12 +36,10 @@ from graphdoctor.render.words import (
     base_name,
     clusters,
     compile_calls_text,
-    compiles_text,
-    coverage_text,
+    count_texts,
     inputs_text,
     nothing_compiled,
     sentence,
-    steady_time_text,
     watched_texts,
     watching_text,
     worth_trying,
@@ -50,7 +48,7 @@ from graphdoctor.render.words import (
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.model.diagnosis import Diagnosis, Finding, GraphReport, Summary
+    from graphdoctor.model.diagnosis import Diagnosis, Finding, GraphReport
     from graphdoctor.model.recording import CompileCall
     from graphdoctor.model.watch import CallWatch
 
@@ -128,7 +126,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     if diagnosis.treatment is not None and diagnosis.treatment.after is not None:
         yield clean(outcome(diagnosis.treatment, diagnosis.target), "bold green")
     if nothing_compiled(diagnosis) is None:
-        yield _counts(summary, diagnosis.watch)
+        yield clean(" · ".join(count_texts(summary, diagnosis.watch)), "dim")
     yield from _compile_calls(diagnosis.compile_calls)
     if diagnosis.watch is not None:
         yield from _watch(diagnosis.watch)
@@ -154,27 +152,6 @@ def _watch(watch: CallWatch) -> Iterator[Text]:
     if len(texts) > _MAX_COMPILE_CALLS:
         yield Text(f"and {counted(len(texts) - _MAX_COMPILE_CALLS, 'more compiled function')}", style="dim")
     yield clean(watching_text(watch), "dim")
-
-
-def _counts(summary: Summary, watch: CallWatch | None) -> Text:
-    parts = [counted(summary.calls, "call")] if summary.calls else []
-    parts += [
-        counted(summary.graphs, "graph"),
-        counted(summary.break_sites, "break site"),
-        counted(summary.skipped_frames, "skipped frame"),
-    ]
-    if summary.recompiles:
-        parts.append(counted(summary.recompiles, "recompile"))
-    if summary.frames_over_limit:
-        parts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
-    parts.append(coverage_text(summary))
-    if watch is not None and (steady := steady_time_text(summary.steady_call_us, watch)) is not None:
-        parts.append(steady)
-    if summary.compile_time_s is not None:
-        parts.append(f"{summary.compile_time_s:.2f} s compiling")
-    if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
-        parts.append(compiles)
-    return clean(" · ".join(parts), "dim")
 
 
 # What to do, and why.

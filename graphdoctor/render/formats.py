@@ -211,6 +211,12 @@ def _picture(result: Result) -> Picture:
     return result.picture
 
 
+def _diagnosis_markdown(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.render.diagnosis_markdown import render_diagnosis_markdown
+
+    return render_diagnosis_markdown(result.diagnosis)
+
+
 def _fixes_markdown(result: Result, _: RenderOptions) -> str:
     from graphdoctor.render.fixes_markdown import render_fixes_markdown
 
@@ -232,7 +238,7 @@ def _view(
     )
 
 
-DIAGNOSIS: Document[Result] = _view(_console)
+DIAGNOSIS: Document[Result] = _view(_console, Format("markdown", _diagnosis_markdown, (".md",)))
 """The whole diagnosis: ``explain``, ``report``, ``run``."""
 
 RECOMPILES: Document[Result] = _view(_recompiles)
@@ -269,12 +275,19 @@ def _job_html(job: Job, options: RenderOptions) -> str:
     return render_job_page(job, has_source=options.has_source)
 
 
+def _job_markdown(job: Job, _: RenderOptions) -> str:
+    from graphdoctor.render.job_markdown import render_job_markdown
+
+    return render_job_markdown(job)
+
+
 JOB: Document[Job] = Document(
     "a report of several ranks",
     (
         ConsoleFormat("text", _job, (".txt", ".text")),
         Format("json", _job_json, (".json",)),
         Format("html", _job_html, (".html", ".htm")),
+        Format("markdown", _job_markdown, (".md",)),
     ),
 )
 """What the ranks of a job did: ``report`` and ``run`` of several ranks."""

@@ -1,4 +1,4 @@
-"""A check, or two diagnoses side by side, as Markdown for a comment on a pull request.
+"""A check, or two diagnoses side by side, as Markdown for a comment on a pull request; what all Markdown is made of.
 
 Comes in: a ``CheckReport`` or a ``DiagnosisComparison``. Goes out: GitHub's Markdown with the essentials at the top and
 the rest folded, no longer than GitHub accepts.
@@ -279,11 +279,11 @@ def _finding(finding: Finding) -> str:
         text += "".join(f"  \n  {sentence(part)}" for part in bucket_texts(finding.ddp_split))
     for fix in worth_trying(finding.fixes)[:1]:
         text += f"  \n  Try: {suggested(fix, sentence(fix.title))}"
-        text += _snippet(fix)
+        text += snippet(fix)
     return text
 
 
-def _snippet(fix: Fix) -> str:
+def snippet(fix: Fix) -> str:
     """A suggestion's code and where it goes, or its edit, within the item of a list."""
     if fix.diff:
         block = fenced(fix.diff.rstrip("\n"), "diff")

@@ -224,6 +224,33 @@ def coverage_text(summary: Summary) -> str:
     return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
 
 
+def count_texts(summary: Summary, watch: CallWatch | None) -> list[str]:
+    """The counts and times of a run, each with its noun.
+
+    Args:
+        summary: The counts.
+        watch: What watching a script's calls showed; None if it wasn't watched.
+    """
+    parts = [counted(summary.calls, "call")] if summary.calls else []
+    parts += [
+        counted(summary.graphs, "graph"),
+        counted(summary.break_sites, "break site"),
+        counted(summary.skipped_frames, "skipped frame"),
+    ]
+    if summary.recompiles:
+        parts.append(counted(summary.recompiles, "recompile"))
+    if summary.frames_over_limit:
+        parts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
+    parts.append(coverage_text(summary))
+    if watch is not None and (steady := steady_time_text(summary.steady_call_us, watch)) is not None:
+        parts.append(steady)
+    if summary.compile_time_s is not None:
+        parts.append(f"{summary.compile_time_s:.2f} s compiling")
+    if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
+        parts.append(compiles)
+    return parts
+
+
 def watched_texts(watch: CallWatch) -> list[str]:
     """What watching showed of each compiled function, if there are several; those of one line together."""
     lines: dict[tuple[str, str | None, int | None, str | None], list[WatchedFunction]] = {}

@@ -20,8 +20,8 @@ def logs(tmp_path: Path) -> Path:
     """Logs of three ranks that torch wrote; the last one ran another program."""
     folder = tmp_path / "my logs"
     folder.mkdir()
-    for rank, name in enumerate(("break_in_try", "break_in_try", "print_in_forward")):
-        (log,) = (RECORDINGS / name / "trace").iterdir()
+    for rank, name in enumerate(("lowered.bare", "lowered.bare", "break_in_try.bare")):
+        log = RECORDINGS / name / "dedicated_log_torch_trace_recorded.log"
         shutil.copy(log, folder / f"dedicated_log_torch_trace_rank_{rank}_abcd.log")
     return folder
 

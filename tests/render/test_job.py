@@ -12,6 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.model.job import Divergence, DivergentValue, HangCandidate, Job
 from graphdoctor.model.recording import CaptureGap
 from graphdoctor.render.job import render_job
+from graphdoctor.render.job_markdown import render_job_markdown
+from graphdoctor.render.markdown import MAX_CHARACTERS
 from tests.job_reports import compiled, found, job, rank, uneven
 
 SCHEDULE = (
@@ -70,6 +72,19 @@ def test_a_job_reads_well(snapshot: SnapshotAssertion, name: str, width: int) ->
     text = shown(JOBS[name](), width)
     assert text == snapshot
     assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", ["two", "many", "agreed"])
+def test_a_job_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) -> None:
+    assert render_job_markdown(JOBS[name]()) == snapshot
+
+
+def test_markdown_of_many_ranks_that_all_differ_is_short_enough_for_a_comment() -> None:
+    made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(2000))) for n in range(8)))
+    text = render_job_markdown(made)
+    assert len(text) <= MAX_CHARACTERS
+    assert "left out" in text
+    assert "8 | sizes differ |" in text
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -1,0 +1,70 @@
+"""What people read of a diagnosis in an issue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.model.recording import CaptureGap, Recording
+from graphdoctor.model.run import ProbeExit
+from graphdoctor.render.diagnosis_markdown import render_diagnosis_markdown
+from graphdoctor.render.markdown import MAX_CHARACTERS
+from graphdoctor.rules.catalog import RULES
+from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+
+EVIL = "x</details> @someone #12 [a](http://b.c) |\n# Head `"
+
+
+def written(facts: Recording, selection: Selection | None = None) -> str:
+    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0", selection=selection)
+    return render_diagnosis_markdown(diagnosis)
+
+
+def troubled() -> Recording:
+    """Two breaks, one in a loop, and a recompile."""
+    skipping = record(entry(25, 'print("each")'), compile_id="2/0", effect="frame_skipped", chain=(LOOP, PRINT))
+    return recording(
+        breaks=(record(entry(12, 'print("x")', columns=(9, 19))), skipping),
+        compiles=(compiled(), compiled("2/0", outcome="skipped"), recompiled("0/1", change())),
+        frames=(frame(), frame(2, function="smooth", line=20)),
+        graphs=(graph(), graph("0/1", index=1)),
+    )
+
+
+def test_a_diagnosis_reads_as_it_should(snapshot: SnapshotAssertion) -> None:
+    assert written(troubled()) == snapshot
+
+
+def test_a_clean_run_is_short() -> None:
+    text = written(recording())
+    assert "**No graph breaks.**" in text
+    assert "### Findings" not in text
+
+
+def test_what_is_partial_unknown_or_hidden_is_said() -> None:
+    gap = CaptureGap(code="GD904", kind="foreign_log", message="graphdoctor didn't record this log.")
+    ended = ProbeExit(status=None, reason="timeout", message="the run was stopped after 5 s")
+    facts = troubled().model_copy(update={"gaps": (gap,), "exit": ended, "is_partial": True})
+    text = written(facts, Selection(ignore=("GD1",)))
+    assert "**Partial:** the run was stopped after 5 s" in text
+    assert "- graphdoctor didn't record this log." in text
+    assert "3 findings hidden by --own-code, --select or --ignore." in text
+
+
+def test_text_from_a_program_is_no_markup() -> None:
+    text = written(recording(breaks=(record(entry(12, f"print({EVIL!r})", function=EVIL)),)))
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+    assert [token for token in tokens if token.type == "heading_open" and token.tag == "h1"] == []
+    assert not [child for token in tokens for child in token.children or () if child.type == "link_open"]
+    assert "</details>" not in text
+
+
+def test_many_findings_fit_into_a_comment_and_the_rest_is_counted() -> None:
+    breaks = tuple(record(entry(line, f"print({line})")) for line in range(10, 900))
+    text = written(recording(breaks=breaks))
+    assert len(text) <= MAX_CHARACTERS
+    assert "left out" in text
