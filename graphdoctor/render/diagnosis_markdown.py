@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.model.wording import counted
 from graphdoctor.render.actions import Action, actions, code_line, mends_text, saves_text
+from graphdoctor.render.log_words import log_rows, unshown_text
 from graphdoctor.render.markdown import Section, document, snippet
 from graphdoctor.render.markdown_text import code, plain
 from graphdoctor.render.markdown_text import sentence as marked
@@ -69,9 +70,17 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Section]:
     shown = {finding.fingerprint for group in groups for finding in group}
     groups += [cluster for cluster in clusters(diagnosis.findings) if cluster[0].fingerprint not in shown]
     yield Section([finding_item(group) for group in groups], "finding", "### Findings\n\n")
+    yield Section(list(_log_lines(diagnosis)), "line", "### What else the log has\n\n")
     yield Section([f"- {marked(gap.message, _MESSAGE)}" for gap in other_gaps(diagnosis)], "gap", "### Unknown\n\n")
     notes = [note for note in (host_gap_note(diagnosis.findings), _hidden(diagnosis.summary.hidden_findings)) if note]
     yield Section([f"_{plain(note)}_" for note in notes], "note")
+
+
+def _log_lines(diagnosis: Diagnosis) -> Iterator[str]:
+    for label, text in log_rows(diagnosis, is_verbose=False):
+        yield f"- {plain(label)}: {plain(text, _MESSAGE)}" if label else f"- {plain(text, _MESSAGE)}"
+    if (unshown := unshown_text(diagnosis, is_verbose=False)) is not None:
+        yield f"- {plain(unshown, _MESSAGE)}"
 
 
 def _action(action: Action) -> str:
