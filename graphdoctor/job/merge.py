@@ -59,6 +59,7 @@ def job_of(
                 waits_s=waits[report.rank],
                 last_record_s=None if begin_s is None or report.last_s is None else report.last_s - begin_s,
                 missed=_missed(report, rows),
+                records=report.records,
             )
             for report in ranks
         ),

@@ -42,6 +42,7 @@ def rank_report(
         first_s=span.first_s,
         last_s=span.last_s,
         executed=span.executed,
+        records=recording.evidence.records,
     )
 
 

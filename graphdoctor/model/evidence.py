@@ -131,6 +131,19 @@ class RuntimeEstimate(Fact):
     """Microseconds of these."""
 
 
+class TritonKernel(Fact):
+    """A Triton kernel that Inductor had compiled."""
+
+    compile_id: str | None
+    """The compile; None if torch doesn't say."""
+    name: str
+    """Its name."""
+    compile_us: float | None = None
+    """Microseconds that Triton took; None if unknown."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """What else torch says, such as whether its settings came from a cache."""
+
+
 class LogEvidence(Fact):
     """What torch's trace log has beside compiles, graphs, breaks and guards."""
 
@@ -149,6 +162,8 @@ class LogEvidence(Fact):
     collectives: tuple[CollectiveSchedule, ...] = ()
     """In the order of the log."""
     estimates: tuple[RuntimeEstimate, ...] = ()
+    """In the order of the log."""
+    triton_kernels: tuple[TritonKernel, ...] = ()
     """In the order of the log."""
     executions: tuple[str, ...] = ()
     """The compiles whose graphs ran, in order; empty if it wasn't recorded."""

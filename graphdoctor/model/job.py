@@ -10,6 +10,7 @@ from typing import Literal
 
 from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding, Location, Summary
+from graphdoctor.model.evidence import RecordCount
 from graphdoctor.model.marks import CacheAnswer, CompileMark
 from graphdoctor.model.recording import CaptureGap, CompileOutcome, Environment, TargetInfo
 from graphdoctor.model.run import ProbeExit
@@ -72,6 +73,8 @@ class RankReport(Fact):
     """When it wrote its last one."""
     executed: tuple[str, ...] | None = None
     """Compile ids of the graphs that ran, in order; None if torch didn't log it."""
+    records: tuple[RecordCount, ...] = ()
+    """Kinds of records in its logs, whatever process wrote them."""
 
 
 class Rank(Fact):
@@ -94,6 +97,8 @@ class Rank(Fact):
     """Seconds from the job's first record to its last one, by the clocks of their machines; None if unknown."""
     missed: int
     """Compiles that other ranks began after its last record, by those clocks, and that it doesn't have."""
+    records: tuple[RecordCount, ...] = ()
+    """Kinds of records in its logs by size, largest first; in a log of several ranks, of all of them."""
 
 
 class RankGroup(Fact):

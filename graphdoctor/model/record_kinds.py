@@ -21,7 +21,7 @@ _SHOWN = frozenset(
         *("symbolic_shape_specialization", "guard_added", "guard_added_fast", "guard_on_data_dependent_error"),
         *("propagate_real_tensors", "propagate_real_tensors_provenance", "missing_fake_kernel"),
         *("mismatched_fake_kernel", "export", "exported_program", "inductor_collective_schedule"),
-        *("inductor_runtime_and_tensor_meta", "graph_execution"),
+        *("inductor_runtime_and_tensor_meta", "graph_execution", "triton_kernel_info"),
         *("inductor_spmd_graph_mismatch", "optimize_ddp_split_graph", "optimize_ddp_split_child"),
     }
 )
@@ -34,7 +34,6 @@ MEANINGS: dict[str, str] = {
     "after_joint_graph": "the graph after them",
     "before_post_grad_graph": "the graph before Inductor's passes on AOTAutograd's graph",
     "inductor_provenance_tracking_kernel_stack_traces": "the lines that each kernel comes from",
-    "triton_kernel_info": "the settings and the compile time of each Triton kernel",
     "torch._functorch.config": "AOTAutograd's settings",
     "aot_forward_graph_fw_metadata": "what AOTAutograd knows of inputs and outputs",
     "aot_forward_graph_fw_subclass_metadata": "what AOTAutograd knows of tensor subclasses",

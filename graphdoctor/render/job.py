@@ -30,6 +30,7 @@ from graphdoctor.render.job_words import (
     value_rows,
     verdict,
 )
+from graphdoctor.render.log_words import unshown_in_job
 from graphdoctor.render.words import Tone
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ def _report(job: Job, width: int, *, is_verbose: bool) -> Iterator[RenderableTyp
         yield Text()
         yield labeled_rows((label, Command(command)) for label, command in commands)
     yield from _findings(job, is_verbose=is_verbose)
+    if (unshown := unshown_in_job(job, is_verbose=is_verbose)) is not None:
+        yield Text()
+        yield clean(unshown, "dim")
     yield from _closing(job)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.expressions import expression
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         RuntimeEstimate,
         ShapeEvent,
         ShapeKind,
+        TritonKernel,
     )
+    from graphdoctor.model.job import Job
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",
@@ -63,6 +65,10 @@ def log_rows(diagnosis: Diagnosis, *, is_verbose: bool) -> Iterator[tuple[str, s
         if is_verbose:
             yield from (("", shape_text(found)) for found in evidence.shapes)
     yield from _exported(evidence, is_verbose=is_verbose)
+    if evidence.triton_kernels:
+        yield "kernels", triton_total(evidence.triton_kernels)
+        if is_verbose:
+            yield from (("", triton_text(found)) for found in evidence.triton_kernels)
     if evidence.collectives or evidence.estimates or evidence.executions:
         yield "graphs", " · ".join(_run_texts(evidence))
         if is_verbose:
@@ -169,6 +175,20 @@ def _by_compile(evidence: LogEvidence) -> Iterator[str]:
         yield f"ran in this order: {', '.join(evidence.executions)}"
 
 
+def triton_total(kernels: Sequence[TritonKernel]) -> str:
+    """How many Triton kernels there are, and what compiling them took."""
+    known = [found.compile_us for found in kernels if found.compile_us is not None]
+    took = f", {sum(known) / 1e6:.2f} s compiling" if len(known) == len(kernels) else ""
+    return f"{counted(len(kernels), 'Triton kernel')}{took}"
+
+
+def triton_text(found: TritonKernel) -> str:
+    """One Triton kernel."""
+    took = "" if found.compile_us is None else f", {found.compile_us / 1e3:.1f} ms"
+    notes = "".join(f", {name} {value}" for name, value in found.notes.items())
+    return f"{found.compile_id or '?'}: {found.name}{took}{notes}"
+
+
 def schedule_text(found: CollectiveSchedule) -> str:
     """The collectives of one graph."""
     return f"{found.compile_id or '?'}: {', '.join(name.removeprefix('torch.ops.') for name in found.operations)}"
@@ -198,8 +218,29 @@ def unshown_text(diagnosis: Diagnosis, *, is_verbose: bool) -> str | None:
     return f"Also in the log: {kinds}; graphdoctor unpack writes them to files."
 
 
-def _is_foreign(diagnosis: Diagnosis) -> bool:
-    return any(gap.kind == "foreign_log" for gap in diagnosis.gaps)
+def unshown_in_job(job: Job, *, is_verbose: bool) -> str | None:
+    """The records that the report of a job doesn't show: of each kind, how many a rank has.
+
+    Args:
+        job: The job.
+        is_verbose: Say it of a recording of ours too.
+    """
+    counts: dict[str, list[int]] = {}
+    for rank in job.ranks:
+        for found in rank.records:
+            if not found.is_shown:
+                counts.setdefault(found.kind, []).append(found.count)
+    if not counts or not (is_verbose or _is_foreign(job)):
+        return None
+    spans = []
+    for kind, numbers in sorted(counts.items(), key=lambda item: (-max(item[1]), item[0])):
+        low = min(numbers) if len(numbers) == len(job.ranks) else 0
+        spans.append(f"{max(numbers)} {kind}" if low == max(numbers) else f"{low}–{max(numbers)} {kind}")
+    return f"Also in the log of each rank: {', '.join(spans)}; graphdoctor unpack writes them to files."
+
+
+def _is_foreign(report: Diagnosis | Job) -> bool:
+    return any(gap.kind == "foreign_log" for gap in report.gaps)
 
 
 def _cut(text: str) -> str:

@@ -23,7 +23,7 @@ _DIGEST = 8
 _SUFFIXES = frozenset({"cpp", "cu", "h", "json", "py", "svg"})
 """Endings that a file can have; any other has ``txt``."""
 _PYTHON = frozenset({"fx_graph_runnable", "inductor_output_code"})
-_JSON = frozenset({"chromium_event", "dynamo_guards"})
+_JSON = frozenset({"chromium_event", "dynamo_guards", "compilation_metrics", "bwd_compilation_metrics"})
 """Kinds whose text is Python or JSON, though nothing in the record says so."""
 
 

@@ -24,6 +24,7 @@ from graphdoctor.model.evidence import (
     RuntimeEstimate,
     ShapeEvent,
     ShapeKind,
+    TritonKernel,
 )
 from graphdoctor.model.record_kinds import family_of, is_shown
 from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
@@ -81,12 +82,11 @@ class Evidence:
             *_ANSWERS,
             *_SHAPES,
             *_KERNELS,
-            *(
-                "exported_program",
-                "inductor_collective_schedule",
-                "inductor_runtime_and_tensor_meta",
-                "graph_execution",
-            ),
+            "exported_program",
+            "inductor_collective_schedule",
+            "inductor_runtime_and_tensor_meta",
+            "triton_kernel_info",
+            "graph_execution",
         }
     )
 
@@ -99,6 +99,7 @@ class Evidence:
         self._programs: list[ExportedProgram] = []
         self._collectives: list[CollectiveSchedule] = []
         self._estimates: list[RuntimeEstimate] = []
+        self._triton: list[TritonKernel] = []
         self._executions: list[str] = []
 
     def add(self, record: Record) -> None:
@@ -116,6 +117,9 @@ class Evidence:
             self._collectives.append(CollectiveSchedule(compile_id=record.compile_id, operations=names))
         elif record.kind == "inductor_runtime_and_tensor_meta":
             self._estimates.append(_estimate(record))
+        elif record.kind == "triton_kernel_info":
+            kernels = orjson.loads(record.payload or "{}")
+            self._triton += [_triton(record.compile_id, name, said) for name, said in kernels.items()]
         else:
             order = orjson.loads(record.payload or "{}").get("graph_execution_order") or ()
             self._executions += [_executed(item) for item in order]
@@ -130,6 +134,7 @@ class Evidence:
             exported_programs=tuple(self._programs),
             collectives=tuple(self._collectives),
             estimates=tuple(self._estimates),
+            triton_kernels=tuple(self._triton),
             executions=tuple(self._executions),
         )
 
@@ -265,6 +270,17 @@ def _estimate(record: Record) -> RuntimeEstimate:
         estimated_us=sum(times),
         collectives=len(of_collectives),
         collectives_us=sum(of_collectives),
+    )
+
+
+def _triton(compile_id: str | None, name: str, said: Mapping[str, Any]) -> TritonKernel:
+    """What torch says of a kernel (``torch/_inductor/async_compile.py``, 2.13)."""
+    us = said.get("compile_time_us")
+    return TritonKernel(
+        compile_id=compile_id,
+        name=name[:_MAX_TEXT],
+        compile_us=None if us is None else float(us),
+        notes={key: str(item)[:_MAX_TEXT] for key, item in said.items() if key != "compile_time_us"},
     )
 
 

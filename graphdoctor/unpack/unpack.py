@@ -29,6 +29,7 @@ FORMAT = 1
 
 _EVENTS = "chromium_events.json"
 """Where the events of a process are, one list that trace viewers open; a log has hundreds of them for each compile."""
+_METRICS = "compilation_metrics"
 _UNFINISHED = f"{INDEX}.part"
 
 
@@ -160,6 +161,10 @@ def _row(record: Record, process: _Process, folder: Folder, done: Unpacked) -> b
     where = process.folder_of(record)
     if process.reset:
         row["reset"] = process.reset
+    if record.raw is None and record.kind.endswith(_METRICS):
+        # 38 KB each, and torch writes them into the record itself.
+        record.raw = orjson.dumps(record.value, option=orjson.OPT_INDENT_2)
+        record.metadata = record.metadata | {record.kind: {}}
     if record.raw is None:
         done.without_payload += 1
         row["file"] = None

@@ -14,6 +14,7 @@ from graphdoctor.model.evidence import (
     RecordCount,
     RuntimeEstimate,
     ShapeEvent,
+    TritonKernel,
 )
 from graphdoctor.render.log_words import caches_text, kernel_text, shape_text, shapes_text
 from tests.conftest import REPOSITORY, RunCli
@@ -98,15 +99,15 @@ def test_a_recording_of_ours_says_it_when_asked(run_here: RunCli) -> None:
 
 
 def test_each_kind_is_named_in_text_and_json(tmp_path: Path, run_here: RunCli) -> None:
-    kinds = ("triton_kernel_info", "graph_dump_of_torch_2_99", "fx_graph_cache_hit", "foo_MODIFIED_BYTECODE")
+    kinds = ("compiler_collective", "graph_dump_of_torch_2_99", "fx_graph_cache_hit", "foo_MODIFIED_BYTECODE")
     lines = (HEADER + json.dumps({"artifact": {"name": kind}}) + "\n" for kind in kinds)
     (tmp_path / "a.log").write_text("".join(lines))
     text = run_here("report", "a.log").stdout
-    assert "1 *_MODIFIED_BYTECODE, 1 graph_dump_of_torch_2_99, 1 triton_kernel_info;" in " ".join(text.split())
+    assert "1 *_MODIFIED_BYTECODE, 1 compiler_collective, 1 graph_dump_of_torch_2_99;" in " ".join(text.split())
     assert "Inductor's cache: 1 hit" in text
     records = json.loads(run_here("report", "a.log", "--format", "json").stdout)["evidence"]["records"]
     assert {found["kind"]: found["is_shown"] for found in records} == {
-        "triton_kernel_info": False,
+        "compiler_collective": False,
         "graph_dump_of_torch_2_99": False,
         "fx_graph_cache_hit": True,
         "*_MODIFIED_BYTECODE": False,
@@ -121,6 +122,9 @@ def test_what_else_is_known_is_there_by_compile(tmp_path: Path, run_here: RunCli
         exported_programs=(ExportedProgram(size_bytes=1, ranges={"s7": "[4, 64]"}),),
         collectives=(CollectiveSchedule(compile_id="0/0", operations=("torch.ops.c10d.all_reduce",)),),
         estimates=(RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2, collectives=1, collectives_us=0.5),),
+        triton_kernels=(
+            TritonKernel(compile_id="0/0", name="triton_red_1", compile_us=1500.0, notes={"state": "hit"}),
+        ),
         executions=("0/0", "1/0"),
     )
     document = json.loads(run_here("report", OURS, "--format", "json").stdout)
@@ -131,8 +135,23 @@ def test_what_else_is_known_is_there_by_compile(tmp_path: Path, run_here: RunCli
     assert "exported 1 program s7 in [4, 64]" in words
     assert "1 collective in 1 graph · Inductor expects 2 µs of kernels · 2 runs of graphs in order" in words
     assert "0/0: c10d.all_reduce" in words
+    assert "kernels 1 Triton kernel, 0.00 s compiling 0/0: triton_red_1, 1.5 ms, state hit" in words
     assert "0/0: 2.0 µs expected for 2 operations, 0.5 µs of them in collectives" in words
     assert "ran in this order: 0/0, 1/0" in words
+
+
+def test_each_rank_of_a_job_has_its_counts(tmp_path: Path, run_here: RunCli) -> None:
+    log = (SIZED / "dedicated_log_torch_trace_recorded.log").read_text()
+    more = HEADER + json.dumps({"artifact": {"name": "compiler_collective"}}) + "\n"
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "dedicated_log_torch_trace_rank_0_x.log").write_text(log)
+    (tmp_path / "logs" / "dedicated_log_torch_trace_rank_1_x.log").write_text(log + more * 2)
+    words = " ".join(run_here("report", "logs").stdout.split())
+    assert "Also in the log of each rank: 0–2 compiler_collective, 1 after_joint_graph, " in words
+    ranks = json.loads(run_here("report", "logs", "--format", "json").stdout)["ranks"]
+    counts = [{found["kind"]: found["count"] for found in rank["records"]} for rank in ranks]
+    assert [found.get("compiler_collective") for found in counts] == [None, 2]
+    assert [found["fx_graph_runnable"] for found in counts] == [1, 1]
 
 
 def test_the_page_names_the_files_of_what_it_does_not_show(tmp_path: Path, run_here: RunCli) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.model.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate
+from graphdoctor.model.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate, TritonKernel
 from graphdoctor.model.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.model.recording import Environment
 from graphdoctor.trace.evidence import Evidence, joined
@@ -160,6 +160,20 @@ def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
     assert evidence.executions == ("0/0", "1/0")
 
 
+def test_triton_kernels_are_kept_with_what_compiling_them_took(tmp_path: Path) -> None:
+    kernels = {"triton_poi_fused_add_0": {"compile_time_us": 1500, "autotune_cache_state": "hit"}, "triton_red_1": {}}
+    evidence = evidence_of(tmp_path, artifact("triton_kernel_info", kernels))
+    assert evidence.triton_kernels == (
+        TritonKernel(
+            compile_id="0/0",
+            name="triton_poi_fused_add_0",
+            compile_us=1500,
+            notes={"autotune_cache_state": "hit"},
+        ),
+        TritonKernel(compile_id="0/0", name="triton_red_1"),
+    )
+
+
 def test_a_record_that_is_odd_is_dropped_with_a_gap(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(
         artifact("inductor_runtime_and_tensor_meta", {"ops": [{"estimated_runtime_ns": None}]})
@@ -175,14 +189,14 @@ def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:
     evidence = evidence_of(
         tmp_path,
         *(artifact(f"f{number}_ORIGINAL_BYTECODE", "code") for number in range(3)),
-        artifact("triton_kernel_info", {}),
+        artifact("fx_graph_runnable", "code"),
         artifact("something_of_torch_2_99", {}),
         artifact("fx_graph_cache_hit", {}),
     )
     assert {found.kind: (found.count, found.is_shown) for found in evidence.records} == {
         "str": (2, True),
         "*_ORIGINAL_BYTECODE": (3, False),
-        "triton_kernel_info": (1, False),
+        "fx_graph_runnable": (1, False),
         "something_of_torch_2_99": (1, False),
         "fx_graph_cache_hit": (1, True),
     }

@@ -100,6 +100,12 @@ def test_the_index_says_which_records_have_no_payload(tmp_path: Path) -> None:
     assert list(files_in(into)) == ["0_1/a.txt"]
 
 
+def test_metrics_are_a_file_though_they_are_no_payload(tmp_path: Path) -> None:
+    into, index = unpacked(tmp_path, record(compilation_metrics={"co_name": "f"}, **COMPILE))
+    assert json.loads((into / "0_1" / "compilation_metrics.json").read_bytes()) == {"co_name": "f"}
+    assert index["records"][0]["metadata"] == {"compilation_metrics": {}} | COMPILE
+
+
 def test_events_are_one_list(tmp_path: Path) -> None:
     into, index = unpacked(
         tmp_path,
@@ -280,7 +286,8 @@ def test_a_real_log_is_unpacked_whole(tmp_path: Path, run_here: RunCli) -> None:
     assert {row["file"] for row in index["records"] if row["file"]} == {*files}
     for row in index["records"]:
         whole = row["metadata"].get("has_payload")
-        assert (row["file"] is None) == (whole is None)
+        is_metrics = row["kind"] == "compilation_metrics"
+        assert (row["file"] is None) == (whole is None and not is_metrics)
         if whole is not None and "item" not in row:
             assert hashlib.md5(files[row["file"]], usedforsecurity=False).hexdigest() == whole
     assert f"lists {len(index['records'])} records" in found.stderr

@@ -125,6 +125,8 @@ class _Page:
             "shapes": log_words.shapes_text(evidence),
             "cache_names": log_words.CACHES,
             "shape_label": log_words.shape_label,
+            "triton_total": log_words.triton_total,
+            "triton_text": log_words.triton_text,
             "kernel_text": log_words.kernel_text,
             "schedule_text": log_words.schedule_text,
             "estimate_text": log_words.estimate_text,
