@@ -70,8 +70,8 @@ class OnRay:
             return
         # A thread of Ray's prints about nodes that end, on standard output whatever it is told.
         with contextlib.redirect_stdout(sys.stderr):
-            self._connect(ray)
             try:
+                self._connect(ray)
                 yield ray
             finally:
                 ray.shutdown()
@@ -91,7 +91,7 @@ class OnRay:
             ray.init(address=self.address, **quiet)
         except Exception as error:
             words = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise GraphDoctorError(f"Can't use the Ray cluster at {self.address}: {words}") from error
+            raise GraphDoctorError(f"Can't use the Ray cluster at {self.address}: {words.rstrip('.')}.") from error
 
 
 def _check_answer(address: str) -> None:
@@ -108,10 +108,29 @@ def _check_answer(address: str) -> None:
     try:
         socket.create_connection((host, port), timeout=_ANSWER_S).close()
     except OSError as error:
-        raise GraphDoctorError(
-            f"There is no answer from a Ray cluster at {address}: {error.strerror or error}.",
-            hint="Is it running, and can this machine reach it? ray://HOST:10001 is Ray Client's usual address.",
-        ) from error
+        raise _no_answer(address, error.strerror or str(error)) from error
+    if "RAY_USE_TLS" not in os.environ and not _answers(host, port):
+        raise _no_answer(address, "what listens there isn't Ray")
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether a server of gRPC, as each of Ray's is, listens."""
+    import grpc
+
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    with grpc.insecure_channel(place, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_ANSWER_S)
+        except grpc.FutureTimeoutError:
+            return False
+    return True
+
+
+def _no_answer(address: str, reason: str) -> GraphDoctorError:
+    return GraphDoctorError(
+        f"There is no answer from a Ray cluster at {address}: {reason}.",
+        hint="Is it running, and can this machine reach it? ray://HOST:10001 is Ray Client's usual address.",
+    )
 
 
 def _outcomes(

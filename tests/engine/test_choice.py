@@ -77,6 +77,16 @@ def test_an_address_without_an_answer_is_one_sentence() -> None:
         list(OnRay(f"ray://127.0.0.1:{port}").run(pieces.square, [1]))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["ray://{}:{}", "{}:{}"])
+def test_something_else_that_listens_there_is_one_sentence(form: str) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = form.format(*server.getsockname())
+        with pytest.raises(GraphDoctorError, match="what listens there isn't Ray"):
+            list(OnRay(address).run(pieces.square, [1]))
+
+
 def test_without_ray_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(GraphDoctorError, match="needs Ray") as raised:
