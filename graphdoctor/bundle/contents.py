@@ -187,8 +187,10 @@ def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iter
     for name in _OWN_FILES:
         if is_own_file(place / name) and (place / name).stat().st_size:
             yield from _within(f"recording/{name}", place / name, notes)
-    for log in find_logs(place):
-        yield from _within(f"recording/{TRACE_FOLDER}/{log.name}", Path(log.location), notes)
+    # Several logs can be in one file.
+    for path in dict.fromkeys(Path(log.location) for log in find_logs(place)):
+        below = path.relative_to(place.absolute()).as_posix().removeprefix(f"{TRACE_FOLDER}/")
+        yield from _within(f"recording/{TRACE_FOLDER}/{below}", path, notes)
     for folder in _TRIALS:
         trials = sorted(_files_below(place / folder))
         if trials and not has_trials:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,8 @@ from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
 from graphdoctor.storage.log_file import local_log
 from graphdoctor.trace.events import read_events
 from graphdoctor.trace.folder import read_object
+from graphdoctor.trace.logs import logs_of
+from graphdoctor.trace.writers import named_rank
 
 _LOGS = f"recording/{TRACE_FOLDER}/"
 
@@ -55,11 +56,14 @@ class Redaction:
         logs = 0
         for name, path in files:
             if name.startswith(_LOGS):
-                logs += 1
-                rank = _rank(path.name)
-                with local_log(path).open() as lines:
-                    content = b"".join(redacted_log(lines, Records(self._shown), left_out))
-                yield f"{_LOGS}dedicated_log_torch_trace_{rank}{logs}.log", content
+                file = local_log(path)
+                for log in logs_of(file) or [file]:
+                    logs += 1
+                    rank = named_rank(log)
+                    with log.open() as lines:
+                        content = b"".join(redacted_log(lines, Records(self._shown), left_out))
+                    ranked = "" if rank is None else f"rank_{rank}_"
+                    yield f"{_LOGS}dedicated_log_torch_trace_{ranked}{logs}.log", content
             elif name.endswith(f"/{META_FILE}"):
                 yield name, json.dumps(redacted_meta(read_object(path.read_bytes()), self._shown)).encode()
             elif name.endswith(f"/{EVENTS_FILE}"):
@@ -69,8 +73,3 @@ class Redaction:
             notes.append(f"{counted(left_out.records, 'record')} of the trace logs that can't be redacted.")
         if left_out.lines:
             notes.append(f"{counted(left_out.lines, 'line')} between records of the trace logs.")
-
-
-def _rank(name: str) -> str:
-    match = re.search(r"_rank_(\d+)_", name)
-    return f"rank_{match[1]}_" if match else ""
