@@ -104,6 +104,8 @@ def location_named(text: str | None, settings: Settings) -> Location:
     location = _existing(text, settings)
     if location is None:
         raise GraphDoctorError(f"There is nothing at {text}.", hint="Name a folder or file that is there.")
+    if location.endswith(".json") if isinstance(location, Url) else location.suffix == ".json":
+        raise GraphDoctorError(f"{text} is a JSON document, to which nothing is added.", hint="Leave out --follow.")
     return location
 
 

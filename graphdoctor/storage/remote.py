@@ -60,7 +60,7 @@ def remote_place(url: Url) -> LogFile | Folder | None:
         GraphDoctorError: It can't be reached or read.
     """
     with _explained(url):
-        system, path = _opened(url)
+        system, path = _in_time(lambda: _opened(url))
         system.invalidate_cache()
         try:
             found = _in_time(lambda: system.info(path))
@@ -71,7 +71,7 @@ def remote_place(url: Url) -> LogFile | Folder | None:
             return None
     if found["type"] == "directory":
         return _RemoteFolder(url)
-    return _log(url, _last(path), found.get("size"))
+    return LogFile(url, _last(path), found.get("size")).seen()
 
 
 def open_remote(log: LogFile, start: int) -> BinaryIO:
@@ -99,7 +99,7 @@ class _RemoteFolder:
 
     def read(self, name: str) -> bytes:
         with _explained(self._url):
-            system, path = _opened(_below(self._url, name))
+            system, path = _in_time(lambda: _opened(_below(self._url, name)))
             try:
                 content: bytes = _in_time(lambda: system.cat_file(path))
             except (FileNotFoundError, IsADirectoryError):
@@ -107,17 +107,12 @@ class _RemoteFolder:
         return content
 
     def files(self) -> list[LogFile]:
-        # The placeholder that some tools put into an empty folder has the folder's own name.
-        found = [entry for entry in self._entries() if entry["type"] == "file" and self._name_of(entry)]
-        names = {self._name_of(entry): entry.get("size") for entry in found}
-        return [
-            _log(_below(self._url, name), self._path_below(name), size, is_read=False)
-            for name, size in sorted(names.items())
-        ]
+        found = ((name, entry.get("size")) for name, entry in self._entries() if entry["type"] == "file")
+        return [LogFile(_below(self._url, name), self._path_below(name), size) for name, size in found]
 
     def folders(self) -> list[Folder]:
-        found = {self._name_of(entry) for entry in self._entries() if entry["type"] == "directory"}
-        return [self.folder(name) for name in sorted(found) if name and is_shown(name)]
+        found = (name for name, entry in self._entries() if entry["type"] == "directory")
+        return [self.folder(name) for name in found if is_shown(name)]
 
     def folder(self, name: str) -> _RemoteFolder:
         return _RemoteFolder(_below(self._url, name), self._path_below(name))
@@ -125,19 +120,18 @@ class _RemoteFolder:
     def _path_below(self, name: str) -> str:
         return f"{self._name}/{name}" if self._name else name
 
-    def _name_of(self, entry: dict[str, Any]) -> str:
-        _, path = _opened(self._url)
-        whole = str(entry["name"]).rstrip("/")
-        return "" if whole == path.rstrip("/") else _last(whole)
-
-    def _entries(self) -> list[dict[str, Any]]:
+    def _entries(self) -> list[tuple[str, dict[str, Any]]]:
+        """What is in the folder, by name."""
         with _explained(self._url):
-            system, path = _opened(self._url)
+            system, path = _in_time(lambda: _opened(self._url))
             try:
-                found: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
+                entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return found
+        paths = {str(entry["name"]).rstrip("/"): entry for entry in entries}
+        # The placeholder that some tools put into an empty folder has the folder's own name.
+        paths.pop(path.rstrip("/"), None)
+        return sorted(((_last(whole), entry) for whole, entry in paths.items()), key=lambda found: found[0])
 
 
 class _RemoteBytes(io.RawIOBase):
@@ -255,19 +249,6 @@ def _in_time(function: Callable[[], _Answer]) -> _Answer:
     if not answers:
         raise _TooLateError
     return answers[0]
-
-
-def _log(url: Url, name: str, size: int | None, *, is_read: bool = True) -> LogFile:
-    """A log of which only the address is known.
-
-    Args:
-        url: Its address.
-        name: What to call it.
-        size: Its size in bytes.
-        is_read: Find out how it's compressed; otherwise ``LogFile.seen`` does.
-    """
-    log = LogFile(url, name, size)
-    return log.seen() if is_read else log
 
 
 def _below(url: Url, name: str) -> Url:
