@@ -11,11 +11,11 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import fixes, large_log, lint, mutated_logs, overhead, recompiles, report_page, startup
+from benchmarks import fixes, lint, logs, mutated_logs, overhead, recompiles, report_page, startup
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "startup", "log", "page", "lint", "fuzz")
-_OF_RECORDINGS = {"overhead", "startup", "log"}
+PARTS = ("overhead", "recompiles", "fixes", "startup", "logs", "page", "lint", "fuzz")
+_OF_RECORDINGS = {"overhead", "startup"}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -60,11 +60,10 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "startup" in parts:
         _say("starting")
         rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)
-    if "log" in parts:
-        _say("reading a large log")
-        largest = list(recordings.values())[-1]
-        rounds, size_bytes = (1, 2_000_000) if is_quick else (3, 100_000_000)
-        rows += large_log.measure(recording=largest, rounds=rounds, size_bytes=size_bytes, folder=folder)
+    if "logs" in parts:
+        _say("reading large logs")
+        size_bytes = 2_000_000 if is_quick else 1_000_000_000
+        rows += logs.measure(pairs=min(pairs, 3), size_bytes=size_bytes, is_quick=is_quick, folder=folder)
     if "page" in parts:
         _say("opening a large report")
         sizes = (20, 300) if is_quick else (2_000, 20_000)

@@ -63,11 +63,10 @@ def measure(*, rounds: int, compile_count: int, node_count: int) -> list[Row]:
         Row(f"{of}: size", "", "MB", (), [len(text.encode()) / 1e6]),
         Row(f"{of}: to write it", "", "s", (), seconds),
     ]
-    browser = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    browser = browser_path()
     if browser is None:
-        print("there is no chromium to open the page with", file=sys.stderr)
         return rows
-    ready, drawn = _opened(text, browser, rounds)
+    ready, drawn = opened(text, browser, rounds)
     return [
         *rows,
         Row(f"{of}: ready in Chromium", "", "s", (), ready),
@@ -75,8 +74,22 @@ def measure(*, rounds: int, compile_count: int, node_count: int) -> list[Row]:
     ]
 
 
-def _opened(text: str, browser: str, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds from the request to a page that answers, and from there until its first graph is drawn."""
+def browser_path() -> str | None:
+    """The Chromium to open pages with; None if there is none, which standard error says."""
+    browser = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if browser is None:
+        print("there is no chromium to open the page with", file=sys.stderr)
+    return browser
+
+
+def opened(text: str, browser: str, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds from the request to a page that answers, and from there until its first graph is drawn.
+
+    Args:
+        text: The page.
+        browser: The path of a Chromium.
+        rounds: How often.
+    """
     from tempfile import TemporaryDirectory
 
     from playwright.sync_api import sync_playwright

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 _IMPORTED = re.compile(r"G\['__import_(\w+)'\]")
 _ROOT = re.compile(r"\b[LG]\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
-_CAPTURED = re.compile(r"(\S+?)\.__closure__\[\d+\]\.cell_contents")
+_CAPTURED = re.compile(r"(?P<space>\s)|\.__closure__\[\d+\]\.cell_contents")
 _SIZE = re.compile(r"\.size\(\)\[(\d+)\]")
 _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
 _STACK = re.compile(r"\b___stack\d+")
@@ -19,7 +19,7 @@ _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\]|\.\w+)*$")
 _KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
 _POSITION = re.compile(r"^L\['args'\]\[(\d+)\](.*)$")
 _ATTRIBUTE = re.compile(r"\.\w+(?:[.\[]|$)")
-_OWN_STATE = re.compile(r"^L\['self'\](?:\._modules\['[^']*'\]|\['[^']*'\]|\[\d+\]|\.\w+)+$")
+_OWN_STATE = re.compile(r"^L\['self'\](?:\['[^']*'\]|\[\d+\]|\.\w+)+$")
 _MODULE_TENSOR = re.compile(r"\._(?:parameters|buffers)\[")
 
 
@@ -38,12 +38,27 @@ def expression(source: str, resumes_at: int | None = None, carried: Callable[[st
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     text = _ROOT.sub(r"\1", text)
     text = _MEMBER.sub(lambda match: f".{match[1]}" if not match[1][:1].isdigit() else f"[{match[1]}]", text)
-    text = _CAPTURED.sub(r"(a variable that \1 captured)", text)
+    text = _with_captured(text)
     text = _STRIDE.sub(r".stride(\1)", _SIZE.sub(r".shape[\1]", text))
     if _STACK.search(text):
         place = "(value from an earlier line)" if resumes_at is None else f"(value from line {resumes_at})"
         return _STACK.sub(lambda match: carried(match[0]) if carried else place, text)
     return text
+
+
+def _with_captured(text: str) -> str:
+    """The text with words for each variable of a closure; its function is what stands before it, up to a space."""
+    if ".__closure__[" not in text:
+        return text
+    pieces: list[str] = []
+    at = start = 0
+    for found in _CAPTURED.finditer(text):
+        if found["space"]:
+            start = found.end()
+        elif start < found.start():
+            pieces += [text[at:start], f"(a variable that {text[start : found.start()]} captured)"]
+            at = start = found.end()
+    return "".join([*pieces, text[at:]])
 
 
 def size_dim(name: str) -> int | None:

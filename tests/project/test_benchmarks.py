@@ -42,7 +42,8 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         "taken again",
         "--help",
         "report",
-        "100 MB",
+        "MB of log, large compiles",
+        "MB of log, small compiles",
         "to write it",
         "ordinary programs",
     ):
