@@ -18,7 +18,7 @@ _CHAIN = re.compile(r"^\*\*\* While handling this graph break, another graph bre
 _ID = re.compile(r"/gb/gb(\d+)\.html")
 _INSTRUCTION = re.compile(r"^Encountered graph break when attempting to trace (\w+)")
 _HEADER_PARAGRAPH = re.compile(r"\A(?:Encountered graph break|Failed to handle graph break)[^\n]*\n\s*\n")
-_HIGHER_ORDER = re.compile(r"^\s*Higher Order Operator: (.+)$", re.MULTILINE)
+_HIGHER_ORDER = re.compile(r"^[^\S\n]*Higher Order Operator: (.+)$", re.MULTILINE)
 _HEADER_AT = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILINE)
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$", re.MULTILINE)
 _STACK_ENTRY = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
@@ -154,7 +154,7 @@ def exception_words(trace: str) -> str:
         r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", last, re.MULTILINE
     )
     message = last[match.end() :] if match else last
-    message = re.split(r"^\s*from user code:\s*$", message, maxsplit=1, flags=re.MULTILINE)[0]
+    message = re.split(r"^[^\S\n]*from user code:[^\S\n]*$", message, maxsplit=1, flags=re.MULTILINE)[0]
     message = re.split(r"^Set TORCHDYNAMO_VERBOSE=1", message, maxsplit=1, flags=re.MULTILINE)[0]
     return message.strip()
 
@@ -179,7 +179,7 @@ def topic_of(words: str, cause: BreakReason) -> BreakTopic | None:
 
 def export_words(message: str) -> str:
     """The message of an exception of torch.export, without its general advice and the program's stack."""
-    message = re.split(r"^\s*from user code:\s*$", message, maxsplit=1, flags=re.MULTILINE)[0]
+    message = re.split(r"^[^\S\n]*from user code:[^\S\n]*$", message, maxsplit=1, flags=re.MULTILINE)[0]
     return _EXPORT_ADVICE.split(message, maxsplit=1)[0].strip()
 
 

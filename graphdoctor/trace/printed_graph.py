@@ -13,9 +13,10 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
+import keyword
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.model.picture import StageNode
@@ -35,6 +36,20 @@ _SYMBOL = re.compile(r"^Sym\((?P<value>.*)\)$")
 _BOXED_ARGUMENT = re.compile(r"_boxed_arg_\d+(?:_\d+)?$")
 _OPERATOR_FUNCTION = re.compile(r"^_operator_(?=[a-z])")
 
+_NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d*)?(?:e[+-]?\d+)?"
+_ATOM = rf"(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*|{_NUMBER})"
+_ATOMS = rf"(?:{_ATOM}(?:, {_ATOM})*+)?"
+_ARGUMENT = rf"(?:\[{_ATOMS}\]|device\(type='\w+'(?:, index=\d+)?\)|{_ATOM})"
+_CALL = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)(?:: \"(?P<value>[^\"\\]*)\")? = "
+    rf"(?P<call>(?P<target>torch(?:\.[A-Za-z_]\w*)+)\((?P<arguments>(?:{_ARGUMENT}(?:, {_ARGUMENT}(?! ?=))*+)?"
+    rf"(?:(?:, |(?<=\())[A-Za-z_]\w* ?= ?{_ARGUMENT})*+)\))(?:;  (?:[A-Za-z_]\w* = )++None)?",
+    re.ASCII,
+)
+"""A call of one of torch's functions, as most statements are: reading these as Python takes several times as long."""
+_INPUT = re.compile(r"(?<![\w.'])(?:[A-Za-z_]\w*)(?!\w| ?=|\()", re.ASCII)
+"""A name in the arguments of such a call, without those of keyword arguments and functions."""
+
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -50,6 +65,9 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.BitXor: "xor",
     ast.MatMult: "matmul",
 }
+_KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
+_MEANT = frozenset({"torch", "device"})
+"""Names that mean what torch means by them, unless a node has them."""
 _BINARY_IN_PLACE = {kind: f"i{name.removesuffix('_')}" for kind, name in _BINARY.items()}
 _UNARY: dict[type[ast.unaryop], str] = {ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert"}
 _COMPARISON: dict[type[ast.cmpop], str] = {
@@ -195,6 +213,8 @@ class _Reader:
         """Parse the statement that begins in a line; returns where the next one begins."""
         end = at + 1
         text = lines[at].strip()
+        if self._read_call(text):
+            return end
         body = _parsed(text)
         if body is None:
             indent = _indent(lines[at])
@@ -209,6 +229,25 @@ class _Reader:
         if body is None or not self._take(body):
             self.unread_lines += sum(bool(line.strip()) for line in lines[at:end])
         return end
+
+    def _read_call(self, text: str) -> bool:
+        """Read a statement that is a plain call of one of torch's functions; returns False for any other."""
+        found = _CALL.fullmatch(text) if text.isascii() else None
+        if found is None or not self._known.isdisjoint(_MEANT):
+            return False
+        names = dict.fromkeys(_INPUT.findall(found["arguments"]))
+        if not _KEYWORDS.isdisjoint((*names, found["name"], *found["target"].split("."))):
+            return False
+        self._text = text
+        self._append(
+            found["name"],
+            "call_function",
+            short_target(found["target"]),
+            inputs=self._known_among(names),
+            value=None if found["value"] is None else _value_of(found["value"]),
+            text=short_target(found["call"]),
+        )
+        return True
 
     def _take(self, body: list[ast.stmt]) -> bool:
         """Take the statements of one node; returns False for an unknown form."""
@@ -321,17 +360,21 @@ class _Reader:
         value: str | None = None,
         text: str | None = None,
     ) -> None:
-        is_output = opcode == "output"
-        file, line = (None, None) if is_output else self._place
-        if is_output:
+        if opcode == "output":
             # Its name isn't printed.
             name = next(each for each in _numbered(name) if each not in self._known)
+        self._append(name, opcode, target, inputs=self._inputs(parts), value=value, text=text)
+
+    def _append(
+        self, name: str, opcode: str, target: str, *, inputs: Sequence[str], value: str | None, text: str | None
+    ) -> None:
+        file, line = (None, None) if opcode == "output" else self._place
         self._nodes.append(
             StageNode(
                 name=name,
                 opcode=opcode,
                 target=target,
-                inputs=tuple(self._inputs(parts)),
+                inputs=tuple(inputs),
                 value=value,
                 file=file,
                 line=line,
@@ -344,13 +387,16 @@ class _Reader:
         """The nodes in some expressions by name, each once, in the order of the text."""
         found = [node for part in parts if part is not None for node in _names_in(part)]
         found.sort(key=lambda node: (node.lineno, node.col_offset))
-        names: dict[str, None] = {}
-        for node in found:
-            if node.id in self._known:
-                names[node.id] = None
-            elif node.id in self._boxed:
-                names.update(dict.fromkeys(self._boxed[node.id]))
-        return list(names)
+        return self._known_among(node.id for node in found)
+
+    def _known_among(self, names: Iterable[str]) -> list[str]:
+        found: dict[str, None] = {}
+        for name in names:
+            if name in self._known:
+                found[name] = None
+            elif name in self._boxed:
+                found.update(dict.fromkeys(self._boxed[name]))
+        return list(found)
 
 
 def _text_of(value: ast.expr, text: str) -> str:
@@ -417,7 +463,10 @@ def _value(annotation: ast.expr | None) -> str | None:
     """What a node yields, as in ``GraphNode.value``; None if the annotation is a type."""
     if not (isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)):
         return None
-    text = annotation.value
+    return _value_of(annotation.value)
+
+
+def _value_of(text: str) -> str:
     if match := _SYMBOL.match(text):
         return match["value"]
     if match := _TENSOR.match(text):
