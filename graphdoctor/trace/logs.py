@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
@@ -111,12 +112,12 @@ def held_logs(file: LogFile) -> list[LogFile]:
     try:
         with seen.open() as stream:
             head = stream.read(_LOOK_BYTES)
-            if b"\0" in head:
+            if b"\0" in head or _archive(head):
                 return []
             head += stream.read(_HEAD_BYTES - len(head))
     except CutStreamError:
         return [seen]
-    return logs_of(seen) if _FIRST_RECORD.search(head) else []
+    return _logs_from(seen, _FIRST_RECORD.search(head))
 
 
 def logs_of(log: LogFile) -> list[LogFile]:
@@ -129,10 +130,15 @@ def logs_of(log: LogFile) -> list[LogFile]:
         CutStreamError: It can't be read, and no record came before that.
     """
     with log.open() as stream:
-        if _archive(stream.readline(_LOOK_BYTES)):
+        start = stream.readline(_LOOK_BYTES)
+        if _archive(start):
             return []
-    with log.open() as stream:
-        first = next((match for line in stream if (match := _FIRST_RECORD.match(line))), None)
+        lines = chain([start], stream)
+        return _logs_from(log, next((match for line in lines if (match := _FIRST_RECORD.match(line))), None))
+
+
+def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
+    """The logs in a file with this first record."""
     if first is None:
         return []
     if first[1] is None:
