@@ -28,6 +28,8 @@ NAMES = (
     "2.13.0/refused.bare",
     "2.13.0/exported.bare",
     "2.13.0/lowered.bare",
+    "2.13.0/lowered_sizes.bare",
+    "2.13.0/lowered_export.bare",
     "2.13.0/break_in_try.bare",
     "2.15.0/break_in_try",
 )

@@ -7,10 +7,11 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
@@ -18,6 +19,7 @@ from graphdoctor.trace.artifact_names import FileNames, compile_folder, safe_nam
 from graphdoctor.unpack import folder as folders
 from graphdoctor.unpack.unpack import unpack
 from tests.conftest import REPOSITORY, RunCli
+from tests.trace.mutated_logs import mutated_logs
 
 LOWERED = REPOSITORY / "tests" / "recordings" / "2.13.0" / "lowered.bare"
 """A log of Inductor, with a backward graph."""
@@ -118,6 +120,23 @@ def test_events_are_one_list(tmp_path: Path) -> None:
         ("chromium_events.json", 1),
         ("0_1/chromium_event.json", None),
     ]
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(log=mutated_logs())
+def test_whatever_a_log_has_in_it_every_record_is_in_the_index(log: bytes) -> None:
+    with TemporaryDirectory() as temporary:
+        path, into = Path(temporary) / "a.log", Path(temporary) / "out"
+        path.write_bytes(log)
+        try:
+            done = unpack(path, into, version="1")
+        except GraphDoctorError as error:
+            assert "isn't a torch trace log" in str(error)  # noqa: PT017
+            return
+        index = json.loads((into / "index.json").read_bytes())
+        assert len(index["records"]) == done.records == sum(kind["count"] for kind in index["kinds"].values())
+        assert {row["file"] for row in index["records"] if row["file"]} == {*files_in(into)}
+        assert {entry.name for entry in Path(temporary).iterdir()} == {"a.log", "out"}
 
 
 HOSTILE = (
