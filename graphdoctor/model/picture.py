@@ -224,7 +224,7 @@ class CompileArtifacts(Fact):
     compile_id: str | None
     """The compile; None for records that belong to none."""
     artifacts: tuple[Artifact, ...]
-    """Those with a text, in the order of the log, at most 200."""
+    """Those with a text, in the order of the log, at most 100."""
     hidden_files: int = 0
     """How many more there are."""
     without_text: dict[str, int] = field(default_factory=dict)
@@ -251,7 +251,7 @@ class Picture(Fact):
     lanes: tuple[Lane, ...] = ()
     """The user's calls in order, then the steady call; empty if they weren't measured."""
     artifacts: tuple[CompileArtifacts, ...] = ()
-    """Records that a report doesn't show, of at most 200 compiles of each process, in the order of the log."""
+    """Records that a report doesn't show, of at most 100 compiles of each process, in the order of the log."""
     hidden_artifacts: int = 0
     """How many more compiles have such records."""
     config: dict[str, str] | None = None

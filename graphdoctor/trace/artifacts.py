@@ -1,7 +1,7 @@
 """Lists the records that a report doesn't show, compile by compile, under the names that ``unpack`` gives their files.
 
 Comes in: records in the order of the log. Goes out: ``CompileArtifacts``. No text is kept, and of
-no more than 200 compiles.
+no more than 100 compiles.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from graphdoctor.trace.artifact_names import FileNames, compile_folder, stem_and
 from graphdoctor.trace.details import Details
 from graphdoctor.trace.grammar import Record
 
-_MAX_COMPILES = 200
-_MAX_FILES = 200
+_MAX_COMPILES = 100
+_MAX_FILES = 100
 """Of each."""
 
 

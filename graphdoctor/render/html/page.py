@@ -32,7 +32,7 @@ _SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
 _HUES = 8
 _MAX_CHIPS = 3
 _MAX_ACTIONS = 7
-_MAX_ROWS = 200
+_MAX_ROWS = 100
 """Of one table of what else is in the log."""
 
 
