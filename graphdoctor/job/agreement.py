@@ -24,8 +24,8 @@ from graphdoctor.model.job import (
 )
 from graphdoctor.model.marks import CacheAnswer
 
-Key = tuple[str, str, int, int, int]
-"""File name, function, line, which frame of it, which compile of that frame."""
+Key = tuple[str, str, int, int | None, int, int]
+"""File name, function, line, where it resumes, which frame of it, which compile of that frame."""
 
 MISSING = "-"
 """Stands for the value of a rank without the compile."""
@@ -63,11 +63,12 @@ def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
 
 
 def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]:
-    numbers: Counter[tuple[str, str, int, int]] = Counter()
+    numbers: Counter[tuple[str, str, int, int | None, int]] = Counter()
     for compile_ in compiles:
         place = compile_.location
         # Machines of one job can have the same program in other folders.
-        frame = (place.file.rpartition("/")[2], compile_.function, place.line, compile_.occurrence)
+        name = place.file.rpartition("/")[2]
+        frame = (name, compile_.function, place.line, compile_.resumes_at, compile_.occurrence)
         yield (*frame, numbers[frame]), compile_
         numbers[frame] += 1
 
@@ -113,6 +114,7 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
         compile=first.compile_id,
         function=first.function,
         location=first.location,
+        resumes_at=first.resumes_at,
         groups=tuple(_group(row, group, differs) for group, differs in zip(ordered, differing, strict=True)),
         agree=len(ordered) == 1,
         differs_in=tuple(_aspects(row, ranks)),
@@ -211,6 +213,7 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
                 compile=found.compile,
                 function=found.function,
                 location=found.location,
+                resumes_at=found.resumes_at,
                 ranks=tuple(sorted(rank for group in groups[1:] for rank in group)),
                 what=what,
                 values=tuple(DivergentValue(ranks=group, value=_value(row, group[0], what)) for group in groups),

@@ -64,6 +64,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
                 compile_id=compile_.compile_id,
                 function="?" if frame is None else frame.qualname or frame.function,
                 location=_location(frame, root),
+                resumes_at=None if frame is None else frame.resumes_at,
                 occurrence=occurrences.get(compile_.frame_id, 0),
                 outcome=compile_.outcome,
                 causes=_causes(compile_),
@@ -78,10 +79,10 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
 
 def _occurrences(recording: Recording) -> Mapping[int, int]:
     """How many frames of the same function come before each frame."""
-    seen: Counter[tuple[str, str, int]] = Counter()
+    seen: Counter[tuple[str, str, int, int | None]] = Counter()
     found: dict[int, int] = {}
     for frame in recording.frames:
-        place = (frame.file, frame.function, frame.line)
+        place = (frame.file, frame.function, frame.line, frame.resumes_at)
         found[frame.frame_id] = seen[place]
         seen[place] += 1
     return found

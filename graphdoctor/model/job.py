@@ -31,6 +31,8 @@ class RankCompile(Fact):
     """Qualified name of the function."""
     location: Location
     """Where the function begins."""
+    resumes_at: int | None = None
+    """For a resume function, the line that it continues from; None for other functions."""
     occurrence: int = 0
     """How many frames of the same function began before its own frame, as after a reset or for another instance."""
     outcome: CompileOutcome
@@ -140,6 +142,8 @@ class CompileAgreement(Fact):
     """Qualified name of the function."""
     location: Location
     """Where the function begins."""
+    resumes_at: int | None = None
+    """For a resume function, the line that it continues from; None for other functions."""
     groups: tuple[RankGroup, ...]
     """Ranks that did the same, the largest group first; ranks without the compile are one group."""
     agree: bool
@@ -172,6 +176,8 @@ class Divergence(Fact):
     """Qualified name of the function."""
     location: Location
     """Where the function begins."""
+    resumes_at: int | None = None
+    """For a resume function, the line that it continues from; None for other functions."""
     ranks: tuple[int, ...]
     """The ranks that differ from the largest group."""
     what: Aspect

@@ -20,6 +20,7 @@ from graphdoctor.render.job_words import (
     differences_text,
     early_text,
     finding_groups,
+    function_text,
     hang_text,
     incomplete_text,
     next_commands,
@@ -46,7 +47,7 @@ _MAX_GROUPS = 3
 _MAX_FINDINGS = 8
 _MAX_WHOLE = 3
 """Findings that are shown in full; the others are a few lines each."""
-_COLUMN_WIDTH = 22
+_COLUMN_WIDTH = 17
 """Cells that a column of ranks should have at least."""
 _VALUE_LINES = 2
 _SAID: tuple[Aspect, ...] = ("presence", "outcome", "causes")
@@ -121,7 +122,7 @@ def _matrix(job: Job, width: int, *, is_verbose: bool) -> Iterator[RenderableTyp
         shown = rows if is_verbose else rows[:_MAX_ROWS]
         if not rows:
             pass
-        elif len(matrix.columns) <= max((width - 30) // _COLUMN_WIDTH, 2):
+        elif len(matrix.columns) <= max((width - 28) // _COLUMN_WIDTH, 2):
             yield _by_column(matrix, shown)
         else:
             shown = shown if is_verbose else shown[:_MAX_LONG_ROWS]
@@ -146,7 +147,7 @@ def _by_column(matrix: Matrix, rows: Sequence[MatrixRow]) -> Table:
     table = _table("compile", "function", *map(ranks_text, matrix.columns))
     for row in rows:
         cells = (clean(cell_text(group, row.compile), _STYLES[cell_state(group)]) for group in row.groups)
-        table.add_row(clean(row.compile.compile), Prose(clean(row.compile.function)), *map(Prose, cells))
+        table.add_row(clean(row.compile.compile), Prose(clean(function_text(row.compile))), *map(Prose, cells))
     return table
 
 
@@ -154,7 +155,7 @@ def _by_group(rows: Sequence[MatrixRow], *, is_verbose: bool) -> Table:
     """Where there are too many columns: the groups of each compile, one below the other."""
     table = _table("compile", "function", "ranks", "did")
     for row in rows:
-        groups, names = row.compile.groups, (row.compile.compile, row.compile.function)
+        groups, names = row.compile.groups, (row.compile.compile, function_text(row.compile))
         if len(groups) > _MAX_GROUPS and not is_verbose:
             did = Prose(clean(differences_text(row.compile), "yellow"))
             table.add_row(clean(names[0]), Prose(clean(names[1])), f"{len(groups)} groups", did)

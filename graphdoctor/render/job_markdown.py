@@ -20,6 +20,7 @@ from graphdoctor.render.job_words import (
     differences_text,
     early_text,
     finding_groups,
+    function_text,
     hang_text,
     incomplete_text,
     next_commands,
@@ -29,6 +30,7 @@ from graphdoctor.render.job_words import (
     value_rows,
     verdict,
 )
+from graphdoctor.render.log_words import unshown_in_job
 from graphdoctor.render.markdown import Section, document
 from graphdoctor.render.markdown_text import code, fenced, plain, sentence
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 _MAX_COLUMNS = 6
 _VALUE = 400
+_NOTE = 1000
 
 
 def render_job_markdown(job: Job) -> str:
@@ -76,9 +79,9 @@ def _sections(job: Job) -> Iterator[Section]:
     yield Section(rows, "rank", head, summary=f"Each rank: {len(rows)}")
     commands = [line for _, command in next_commands(job) for line in (*fenced(command, "sh"), "")]
     yield Section(["\n".join(commands)] if commands else [], "command", "To see more:\n\n")
-    if job.hidden_findings:
-        hidden = f"_{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore._"
-        yield Section([hidden], "note")
+    hidden = f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore."
+    notes = [unshown_in_job(job, is_verbose=False), hidden if job.hidden_findings else None]
+    yield Section([f"_{plain(note, _NOTE)}_" for note in notes if note is not None], "note")
 
 
 def _values(found: Divergence) -> Iterator[tuple[str, str]]:
@@ -93,7 +96,7 @@ def _matrix(job: Job, above: str) -> Section:
     rows = [row for row in matrix.rows if not row.compile.agree]
     if len(matrix.columns) > _MAX_COLUMNS:
         lines = [
-            f"| {code(row.compile.compile)} {code(row.compile.function)} | {len(row.compile.groups)} | "
+            f"| {code(row.compile.compile)} {code(function_text(row.compile))} | {len(row.compile.groups)} | "
             f"{plain(differences_text(row.compile))} |"
             for row in rows
         ]
@@ -106,7 +109,7 @@ def _matrix(job: Job, above: str) -> Section:
             for group in row.groups
             for text in (plain(cell_text(group, row.compile)),)
         )
-        lines.append(f"| {code(row.compile.compile)} {code(row.compile.function)} |{''.join(cells)}")
+        lines.append(f"| {code(row.compile.compile)} {code(function_text(row.compile))} |{''.join(cells)}")
     return Section(lines, "compile", f"{above}| compile |{headings}\n| --- |{' --- |' * len(matrix.columns)}\n")
 
 

@@ -86,13 +86,18 @@ def verdict(job: Job) -> tuple[str, Tone]:
     found = job.first_divergence
     if found is not None:
         place = f"{base_name(found.location.file)}:{found.location.line}"
-        return f"Ranks diverge at {found.compile} {found.function} ({place}): {_what(found, job)}.", "bad"
+        return f"Ranks diverge at {found.compile} {function_text(found)} ({place}): {_what(found, job)}.", "bad"
     if (incomplete := [rank.rank for rank in job.ranks if rank.complete is False]) or job.absent:
         lack = _did_not_end(incomplete) if incomplete else f"{ranks_text(job.absent)} left no log"
         return f"Ranks agree as far as their logs go, but {lack}.", "warning"
     compiles = len(job.agreement)
     on = "their only compile" if compiles == 1 else f"{_all_of(compiles)} compiles"
     return f"{_capital(everyone)} agree on {on}.", "good"
+
+
+def function_text(found: CompileAgreement | Divergence) -> str:
+    """The function of a compile, and the line that it continues from if it is the rest of one."""
+    return found.function if found.resumes_at is None else f"{found.function} from line {found.resumes_at}"
 
 
 def _did_not_end(ranks: Sequence[int]) -> str:
@@ -215,7 +220,7 @@ def skew_texts(job: Job) -> Iterator[str]:
 
 def _straggler_text(found: Straggler, job: Job) -> str:
     row = next((each for each in job.agreement if each.compile == found.compile), None)
-    name = found.compile if row is None else f"{found.compile} {row.function}"
+    name = found.compile if row is None else f"{found.compile} {function_text(row)}"
     why = _WHY.get(found.why, "")
     if found.why == "alone" and row is not None:
         lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]

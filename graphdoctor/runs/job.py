@@ -156,6 +156,7 @@ def job_report(
     from graphdoctor.job.merge import job_of
     from graphdoctor.model.recording import CaptureGap, TargetInfo
     from graphdoctor.model.run import ProbeExit
+    from graphdoctor.model.stack import relative
     from graphdoctor.trace.ranks import world_size
 
     pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
@@ -177,7 +178,7 @@ def job_report(
         ended=ProbeExit.model_validate(folder.meta["exit"]) if folder.meta.get("exit") else ProbeExit(status=None),
         world_size=world_size(folder),
         gaps=tuple(gaps[rank] for rank in sorted(gaps)),
-        recording=str(location),
+        recording=relative(str(location), Path.cwd()),
         version=__version__,
     )
     if job.first_divergence is None:
@@ -192,8 +193,8 @@ def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...],
 
     if not needs_texts(divergence):
         return divergence
-    place = (divergence.compile, divergence.function)
-    row = next(found for found in job.agreement if (found.compile, found.function) == place)
+    place = (divergence.compile, divergence.function, divergence.resumes_at)
+    row = next(found for found in job.agreement if (found.compile, found.function, found.resumes_at) == place)
     ids = {rank: group.compile_id for group in row.groups for rank in group.ranks}
     files = {found.rank: found for found in ranks}
     pieces = [TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values]

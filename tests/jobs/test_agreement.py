@@ -35,6 +35,32 @@ def test_the_first_thing_that_differs_is_named(what, values):
     assert [value.ranks for value in found.first_divergence.values] == [(0, 2), (1,)]
 
 
+def test_what_resumes_after_a_break_is_no_other_frame_of_the_whole_function():
+    found = job(
+        rank(0, compiled(), compiled("1/0", resumes_at=14)),
+        rank(1, compiled(), compiled("1/0", occurrence=1)),
+    )
+    rows = [(row.compile, row.resumes_at, [group.compile_id for group in row.groups]) for row in found.agreement]
+    assert rows == [("0/0", None, ["0/0"]), ("1/0", None, [None, "1/0"]), ("1/0", 14, ["1/0", None])]
+    assert found.first_divergence.resumes_at is None
+
+
+def test_each_group_says_in_what_it_differs_from_most():
+    found = job(
+        *(rank(number, compiled()) for number in range(3)),
+        rank(3, compiled(guards="others")),
+        rank(4, compiled(graph="another", guards="others")),
+        rank(5),
+    )
+    differences = {group.ranks: group.differs_in for group in found.agreement[0].groups}
+    assert differences == {
+        (0, 1, 2): (),
+        (3,): ("guards",),
+        (4,): ("sizes", "guards"),
+        (5,): ("presence",),
+    }
+
+
 def test_what_a_cache_answered_is_no_disagreement():
     found = job(rank(0, compiled(cache="miss")), rank(1, compiled(cache="hit")))
     assert found.agreement[0].agree

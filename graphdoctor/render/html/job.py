@@ -17,6 +17,7 @@ from graphdoctor.render.job_words import (
     cache_text,
     early_text,
     finding_groups,
+    function_text,
     hang_text,
     incomplete_text,
     lacks_text,
@@ -27,6 +28,7 @@ from graphdoctor.render.job_words import (
     unknown_ends_text,
     verdict,
 )
+from graphdoctor.render.log_words import unshown_in_job
 
 if TYPE_CHECKING:
     from graphdoctor.model.job import CompileAgreement
@@ -95,6 +97,7 @@ def render_job_page(job: Job, *, has_source: bool = True) -> str:
         "warnings": [text for text in (absent_text(job), incomplete_text(job), early_text(job)) if text is not None],
         "spans": list(rank_spans(job)),
         "commands": list(next_commands(job)),
+        "diverging": None if job.first_divergence is None else function_text(job.first_divergence),
         "what": None if job.first_divergence is None else _WHAT[job.first_divergence.what],
         "values": [] if job.first_divergence is None else list(_values(job.first_divergence.values)),
         "more_values": 0 if job.first_divergence is None else max(len(job.first_divergence.values) - _MAX_VALUES, 0),
@@ -109,6 +112,7 @@ def render_job_page(job: Job, *, has_source: bool = True) -> str:
         "skew": list(skew_texts(job)),
         "ranks": list(_ranks(job.ranks[:_MAX_RANKS], job)),
         "more_ranks": max(len(job.ranks) - _MAX_RANKS, 0),
+        "unshown": unshown_in_job(job, is_verbose=True),
         "has_ends": any(rank.complete is not None for rank in job.ranks),
         "hangs": [hang_text(found, job) for found in job.hangs],
         "findings": findings[:_MAX_FINDINGS],
@@ -159,7 +163,7 @@ def _parts(rows: Sequence[MatrixRow], columns: int) -> tuple[list[_Part], int]:
 def _row(row: MatrixRow, columns: int) -> dict[str, Any]:
     compile_: CompileAgreement = row.compile
     cells = [(cell_state(group), _cut(cell_text(group, compile_))) for group in row.groups[:columns]]
-    return {"compile": compile_, "function": _cut(compile_.function), "cells": cells}
+    return {"compile": compile_, "function": _cut(function_text(compile_)), "cells": cells}
 
 
 def _cut(text: str) -> str:
