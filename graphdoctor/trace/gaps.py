@@ -6,6 +6,7 @@ no command or option: each surface has its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from graphdoctor.trace.merge import Part
 from graphdoctor.trace.versions import UNDERSTOOD_SINCE, lacking, parsed_version
 
 _MAX_LISTED = 5
+_AOT_CODE = "graph_dump"
+"""Only AOTInductor's code is in such records (``torch/_inductor/codecache.py``, 2.9 to 2.15)."""
+_AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
 _LAST_NOT_UNDERSTOOD = (UNDERSTOOD_SINCE[0], UNDERSTOOD_SINCE[1] - 1)
 
 
@@ -191,6 +195,37 @@ def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
     writer = f"torch {torch}" if torch is not None else f"A torch older than {since}"
     limits = f", and logs of a torch older than {since} aren't fully understood" if version < UNDERSTOOD_SINCE else ""
     yield CaptureGap(code="GD904", kind="old_log", message=f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
+
+
+def without_dynamo_gaps(recording: Recording) -> Iterator[CaptureGap]:
+    """What a log has in which torch.compile compiled nothing, such as one of torch.export or AOTInductor.
+
+    Args:
+        recording: The merged recording of a log that graphdoctor didn't record.
+    """
+    if recording.compiles or recording.graphs or recording.breaks:
+        return
+    evidence = recording.evidence
+    counts = Counter({found.kind: found.count for found in evidence.records})
+    by = "AOTInductor" if counts[_AOT_CODE] else "torch.export" if evidence.exported_programs else None
+    missing = dict.fromkeys(found.op for found in evidence.fake_kernels if found.is_missing)
+    named = f" ({', '.join(list(missing)[:_MAX_LISTED])})"
+    held = [
+        counted(len(evidence.exported_programs), "exported program"),
+        counted(sum(found.kind in ("dynamic", "unbacked") for found in evidence.shapes), "dynamic size"),
+        counted(sum(found.kind == "guarded" for found in evidence.shapes), "guard") + " on sizes",
+        counted(len(missing), "operator") + f" without a fake kernel{named}",
+        counted(sum(counts[kind] for kind in _AOT_GRAPHS), "graph") + " of AOTAutograd",
+        counted(sum(counts[kind] for kind in (_AOT_CODE, "inductor_output_code")), "file") + " of generated code",
+    ]
+    known = [each for each in held if not each.startswith("0 ")]
+    wrote = f", which {by} wrote" if by is not None else ""
+    has = f"has {', '.join(known)}" if known else "has no graphs, sizes or generated code either"
+    yield CaptureGap(
+        code="GD905",
+        kind="nothing_compiled",
+        message=f"Dynamo compiled nothing in this log{wrote}. It {has}.",
+    )
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:

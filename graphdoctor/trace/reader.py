@@ -37,6 +37,7 @@ from graphdoctor.trace.gaps import (
     reported_gaps,
     script_gaps,
     switch_gaps,
+    without_dynamo_gaps,
 )
 from graphdoctor.trace.generated import generated_names, with_generated
 from graphdoctor.trace.merge import Part, merge
@@ -163,7 +164,9 @@ def _merged(
     """One recording of all parts, with what only the events have and with the gaps of the whole."""
     switches = tuple(_switches(events))
     watch = call_watch((name, process.sections[0].intake) for name, process in contents.named(main_pid))
-    merged = merge(parts).model_copy(update={"switches": switches, "watch": watch})
+    merged = merge(parts)
+    evidence = merged.evidence.model_copy(update={"records": record_counts(contents.damage)})
+    merged = merged.model_copy(update={"switches": switches, "watch": watch, "evidence": evidence})
     if watch is not None:
         merged = merged.model_copy(update={"coverage": watch.coverage})
     gaps = [
@@ -173,6 +176,7 @@ def _merged(
         *beginning_gaps(contents.damage.headless_logs, _beginnings(contents, main_pid, is_ours="process" in events)),
         *part_gaps(parts),
         *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else lost_call_gaps(merged)),
+        *(without_dynamo_gaps(merged) if any(gap.kind == "foreign_log" for gap in merged.gaps) else ()),
         *merged.gaps,
     ]
     if any(gap.kind == "log_removed" for gap in gaps):
@@ -184,7 +188,6 @@ def _merged(
     return merged.model_copy(
         update={
             "gaps": tuple(gaps),
-            "evidence": merged.evidence.model_copy(update={"records": record_counts(contents.damage)}),
             "kernels": kernel_share(events),
             "memory": measured_memory(events),
             "profiled": profiled_call(events, _inductor_graphs(contents)),
