@@ -7,6 +7,7 @@ from typing import ClassVar
 from graphdoctor.diagnosis.lines import called_name
 from graphdoctor.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.stack import StackEntry
 
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
 
@@ -15,7 +16,8 @@ class ExplicitGraphBreak(BreakRule):
     """A call that breaks the graph or skips the function on purpose.
 
     ## What it finds
-    `torch._dynamo.graph_break()`, `skip_frame()` and `step_unsupported()` in code that torch.compile traces.
+    `torch._dynamo.graph_break()`, `skip_frame()` and `step_unsupported()` in code that torch.compile traces: your own
+    call, or that of a library, which is then named.
 
     ## Why it costs
     It splits the graph at that line. Each part has its own guards and is compiled and launched separately.
@@ -64,12 +66,15 @@ class ExplicitGraphBreak(BreakRule):
         return super().matches(site) or site.cause.gb_type.startswith("Call to `torch._dynamo.")
 
     def message(self, site: BreakSite) -> str:
-        """Whether the call is on the line or in a library that it calls."""
+        """Whose call it is: the user's own, that of the package that the line is in, or one inside what it calls."""
         name = called_name(site)
-        if not _is_in_line(site):
-            return f"`{name}` breaks the graph on purpose" if name else "a library breaks the graph on purpose here"
         effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "skips the function"
-        return f"`{name}()` {effect} on purpose"
+        if not _is_in_line(site):
+            owner = _owner(site)
+            return f"`{name}()` {effect} on purpose, in {owner}" if name else f"{owner} {effect} on purpose here"
+        if site.entry.origin != "user":
+            return f"{_named(site.entry)} {effect} on purpose" + (f", by `{name}()`" if name else "")
+        return f"{f'`{name}()`' if name else 'a call here'} {effect} on purpose"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Remove it."""
@@ -79,4 +84,19 @@ class ExplicitGraphBreak(BreakRule):
 
 
 def _is_in_line(site: BreakSite) -> bool:
-    return (called_name(site) or "").endswith(_CALLS)
+    """The line itself makes the call, perhaps under a name of its own; torch traces no function of its decorators."""
+    if (called_name(site) or "").endswith(_CALLS):
+        return True
+    stack = site.records[0].stack
+    return not stack or (stack[-1].file, stack[-1].line) == (site.entry.file, site.entry.line)
+
+
+def _owner(site: BreakSite) -> str:
+    """Who makes the call that isn't on the line."""
+    return _named(site.records[0].stack[-1])
+
+
+def _named(entry: StackEntry) -> str:
+    if entry.origin == "torch":
+        return "torch"
+    return f"`{entry.package}`" if entry.package else "a library"

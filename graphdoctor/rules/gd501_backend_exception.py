@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from graphdoctor.diagnosis.frames import frame_entry
@@ -9,7 +10,11 @@ from graphdoctor.diagnosis.rule import BreakRule, BreakSite, RecordingRule, Reco
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.recording import Compile, Graph
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.wording import without_middle
 
+_OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
+"""What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""
+_MOST_CHARACTERS = 200
 _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to run the frame eagerly."""
 
@@ -70,8 +75,8 @@ class BackendException(BreakRule, RecordingRule):
 
     def message(self, site: BreakSite) -> str:
         """What the backend raised."""
-        lines = (site.cause.explanation or "").splitlines()
-        return f"the backend couldn't compile the graph: {lines[0] if lines else 'it raised an exception'}"
+        raised = _headline(site.cause.explanation)
+        return f"the backend couldn't compile the graph: {raised or 'it raised an exception'}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Find the stage."""
@@ -102,16 +107,24 @@ def _match(compile_: Compile, graph: Graph | None, view: RecordingView) -> RuleM
         graph.backend_error if graph and graph.backend_error else compile_.failure.message if compile_.failure else ""
     )
     backend = f"`{graph.backend}` " if graph and graph.backend else ""
-    first = next((line for line in error.splitlines() if line.strip()), "")
+    raised = _headline(error)
     return RuleMatch(
         entry=_entry(compile_, view),
-        message=f"the backend {backend}raised on graph {compile_.compile_id}: {first}",
+        message=f"the backend {backend}raised on graph {compile_.compile_id}{f': {raised}' if raised else ''}",
         count=1,
         compile_ids=(compile_.compile_id,),
         torch_reason=compile_.failure.message if compile_.failure else None,
         user_stack=compile_.stack,
         fixes=_FIXES,
     )
+
+
+def _headline(error: str | None) -> str:
+    """The type and the first line of the text of the exception, which can stand below its type."""
+    text = _OF_TORCH.sub("", error or "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    whole = next((number for number, line in enumerate(lines, start=1) if not line.endswith(":")), len(lines))
+    return without_middle(" ".join(lines[:whole]).rstrip(":"), _MOST_CHARACTERS)
 
 
 def _entry(compile_: Compile, view: RecordingView) -> StackEntry:
