@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Call, CallError, Compile
+from graphdoctor.model.recording import Call, CallError, Compile, FailedCompile
 from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
+_RAISED = "TorchRuntimeError"
 
 
 class UserError(RecordingRule):
@@ -18,7 +19,8 @@ class UserError(RecordingRule):
 
     ## What it finds
     A call that raised an exception that doesn't come from torch.compile. While tracing, torch raises
-    `TorchRuntimeError` where eager mode raises the operation's own exception.
+    `TorchRuntimeError` where eager mode raises the operation's own exception. In a log that graphdoctor didn't record,
+    that exception is all that is known of such a call.
 
     ## Why it costs
     Later calls were not made, so the report is partial.
@@ -58,12 +60,44 @@ class UserError(RecordingRule):
     severity: ClassVar = "error"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the call that failed."""
+        """One for the call that failed; without records of calls, one for each compile that such an error ended."""
+        recording = view.recording
+        if any(gap.kind == "foreign_log" for gap in recording.gaps) and not recording.calls:
+            return tuple(_match_of_compile(found) for found in recording.compiles if _is_raised_while_tracing(found))
         return tuple(
             _match(call, call.error, view)
-            for call in view.recording.calls
+            for call in recording.calls
             if call.error is not None and not call.error.from_compiler
         )
+
+
+def _is_raised_while_tracing(compile_: Compile) -> bool:
+    failure = compile_.failure
+    return compile_.outcome == "failed" and failure is not None and failure.type == _RAISED and bool(_own(failure))
+
+
+def _own(failure: FailedCompile) -> list[StackEntry]:
+    return [entry for entry in failure.stack if entry.origin in PROGRAM_ORIGINS]
+
+
+def _match_of_compile(compile_: Compile) -> RuleMatch:
+    failure = compile_.failure
+    assert failure is not None
+    return RuleMatch(
+        entry=_own(failure)[-1],
+        message=f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
+        count=1,
+        compile_ids=(compile_.compile_id,),
+        reasons=failure.chain,
+        user_stack=failure.stack,
+        fixes=(
+            Fix(
+                title="Call it without torch.compile; if that raises too, fix the program",
+                kind="code",
+                source="torch/_dynamo/exc.py, 2.13",
+            ),
+        ),
+    )
 
 
 def _match(call: Call, error: CallError, view: RecordingView) -> RuleMatch:

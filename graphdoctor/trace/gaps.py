@@ -102,7 +102,9 @@ def beginning_gaps(headless_logs: int, signs: Iterable[BeginningSigns]) -> Itera
         signs: What each process refers to that isn't in its logs.
     """
     said = ["it begins in the middle of a record"] if headless_logs else []
+    is_fork_possible = False
     for found in signs:
+        is_fork_possible |= found.process is not None and bool(found.undefined or found.compiles)
         whose = f" of {found.process}" if found.process is not None else ""
         if found.has_lost_event:
             said.append(f"something ends{whose} that doesn't begin")
@@ -117,7 +119,7 @@ def beginning_gaps(headless_logs: int, signs: Iterable[BeginningSigns]) -> Itera
             code="GD902",
             kind="log_beginning",
             message=f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
-            "the counts.",
+            "the counts." + (" The log of a forked process looks the same." if is_fork_possible else ""),
         )
 
 
