@@ -17,6 +17,8 @@ from graphdoctor.storage.log_file import LogFile, local_log
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _LOCAL_URL = re.compile(r"(?:file|local)://(?:localhost(?=/))?(?!.*::)(.+)")
+_PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
+_SIGNATURE = re.compile(r"(https?://[^?\s]*)\?.*?(?=::|[\s'\")]|$)")
 _THREADS = 16
 
 _Item = TypeVar("_Item")
@@ -24,9 +26,30 @@ _Answer = TypeVar("_Answer")
 
 
 class Url(str):
-    """An address that fsspec reads, such as ``s3://bucket/job`` or ``zip://::logs.zip``."""
+    """An address that fsspec reads, such as ``s3://bucket/job`` or ``zip://::logs.zip``.
+
+    As text, it's without its secrets, since messages and reports show it.
+    """
 
     __slots__ = ()
+
+    @property
+    def whole(self) -> str:
+        """The address with its secrets, to open it."""
+        return str.__str__(self)
+
+    def __str__(self) -> str:
+        """The address to show: ``***`` in place of a password, or of what signs it."""
+        return without_secrets(self.whole)
+
+    def __format__(self, specification: str) -> str:
+        """As ``str`` gives it."""
+        return format(str(self), specification)
+
+
+def without_secrets(text: str) -> str:
+    """Text with ``***`` in place of passwords in addresses, and of what signs them."""
+    return _SIGNATURE.sub(r"\1?***", _PASSWORD.sub(r"\1***@", text))
 
 
 Location = Path | Url

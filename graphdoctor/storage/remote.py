@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.storage.compression import CutStreamError
 from graphdoctor.storage.log_file import LogFile
-from graphdoctor.storage.places import Folder, Url, is_shown
+from graphdoctor.storage.places import Folder, Url, is_shown, without_secrets
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -38,6 +38,7 @@ _UNREACHABLE = frozenset(
         "ConnectTimeoutError",
         "EndpointConnectionError",
         "ClientConnectorError",
+        "NoValidConnectionsError",
     }
 )
 """Names of exceptions, since each store has its own; so are those for a connection that ends in an answer."""
@@ -253,7 +254,7 @@ def _in_time(function: Callable[[], _Answer]) -> _Answer:
 
 def _below(url: Url, name: str) -> Url:
     """The address of what is in a folder: in a chain of addresses, the first has the path."""
-    first, chain, rest = url.partition("::")
+    first, chain, rest = url.whole.partition("::")
     joint = "" if first.endswith("/") else "/" if "://" in first else "://"
     return Url(f"{first}{joint}{name}{chain}{rest}")
 
@@ -277,7 +278,7 @@ def _opened(url: str) -> tuple[Any, str]:
             hint=f"Name it after two colons: {kind}://::{url[6:] or 'logs.' + kind}",
         )
     try:
-        system, path = url_to_fs(url)
+        system, path = url_to_fs(url.whole if isinstance(url, Url) else url)
     except ImportError as error:
         raise _missing_package(url, error) from error
     return system, path
@@ -326,7 +327,7 @@ def _reason(error: BaseException) -> str:
         return f"there was no answer for {_LIMIT_S:g} s"
     if _has_no_credentials(error):
         return "no credentials were found"
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) or "AuthenticationException" in _names(error):
         return "access denied"
     if isinstance(error, FileNotFoundError):
         return "there is nothing there"
@@ -334,7 +335,7 @@ def _reason(error: BaseException) -> str:
         return "the connection was cut"
     if _names(error) & _UNREACHABLE:
         return "the address can't be reached"
-    text = str(error).strip().partition("\n")[0].rstrip(".")
+    text = without_secrets(str(error).strip().partition("\n")[0].rstrip("."))
     return text or type(error).__name__
 
 

@@ -24,6 +24,7 @@ from graphdoctor.runs.named import place_named
 from graphdoctor.storage.compression import CutStreamError
 from graphdoctor.storage.log_file import LogFile
 from graphdoctor.storage.places import Url, location_of, place_at
+from graphdoctor.storage.remote import _below
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.reader import read_recording
 from tests.storage.s3 import Store, store
@@ -223,6 +224,35 @@ def test_a_web_server_without_ranges_is_read_to_the_end(tmp_path):
         assert refusal(address + "x")[0] == f"There is nothing at {address}x."
         server.shutdown()
     assert refusal(address)[0] == f"{address} can't be read: the address can't be reached."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ssh://me:secret@host/job", "ssh://me:***@host/job"),
+        ("https://host/rank_0.log?X-Amz-Signature=secret", "https://host/rank_0.log?***"),
+        ("zip://::https://host/logs.zip?sig=secret", "zip://::https://host/logs.zip?***"),
+        ("s3://bucket/job", "s3://bucket/job"),
+        ("s3://bucket/a?b:c@d", "s3://bucket/a?b:c@d"),
+    ],
+)
+def test_an_address_is_shown_without_its_secrets(text, shown):
+    address = location_of(text)
+
+    assert (str(address), f"{address}") == (shown, shown)
+    assert isinstance(address, Url)
+    assert (address.whole, pickle.loads(pickle.dumps(address)).whole) == (text, text)
+
+
+def test_what_is_in_a_folder_is_opened_with_the_secrets_of_the_folder(s3, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "fsspec.core.url_to_fs", lambda address: asked.append(address) or (S3FileSystem(), "logs/job/rank_0.log")
+    )
+    log = LogFile(_below(Url("ssh://me:secret@host/job"), "rank_0.log"), "rank_0.log", 10)
+
+    assert log.part(0, 5) == log_content()[:5]
+    assert asked == ["ssh://me:secret@host/job/rank_0.log"]
 
 
 def test_a_package_that_is_missing_is_named_with_the_command(monkeypatch):
