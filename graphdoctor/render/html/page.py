@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.model.diagnosis import Diagnosis, GraphReport, Location
+from graphdoctor.model.expressions import expression
 from graphdoctor.model.record_kinds import MEANINGS
 from graphdoctor.model.stack import relative
 from graphdoctor.model.wording import counted
@@ -124,6 +125,7 @@ class _Page:
             "caches": log_words.caches_text(evidence.cache_answers),
             "shapes": log_words.shapes_text(evidence),
             "cache_names": log_words.CACHES,
+            "expression": expression,
             "shape_label": log_words.shape_label,
             "triton_total": log_words.triton_total,
             "triton_text": log_words.triton_text,
