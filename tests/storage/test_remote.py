@@ -66,7 +66,9 @@ def s3(running: Store, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(S3FileSystem, "retries", 2)
+    # s3fs tries again, too, with pauses.
+    monkeypatch.setattr(S3FileSystem, "retries", 1)
+    monkeypatch.setattr("graphdoctor.storage.remote._PAUSE_S", 0.0)
     S3FileSystem.clear_instance_cache()
     yield running
     S3FileSystem.clear_instance_cache()
@@ -126,15 +128,14 @@ def test_a_log_is_read_in_ranges_and_from_its_middle_in_another_process(s3):
 
 def test_a_connection_that_is_cut_a_few_times_is_taken_up_again(s3, tmp_path):
     place = place_at(Url("s3://logs/long/rank_0.log"))
-    s3.cut_at, s3.cuts_left = 1000, 3
+    s3.cut_at, s3.cuts_left = 1000, 2
 
     with place.open() as stream:
         assert stream.read() == log_content() + NOISE + log_content(pid=7)
     assert s3.cuts_left == 0
 
 
-def test_a_log_whose_connection_stays_cut_is_a_gap_and_the_others_are_whole(s3, monkeypatch):
-    monkeypatch.setattr("graphdoctor.storage.remote._PAUSE_S", 0.0)
+def test_a_log_whose_connection_stays_cut_is_a_gap_and_the_others_are_whole(s3):
     folder = open_folder(Url("s3://logs/job"))
     whole = {rank: folder.logs[rank] for rank in range(3)}
     s3.cut_at, s3.only = 5000, "rank_1"
@@ -215,7 +216,7 @@ def test_a_store_that_never_answers_is_given_up(s3, monkeypatch):
 
 
 def test_a_web_server_without_ranges_is_read_to_the_end(tmp_path):
-    (tmp_path / "rank_0.log").write_bytes(log_content() + NOISE + log_content(pid=7))
+    (tmp_path / "rank_0.log").write_bytes(log_content() + NOISE[:80_000] + log_content(pid=7))
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -280,8 +281,7 @@ def test_commands_take_addresses(s3, run_here):
 
 
 @pytest.mark.slow
-def test_a_rank_whose_log_is_cut_is_incomplete_in_the_report_of_its_job(s3, run_here, monkeypatch):
-    monkeypatch.setattr("graphdoctor.storage.remote._PAUSE_S", 0.0)
+def test_a_rank_whose_log_is_cut_is_incomplete_in_the_report_of_its_job(s3, run_here):
     s3.cut_at, s3.only = 5000, "rank_1"
     process = run_here("report", "s3://logs/job", "--format", "json", "--jobs", "1", env=dict(os.environ))
 
