@@ -7,10 +7,12 @@ from pathlib import Path
 
 from graphdoctor.model.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar, Writer
 from graphdoctor.model.stack import relative
-from graphdoctor.model.wording import counted, shortened
+from graphdoctor.model.wording import counted, shortened, without_middle
 from graphdoctor.render.printable import printable
 
 _MOST_LETTERS = 60
+_MOST_CHARACTERS = 800
+"""Of a line."""
 _LOSSES = {"replaced": "was replaced", "truncated": "was truncated", "gone": "is gone"}
 
 
@@ -30,7 +32,7 @@ def seen_text(seen: Seen, *, root: Path) -> str:
             text = f"{_where(seen.writer, seen.compile_id)}{_break(seen, root)}"
         case RecompileSeen():
             text = f"{_where(seen.writer, seen.compile_id)}{_recompile(seen)}"
-    return " ".join(printable(text).split())
+    return printable(without_middle(" ".join(text.split()), _MOST_CHARACTERS))
 
 
 def counts_text(so_far: SoFar) -> str:

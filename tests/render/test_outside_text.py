@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +22,14 @@ from graphdoctor.model.check import CheckReport
 from graphdoctor.model.comparison import DiagnosisComparison
 from graphdoctor.model.cure import CureReport
 from graphdoctor.model.export import ExportReport
+from graphdoctor.model.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, Writer
 from graphdoctor.model.job import Job
 from graphdoctor.model.lint import LintReport
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.profile import ProfileReport
 from graphdoctor.model.result import ProfileResult
 from graphdoctor.model.wording import without_middle
+from graphdoctor.render.following import seen_text
 from graphdoctor.render.formats import CHECK, ConsoleFormat
 from graphdoctor.render.printable import printable, printable_lines
 from tests.render.hostile import CODE_POINTS, EVIL, FORGED, spoiled, spoiled_result
@@ -147,6 +151,23 @@ def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
     for text in (str(report), repr(report)):
         assert "�" in text
         assert not FORBIDDEN & set(text)
+
+
+@pytest.mark.parametrize("evil", [EVIL, LONG], ids=["hostile", "long"])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        LogBegun,
+        lambda evil: LogStartedOver(evil, "gone"),
+        lambda evil: BreakSeen(Writer(evil, None), evil, evil, 1, evil, is_skip=False),
+        lambda evil: RecompileSeen(Writer(evil, 0), evil, evil, None, evil, evil, evil, is_over_limit=False),
+    ],
+    ids=["begun", "gone", "break", "recompile"],
+)
+def test_what_is_followed_is_a_short_line_each(seen: Callable[[str], Seen], evil: str) -> None:
+    text = seen_text(seen(evil), root=Path("/project"))
+    assert not {*FORBIDDEN, "\n"} & set(text)
+    assert len(text) < 1_000
 
 
 @pytest.mark.parametrize("variant", range(4))
