@@ -62,7 +62,7 @@ class Record:
     def attempt(self) -> int | None:
         """The analysis attempt of its compile, from 0."""
         attempt = self.metadata.get("attempt")
-        return attempt if isinstance(attempt, int) else None
+        return attempt if type(attempt) is int else None
 
 
 @dataclass

@@ -462,11 +462,13 @@ class Intake:
         self.inductor_graphs.append(inductor_graph(value, record.compile_id, self))
 
     def _compile_of(self, record: Record) -> SeenCompile | None:
-        compile_id = record.compile_id
-        if compile_id is None or not isinstance(record.metadata.get("frame_id"), int):
+        compile_id, frame_id = record.compile_id, record.metadata.get("frame_id")
+        if compile_id is None or frame_id is None:
             return None
+        if type(frame_id) is not int or type(record.metadata.get("frame_compile_id")) is not int:
+            raise TypeError("numbers of a frame and of its compile")
         if compile_id not in self.compiles:
-            self.compiles[compile_id] = SeenCompile(compile_id, record.metadata["frame_id"], self._call, self._is_extra)
+            self.compiles[compile_id] = SeenCompile(compile_id, frame_id, self._call, self._is_extra)
         return self.compiles[compile_id]
 
     def entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401

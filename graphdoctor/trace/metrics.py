@@ -50,6 +50,19 @@ class CompileMetrics(Fact):
     attempt: int | None = None
 
 
+_TYPES: Mapping[str, frozenset[type]] = {
+    **dict.fromkeys(
+        ("co_name", "co_filename", "fail_type", "fail_reason", "fail_user_frame_filename", "recompile_reason"),
+        frozenset({str}),
+    ),
+    **dict.fromkeys(("co_firstlineno", "fail_user_frame_lineno", *_COUNTS), frozenset({int})),
+    **dict.fromkeys(_TIMES, frozenset({int, float})),
+    "has_guarded_code": frozenset({bool}),
+    "restart_reasons": frozenset({list, str}),
+}
+"""Of what isn't None. Checked here, since a log can have very many compiles."""
+
+
 def is_before_breaks(value: Mapping[str, Any]) -> bool:
     """Whether metrics are of a torch before 2.6, which writes no graph breaks."""
     return "duration_us" not in value and _OLD_TIMES["duration_us"] in value
@@ -64,21 +77,32 @@ def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
     Raises:
         ValueError: Something in it doesn't fit.
     """
-    found = dict(value)
+    found: dict[str, Any] = {}
+    for name, types in _TYPES.items():
+        item = value.get(name)
+        if item is None:
+            continue
+        if type(item) not in types:
+            raise InvalidFactError((name,), f"{type(item).__name__} doesn't fit")
+        found[name] = item
     for name, older in _OLD_TIMES.items():
-        seconds = found.get(older)
-        if found.get(name) is None and isinstance(seconds, float | int):
+        seconds = value.get(older)
+        if name not in found and isinstance(seconds, float | int):
             found[name] = seconds * 1e6
-    restarts = found.get("restart_reasons")
-    found["restart_reasons"] = orjson.loads(restarts) if isinstance(restarts, str) else restarts or []
-    if isinstance(kind := found.get("fail_type"), str) and (named := _CLASS.fullmatch(kind)):
-        found["fail_type"] = named[1]
-    if found.get("has_guarded_code") is None:
-        is_old = "has_guarded_code" not in found
-        found["has_guarded_code"] = is_old and kind is None and found.get("guard_count") is not None
-    metrics = CompileMetrics.model_validate(found, skips_unknown=True)
     for name in (*_COUNTS, *_TIMES):
-        number = getattr(metrics, name)
-        if number is not None and not 0 <= number < _MOST:
-            raise InvalidFactError((name,), f"{number!r} can't be")
-    return metrics
+        if name in found and not 0 <= found[name] < _MOST:
+            raise InvalidFactError((name,), f"{found[name]!r} can't be")
+    found["restart_reasons"] = _reasons(found.get("restart_reasons", []))
+    kind = found.get("fail_type")
+    if kind is not None and (named := _CLASS.fullmatch(kind)):
+        found["fail_type"] = named[1]
+    if "has_guarded_code" not in value:
+        found["has_guarded_code"] = kind is None and "guard_count" in found
+    return CompileMetrics(**found)
+
+
+def _reasons(value: object) -> tuple[str, ...]:
+    reasons = orjson.loads(value) if isinstance(value, str) else value
+    if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
+        raise InvalidFactError(("restart_reasons",), "isn't a list of texts")
+    return tuple(reasons)
