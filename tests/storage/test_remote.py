@@ -20,12 +20,14 @@ from s3fs import S3FileSystem
 
 from graphdoctor.config import Settings
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.following import BreakSeen, LogBegun, RecompileSeen
 from graphdoctor.runs.named import place_named
 from graphdoctor.storage.compression import CutStreamError
 from graphdoctor.storage.log_file import LogFile
 from graphdoctor.storage.places import Url, location_of, place_at
 from graphdoctor.storage.remote import _below
 from graphdoctor.trace.folder import open_folder
+from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.reader import read_recording
 from tests.storage.s3 import Store, store
 
@@ -35,8 +37,8 @@ NOISE = b"[noise]\n" * 2_000_000
 """Lines that a program prints: they make a log that takes several ranges."""
 
 
-def log_content(*, pid: int = PID) -> bytes:
-    (log,) = (RECORDINGS / "print_in_helper.bare").rglob("*.log")
+def log_content(name: str = "print_in_helper.bare", *, pid: int = PID) -> bytes:
+    (log,) = (RECORDINGS / name).rglob("*.log")
     return re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
 
 
@@ -265,6 +267,23 @@ def test_a_package_that_is_missing_is_named_with_the_command(monkeypatch):
 def test_an_address_that_nobody_reads_is_said():
     message, _ = refusal("nonsense://logs/job")
     assert message == "nonsense://logs/job can't be read: Protocol not known: nonsense."
+
+
+@pytest.mark.parametrize("address", ["s3://growing/live/", "s3://growing/live/rank_0.log"])
+def test_a_log_that_is_written_again_and_longer_is_followed(s3, address):
+    content = log_content("item")
+    middle = content.index(b'{"artifact": {"name": "recompile_reasons"')
+    s3.put("growing", **{"live/rank_0.log": content[:middle]})
+    follower = Follower(Url(address))
+    first = list(follower.look())
+    assert [type(seen) for seen in first] == [LogBegun, BreakSeen]
+    assert list(follower.look()) == []
+
+    s3.put("growing", **{"live/rank_0.log": content})
+    s3.requests.clear()
+    assert [type(seen) for seen in follower.look()] == [RecompileSeen]
+    starts = {int(found.removeprefix("bytes=").partition("-")[0]) for _, _, found in s3.requests if found}
+    assert max(starts) > middle - 10_000
 
 
 def test_a_document_is_read_from_a_store(s3):
