@@ -80,7 +80,7 @@ def _log_lines(diagnosis: Diagnosis) -> Iterator[str]:
     for label, text in log_rows(diagnosis, is_verbose=False):
         yield f"- {plain(label)}: {plain(text, _MESSAGE)}" if label else f"- {plain(text, _MESSAGE)}"
     if (unshown := unshown_text(diagnosis, is_verbose=False)) is not None:
-        yield f"- {plain(unshown, _MESSAGE)}"
+        yield f"- {plain(unshown, len(unshown))}"
 
 
 def _action(action: Action) -> str:

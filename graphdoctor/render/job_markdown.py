@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _MAX_COLUMNS = 6
 _VALUE = 400
-_NOTE = 1000
 
 
 def render_job_markdown(job: Job) -> str:
@@ -81,7 +80,7 @@ def _sections(job: Job) -> Iterator[Section]:
     yield Section(["\n".join(commands)] if commands else [], "command", "To see more:\n\n")
     hidden = f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore."
     notes = [unshown_in_job(job, is_verbose=False), hidden if job.hidden_findings else None]
-    yield Section([f"_{plain(note, _NOTE)}_" for note in notes if note is not None], "note")
+    yield Section([f"_{plain(note, len(note))}_" for note in notes if note is not None], "note")
 
 
 def _values(found: Divergence) -> Iterator[tuple[str, str]]:

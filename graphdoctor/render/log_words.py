@@ -44,6 +44,7 @@ _SHAPES: dict[ShapeKind, str] = {
 }
 _MAX_REASON = 120
 _MAX_ASSUMED = 3
+_MAX_KINDS = 80
 
 
 def log_rows(diagnosis: Diagnosis, *, is_verbose: bool) -> Iterator[tuple[str, str]]:
@@ -214,7 +215,7 @@ def unshown_text(diagnosis: Diagnosis, *, is_verbose: bool) -> str | None:
     unshown.sort(key=lambda found: (-found.count, found.kind))
     if not unshown or not (is_verbose or _is_foreign(diagnosis)):
         return None
-    kinds = ", ".join(f"{found.count} {found.kind}" for found in unshown)
+    kinds = _kinds([f"{found.count} {_cut(found.kind)}" for found in unshown])
     return f"Also in the log: {kinds}; graphdoctor unpack writes them to files."
 
 
@@ -235,8 +236,15 @@ def unshown_in_job(job: Job, *, is_verbose: bool) -> str | None:
     spans = []
     for kind, numbers in sorted(counts.items(), key=lambda item: (-max(item[1]), item[0])):
         low = min(numbers) if len(numbers) == len(job.ranks) else 0
-        spans.append(f"{max(numbers)} {kind}" if low == max(numbers) else f"{low}–{max(numbers)} {kind}")
-    return f"Also in the log of each rank: {', '.join(spans)}; graphdoctor unpack writes them to files."
+        span = f"{max(numbers)}" if low == max(numbers) else f"{low}–{max(numbers)}"
+        spans.append(f"{span} {_cut(kind)}")
+    return f"Also in the log of each rank: {_kinds(spans)}; graphdoctor unpack writes them to files."
+
+
+def _kinds(texts: Sequence[str]) -> str:
+    """All of them, unless a log has more than torch writes."""
+    more = len(texts) - _MAX_KINDS
+    return ", ".join(texts[:_MAX_KINDS]) + (f" and {counted(more, 'more kind')}" if more > 0 else "")
 
 
 def _is_foreign(report: Diagnosis | Job) -> bool:

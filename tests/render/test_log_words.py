@@ -115,6 +115,15 @@ def test_each_kind_is_named_in_text_and_json(tmp_path: Path, run_here: RunCli) -
     assert sum(found["size_bytes"] for found in records) == (tmp_path / "a.log").stat().st_size
 
 
+def test_more_kinds_than_torch_writes_are_counted(tmp_path: Path, run_here: RunCli) -> None:
+    names = ("x" * 5000, *(f"kind_{number}" for number in range(500)))
+    (tmp_path / "a.log").write_text("".join(HEADER + json.dumps({name: {}}) + "\n" for name in names))
+    text = run_here("report", "a.log").stdout
+    assert " and 421 more kinds; graphdoctor unpack" in " ".join(text.split())
+    assert "x" * 200 not in "".join(text.split())
+    assert len(text) < 5000
+
+
 def test_what_else_is_known_is_there_by_compile(tmp_path: Path, run_here: RunCli) -> None:
     evidence = LogEvidence(
         records=(RecordCount(kind="x", count=1, size_bytes=1, is_shown=False),),
