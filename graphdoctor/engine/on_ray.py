@@ -12,6 +12,7 @@ import os
 import pickle
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +89,8 @@ class OnRay:
             return
         _check_answer(self.address)
         try:
-            ray.init(address=self.address, **quiet)
+            with warnings.catch_warnings(action="ignore"):
+                ray.init(address=self.address, **quiet)
         except Exception as error:
             words = str(error).strip().partition("\n")[0] or type(error).__name__
             raise GraphDoctorError(f"Can't use the Ray cluster at {self.address}: {words.rstrip('.')}.") from error
@@ -109,20 +111,21 @@ def _check_answer(address: str) -> None:
         socket.create_connection((host, port), timeout=_ANSWER_S).close()
     except OSError as error:
         raise _no_answer(address, error.strerror or str(error)) from error
-    if "RAY_USE_TLS" not in os.environ and not _answers(host, port):
+    if "RAY_USE_TLS" not in os.environ and not _is_ray(host, port, is_client="//" in address):
         raise _no_answer(address, "what listens there isn't Ray")
 
 
-def _answers(host: str, port: int) -> bool:
-    """Whether a server of gRPC, as each of Ray's is, listens."""
+def _is_ray(host: str, port: int, *, is_client: bool) -> bool:
+    """Whether what listens can be Ray: the cluster's own port says how it is, Ray Client's answers as gRPC does."""
     import grpc
 
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     with grpc.insecure_channel(place, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:
-            grpc.channel_ready_future(channel).result(timeout=_ANSWER_S)
-        except grpc.FutureTimeoutError:
-            return False
+            channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_ANSWER_S, wait_for_ready=True)
+        except grpc.RpcError as error:
+            silent = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
+            return error.code() not in (silent if is_client else {*silent, grpc.StatusCode.UNIMPLEMENTED})
     return True
 
 
