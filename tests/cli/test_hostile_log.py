@@ -81,30 +81,24 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for program in ("print_in_helper", "lowered"):
         (source,) = (RECORDINGS / f"{program}.bare").glob("*.log")
         made[program] = hostile(source, source.name, folder / f"{NAME}{program}")
+    made["ranks"] = folder / f"{NAME}ranks"
+    made["ranks"].mkdir()
+    for rank in range(2):
+        copy = made["ranks"] / f"dedicated_log_torch_trace_rank_{rank}_a.log"
+        copy.write_bytes(next(made["lowered"].iterdir()).read_bytes())
     return made
 
 
-@pytest.mark.parametrize(
-    ("program", "args"),
-    [
-        ("print_in_helper", ("report",)),
-        ("print_in_helper", ("report", "-v", "--color", "never")),
-        ("print_in_helper", ("guards", "-v")),
-        ("lowered", ("report", "--stages")),
-        ("lowered", ("recompiles", "--own-code")),
-        ("lowered", ("recompiles", "-v")),
-        ("lowered", ("report", "--format", "json")),
-        ("lowered", ("report", "--format", "chrome-trace")),
-        ("lowered", ("diff",)),
-        ("nothing", ("report",)),
-        ("nothing", ("diff",)),
-    ],
-)
-def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path, program, args):
-    log = logs.get(program, tmp_path / NAME)
-    named = [log, log] if args[0] == "diff" else [log]
+def theirs(shown: bytes) -> list[bytes]:
+    """What of it a terminal would obey or take for a finding."""
+    begun = [line for line in shown.split(b"\n") if line.startswith(FORGED.encode())]
+    return [each for each in FORBIDDEN if each in shown] + begun
+
+
+@pytest.mark.parametrize("args", [("report", "-v", "--color", "never"), ("unpack",)])
+def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path, args):
     process = subprocess.run(
-        command_line(args[0], *named, *args[1:]),
+        command_line(args[0], logs["print_in_helper"], *args[1:], *([tmp_path / "out"] if args[0] == "unpack" else [])),
         cwd=tmp_path,
         env=clean_environment(COLUMNS="80"),
         stdin=subprocess.DEVNULL,
@@ -112,32 +106,48 @@ def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path, pr
         timeout=120,
         check=False,
     )
-    assert process.returncode == (2 if program == "nothing" else 0), process.stderr
-    shown = process.stdout + process.stderr
-    assert "�".encode() in shown or b"\\u202e" in shown
-    assert [each for each in FORBIDDEN if each in shown] == []
-    assert [line for line in shown.split(b"\n") if line.startswith(FORGED.encode())] == []
+    assert process.returncode == 0, process.stderr
+    assert args[0] == "unpack" or "�".encode() in process.stdout
+    assert theirs(process.stdout + process.stderr) == []
+    assert [path for path in tmp_path.rglob("*") if not path.name.isprintable()] == []
 
 
-def test_a_setting_and_a_word_of_the_command_line_are_shown_safely(tmp_path):
+@pytest.mark.parametrize(
+    ("program", "args"),
+    [
+        ("print_in_helper", ("report",)),
+        ("print_in_helper", ("guards", "-v")),
+        ("lowered", ("report", "--stages")),
+        ("lowered", ("recompiles", "--own-code")),
+        ("lowered", ("recompiles", "-v")),
+        ("lowered", ("report", "--format", "json")),
+        ("lowered", ("report", "--format", "markdown")),
+        ("lowered", ("report", "--format", "chrome-trace")),
+        ("lowered", ("diff",)),
+        ("ranks", ("report",)),
+        ("ranks", ("report", "-v")),
+        ("ranks", ("report", "--rank", "1")),
+        ("nothing", ("report",)),
+        ("nothing", ("diff",)),
+    ],
+)
+def test_every_view_of_it_is_safe(logs, tmp_path, run_here, program, args):
+    log = logs.get(program, tmp_path / NAME)
+    named = [log, log] if args[0] == "diff" else [log]
+    done = run_here(args[0], *named, *args[1:], env=clean_environment(COLUMNS="80"))
+    assert done.returncode == (2 if program == "nothing" else 0), done.stderr
+    shown = done.stdout + done.stderr
+    assert "�" in shown or "\\u202e" in shown
+    assert theirs(shown.encode()) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["check"], ["report", f"--{NAME}"], [NAME], ["rule", NAME], ["explain", f"{NAME}.py"], ["run", NAME]],
+    ids=["setting", "option", "command", "rule", "variable", "script"],
+)
+def test_what_was_typed_or_set_is_shown_safely(tmp_path, run_here, args):
     (tmp_path / "pyproject.toml").write_text(f"[tool.graphdoctor]\n{json.dumps(NAME)} = 1\n")
-    for args in (
-        ("check",),
-        ("report", f"--{NAME}"),
-        (NAME,),
-        ("rule", NAME),
-        ("explain", f"{NAME}.py"),
-        ("run", NAME),
-    ):
-        process = subprocess.run(
-            command_line(*args),
-            cwd=tmp_path,
-            env=clean_environment(GRAPHDOCTOR_TIMEOUT=NAME if args[0] == "explain" else None),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-        assert process.returncode == 2, args
-        assert [each for each in FORBIDDEN if each in process.stderr] == []
-        assert [line for line in process.stderr.split(b"\n") if line.startswith(FORGED.encode())] == []
+    done = run_here(*args, env=clean_environment(GRAPHDOCTOR_TIMEOUT=NAME if args[0] == "explain" else None))
+    assert done.returncode == 2, args
+    assert theirs(done.stderr.encode()) == []
