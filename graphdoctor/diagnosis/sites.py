@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Set
 
 from graphdoctor.diagnosis.frames import frame_entry, frame_name
 from graphdoctor.diagnosis.recompiles import recompile_events
@@ -38,16 +38,15 @@ def view_of(recording: Recording) -> RecordingView:
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
     order = _Order(recording, frames)
-    frames_of: dict[str, list[Frame]] = defaultdict(list)
-    for frame in recording.frames:
-        frames_of[frame.file].append(frame)
+    functions = {(frame.file, name) for frame in recording.frames for name in (frame.function, frame.code_name)}
+    lines = {(frame.file, frame.line) for frame in recording.frames}
     sites = tuple(
         BreakSite(
             entry=entries[key],
             records=tuple(records),
             effects=_effects(records, compiles, frames, order),
             context=contexts.get((key[0], key[1])),
-            is_traced=_is_traced(entries[key], records, frames_of[key[0]]),
+            is_traced=_is_traced(entries[key], records, functions, lines),
         )
         for key, records in groups.items()
     )
@@ -97,18 +96,21 @@ def _at_root(
     return roots.get((entry.file, entry.line), entry)
 
 
-def _is_traced(entry: StackEntry, records: Iterable[BreakRecord], near: Sequence[Frame]) -> bool:
+def _is_traced(
+    entry: StackEntry, records: Iterable[BreakRecord], functions: Set[tuple[str, str]], lines: Set[tuple[str, int]]
+) -> bool:
     """Whether torch compiles the function that the line is in.
 
     Args:
         entry: The line.
         records: Those of its breaks.
-        near: The frames of its file.
+        functions: Files and names of the functions that torch compiles.
+        lines: Where they begin.
     """
-    if any(entry.function in (frame.function, frame.code_name) for frame in near):
+    if (entry.file, entry.function) in functions:
         return True
     # A module of torch's own class stands where the program compiles or makes it.
-    is_root = any(frame.line == entry.line for frame in near)
+    is_root = (entry.file, entry.line) in lines
     return not is_root and any(entry in record.stack for record in records)
 
 
