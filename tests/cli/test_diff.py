@@ -165,7 +165,9 @@ def test_a_comparison_is_written_as_markdown_by_its_name_and_by_its_ending(store
     assert (store / "pr.md").read_text(encoding="utf-8") == process.stdout
 
 
-def test_a_diagnosis_is_not_written_as_markdown(store, run_here):
-    process = run_here("report", "-o", "pr.md")
+def test_a_diagnosis_is_written_as_markdown_and_in_no_format_that_it_lacks(store, run_here):
+    assert run_here("report", "-o", "issue.md").stderr == "Wrote issue.md\n"
+    assert run_here("report", "--format", "markdown").stdout == (store / "issue.md").read_text(encoding="utf-8")
+    process = run_here("report", "-o", "issue.sarif")
     assert process.returncode == 2
-    assert "The ending of pr.md isn't that of a format for a diagnosis." in process.stderr
+    assert "The ending of issue.sarif isn't that of a format for a diagnosis." in process.stderr
