@@ -204,6 +204,22 @@ def test_a_redacted_diagnosis_has_the_findings_of_the_diagnosis():
     assert after.graphs[0].inputs[0].shape == before.graphs[0].inputs[0].shape
 
 
+def test_what_else_a_log_has_keeps_ids_kinds_and_symbols():
+    recording = read_recording(RECORDINGS / "2.13.0" / "lowered_sizes.bare")
+    before = diagnose(recording, RULES, root=Path("/"), version="0.1.0").evidence
+    redaction = Redaction(recording.environment, Path("/"))
+    after = redaction.diagnosis(diagnose(recording, RULES, root=Path("/"), version="0.1.0")).evidence
+    assert after.records == before.records
+    assert [(found.compile_id, found.cache, found.state) for found in after.cache_answers] == [
+        (found.compile_id, found.cache, found.state) for found in before.cache_answers
+    ]
+    assert {found.key for found in after.cache_answers} == {None}
+    assert [(found.kind, found.expression) for found in after.shapes] == [
+        (found.kind, found.expression) for found in before.shapes
+    ]
+    assert {found.text for found in after.shapes} <= {None}
+
+
 def test_a_name_has_one_pseudonym_wherever_it_stands():
     names = shown()
     assert names.name("Net.forward") == "name1.forward"

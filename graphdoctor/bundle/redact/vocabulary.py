@@ -6,6 +6,7 @@ import builtins
 import keyword
 import re
 
+from graphdoctor.model.record_kinds import TORCH_KINDS
 from graphdoctor.trace.guards.state import STATE_NAMES
 
 LEFT_OUT = "…"
@@ -100,14 +101,10 @@ BACKENDS = _words(
 )
 """Backends that come with torch."""
 
-RECORD_KINDS = _words(
-    "aot_backward_graph aot_forward_graph aot_inference_graph aot_joint_graph bwd_compilation_metrics chromium_event "
-    "compilation_metrics create_symbol describe_source describe_storage describe_tensor dynamo_cpp_guards_str "
-    "dynamo_error dynamo_graph_break_reason dynamo_output_graph dynamo_start fx_graph_cache_hit fx_graph_cache_miss "
-    "fx_graph_runnable graphdoctor_call graphdoctor_called graphdoctor_caller graphdoctor_compile_call "
+RECORD_KINDS = TORCH_KINDS | _words(
+    "graphdoctor_call graphdoctor_called graphdoctor_caller graphdoctor_compile_call "
     "graphdoctor_file graphdoctor_graph graphdoctor_recompile graphdoctor_root graphdoctor_sources "
-    "graphdoctor_stack graphdoctor_watched_call "
-    "inductor_output_code inductor_post_grad_graph recompile_reasons str torch_version"
+    "graphdoctor_stack graphdoctor_watched_call"
 )
 """Kinds of records in torch's log that keep their names."""
 
