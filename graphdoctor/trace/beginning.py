@@ -59,7 +59,7 @@ def has_lost_event(log: LogFile) -> bool:
 
     Reads only the beginning of the log: there are very many events.
     """
-    begun: Counter[tuple[str, object]] = Counter()
+    begun: Counter[tuple[str, str]] = Counter()
     starts = 0
     with log.open() as lines:
         for record in islice(read_records(lines, _BEGINNING.__contains__, LogDamage()), _MAX_RECORDS):
@@ -67,7 +67,7 @@ def has_lost_event(log: LogFile) -> bool:
             if starts == _LAST_START:
                 return False
             event = _event(record)
-            key = record.stamp.rpartition(" ")[2], event.get("name")
+            key = record.stamp.rpartition(" ")[2], str(event.get("name"))
             if event.get("ph") == "E" and not begun[key]:
                 return True
             begun[key] += {"B": 1, "E": -1}.get(str(event.get("ph")), 0)

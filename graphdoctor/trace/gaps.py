@@ -199,11 +199,12 @@ def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
     yield CaptureGap(code="GD904", kind="old_log", message=f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
 
 
-def without_dynamo_gaps(recording: Recording) -> Iterator[CaptureGap]:
+def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
     """What a log has in which torch.compile compiled nothing, such as one of torch.export or AOTInductor.
 
     Args:
         recording: The merged recording of a log that graphdoctor didn't record.
+        is_rest: Whether the beginning of the log is missing, so that there may have been compiles.
     """
     if recording.compiles or recording.graphs or recording.breaks:
         return
@@ -222,11 +223,13 @@ def without_dynamo_gaps(recording: Recording) -> Iterator[CaptureGap]:
     ]
     known = [each for each in held if not each.startswith("0 ")]
     wrote = f", which {by} wrote" if by is not None else ""
-    has = f"has {', '.join(known)}" if known else "has no graphs, sizes or generated code either"
+    has = f"has {', '.join(known)}" if known else "has no graph, size or generated code either"
     yield CaptureGap(
         code="GD905",
         kind="nothing_compiled",
-        message=f"Dynamo compiled nothing in this log{wrote}. It {has}.",
+        message=f"What is left of this log has no compile of Dynamo{wrote}. It {has}."
+        if is_rest
+        else f"Dynamo compiled nothing in this log{wrote}. It {has}.",
     )
 
 

@@ -252,6 +252,8 @@ class Intake:
     def _on_torch_version(self, record: Record) -> None:
         if self.environment.torch is None and record.payload:
             version = orjson.loads(record.payload).get("pytorch_version")
+            if not isinstance(version, str):
+                raise TypeError("a version")
             self.environment = self.environment.model_copy(update={"torch": version})
 
     def _on_start(self, record: Record) -> None:

@@ -18,6 +18,7 @@ from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
 from graphdoctor.storage.compression import CutStreamError
 from graphdoctor.storage.log_file import LogFile
 from graphdoctor.storage.places import Folder, LocalFolder, for_each
+from graphdoctor.trace.writers import named_rank
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _RECORD = rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\n]*\] \{"
@@ -101,7 +102,14 @@ def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
             f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",
             hint="Name the folder of the logs.",
         )
-    return [log for found in for_each(held_logs, files, files) for log in found]
+    found = [log for held in for_each(held_logs, files, files) for log in held]
+    return [*found, *_empty_of_ranks(files)] if found else []
+
+
+def _empty_of_ranks(files: Iterable[LogFile]) -> list[LogFile]:
+    """The empty files that are named after a rank: its log, if other files beside it are logs."""
+    of_ranks = (file.seen() for file in files if not _is_named(file) and named_rank(file) is not None)
+    return [file for file in of_ranks if file.size_bytes == 0]
 
 
 def held_logs(file: LogFile) -> list[LogFile]:

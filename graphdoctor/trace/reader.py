@@ -169,14 +169,17 @@ def _merged(
     merged = merged.model_copy(update={"switches": switches, "watch": watch, "evidence": evidence})
     if watch is not None:
         merged = merged.model_copy(update={"coverage": watch.coverage})
+    signs = _beginnings(contents, main_pid, is_ours="process" in events)
+    beginning = list(beginning_gaps(contents.damage.headless_logs, signs))
+    is_foreign = any(gap.kind == "foreign_log" for gap in merged.gaps)
     gaps = [
         *reported_gaps(events.all),
         *switch_gaps(switches),
         *log_gaps(contents.damage, contents.unreadable),
-        *beginning_gaps(contents.damage.headless_logs, _beginnings(contents, main_pid, is_ours="process" in events)),
+        *beginning,
         *part_gaps(parts),
         *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else lost_call_gaps(merged)),
-        *(without_dynamo_gaps(merged) if any(gap.kind == "foreign_log" for gap in merged.gaps) else ()),
+        *(without_dynamo_gaps(merged, is_rest=bool(beginning)) if is_foreign else ()),
         *merged.gaps,
     ]
     if any(gap.kind == "log_removed" for gap in gaps):

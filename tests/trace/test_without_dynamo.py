@@ -71,3 +71,13 @@ def test_a_log_with_a_compile_does_not_say_so() -> None:
     recording = read_recording(RECORDINGS / "2.13.0" / "refused.bare")
 
     assert "nothing_compiled" not in {gap.kind for gap in recording.gaps}
+
+
+def test_of_what_is_left_of_a_log_it_is_said_of_that(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(
+        "\tthe end of a payload\n" + record('{"aot_inference_graph": {}}', "class <lambda>:")
+    )
+
+    assert said(read_recording(tmp_path / "a.log")) == (
+        "What is left of this log has no compile of Dynamo. It has 1 graph of AOTAutograd."
+    )
