@@ -15,7 +15,8 @@ from typing import Protocol, TypeVar
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.storage.log_file import LogFile, local_log
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9_+-]*::)*[A-Za-z][A-Za-z0-9+.-]+://")
+"""Such as ``s3://…``, and ``simplecache::s3://…``."""
 _LOCAL_URL = re.compile(r"(?:file|local)://(?:localhost(?=/))?(?!.*::)(.+)")
 _PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _SIGNATURE = re.compile(r"(https?://[^?\s]*)\?.*?(?=::|[\s'\")]|$)")

@@ -14,7 +14,7 @@ import pytest
 from graphdoctor.config import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.runs.named import place_named, place_or_target
-from graphdoctor.storage.places import location_of
+from graphdoctor.storage.places import Url, location_of
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
@@ -186,6 +186,18 @@ def test_an_archive_that_is_not_named_is_asked_for(tmp_path):
         "zip://logs.zip doesn't say which archive.",
         "Name it after two colons: zip://::logs.zip",
     )
+
+
+@pytest.mark.parametrize("text", ["model.py::Net", "package.module:name", "C:\\logs", "model.py:make()"])
+def test_what_only_looks_like_an_address_is_a_target_or_a_path(text):
+    assert place_or_target(text, Settings()) is None
+    assert not isinstance(location_of(text), Url)
+
+
+@pytest.mark.parametrize("text", ["s3://bucket", "zip://::logs.zip", "simplecache::s3://bucket/x", "abfs://c@a/x"])
+def test_addresses_are_told_from_paths(text):
+    assert location_of(text) == Url(text)
+    assert isinstance(location_of(text), Url)
 
 
 @pytest.mark.parametrize("name", ["run.txt", "console.py.log", "LOG"])
