@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphdoctor.model.comparison import Aspect, Mismatch
 from graphdoctor.model.diagnosis import Diagnosis, Finding
 from graphdoctor.model.recording import CompileCall
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, partial_text
 
 _FOREIGN = "GD904"
 _MAX_CALLS = 2
@@ -68,7 +68,7 @@ def _foreign_text(side: str) -> str:
 def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     for side, diagnosis in (("before", before), ("after", after)):
         if diagnosis.is_partial:
-            reason = diagnosis.exit.message or "the run ended early"
+            reason = partial_text(diagnosis)
             yield Mismatch(
                 aspect="partial",
                 before=reason if side == "before" else None,

@@ -323,7 +323,7 @@ class Diagnosis(Fact):
     graphdoctor_version: str
     """The version of graphdoctor that wrote it."""
     is_partial: bool
-    """Whether calls are missing because the run ended early."""
+    """Whether calls are missing because the run or its log ended early."""
     environment: Environment
     """Where the target ran."""
     target: TargetInfo

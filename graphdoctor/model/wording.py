@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.recording import CompileSwitch
     from graphdoctor.model.trials import ResultKind
 
@@ -205,6 +206,15 @@ def about_time(seconds: float) -> str:
         if seconds >= 1.5 * size:
             return f"{round(seconds / size):,} {noun}s"
     return counted(round(seconds), "second")
+
+
+def partial_text(diagnosis: Diagnosis) -> str:
+    """Why a diagnosis is partial, as a clause or in the words of what ended the run."""
+    if diagnosis.exit.message:
+        return diagnosis.exit.message
+    # Where a log ends early, the run itself may have gone on.
+    is_log = diagnosis.exit.status is None and any(gap.kind == "log_cut" for gap in diagnosis.gaps)
+    return "the log ends early" if is_log else "the run ended early"
 
 
 def switch_text(switch: CompileSwitch) -> str:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from graphdoctor.model.fixes import WORKING
 from graphdoctor.model.stack import PROGRAM_ORIGINS
-from graphdoctor.model.wording import counted, without_middle
+from graphdoctor.model.wording import counted, partial_text, without_middle
 from graphdoctor.render.printable import printable, printable_lines
 from graphdoctor.render.words import (
     base_name,
@@ -491,8 +491,7 @@ def labeled_rows(rows: Iterable[tuple[str, RenderableType]], *, style: str = "")
 def partial(diagnosis: Diagnosis) -> Iterator[Text]:
     """That the run ended early, which comes before all counts."""
     if diagnosis.is_partial:
-        reason = diagnosis.exit.message or "the run ended early"
-        yield Text().append("PARTIAL  ", "bold red").append_text(clean(reason, "red"))
+        yield Text().append("PARTIAL  ", "bold red").append_text(clean(partial_text(diagnosis), "red"))
 
 
 def unknown_rows(diagnosis: Diagnosis) -> Iterator[RenderableType]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from graphdoctor.model.wording import counted
+from graphdoctor.model.wording import counted, partial_text
 from graphdoctor.render.actions import Action, actions, code_line, mends_text, saves_text
 from graphdoctor.render.log_words import log_rows, unshown_text
 from graphdoctor.render.markdown import Section, document, snippet
@@ -51,7 +51,7 @@ def render_diagnosis_markdown(diagnosis: Diagnosis) -> str:
     first, *rest = title_parts(diagnosis)
     head = ["## graphdoctor", " · ".join([code(first), *map(plain, rest)])]
     if diagnosis.is_partial:
-        head.append(f"**Partial:** {plain(diagnosis.exit.message or 'the run ended early')}")
+        head.append(f"**Partial:** {plain(partial_text(diagnosis))}")
     head.append(f"**{marked(sentence(diagnosis)[0], _MESSAGE)}**")
     treatment = diagnosis.treatment
     if treatment is not None and treatment.after is not None:

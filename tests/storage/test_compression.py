@@ -14,7 +14,10 @@ import pytest
 import zstandard
 
 from graphdoctor.config import Settings
+from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.wording import partial_text
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.runs.named import place_named
 from graphdoctor.storage.compression import CutStreamError
 from graphdoctor.storage.log_file import local_log
@@ -83,7 +86,9 @@ def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(tmp_pa
     path.write_bytes(COMPRESS[compression](log_content())[:-cut_bytes])
 
     assert f"Couldn't read rank_0.gz to its end: its {compression} stream is cut off." in gaps(path)
-    assert read_recording(path).is_partial
+    diagnosis = diagnose(read_recording(path), RULES, root=tmp_path, version="0")
+    assert diagnosis.is_partial
+    assert partial_text(diagnosis) == "the log ends early"
 
 
 def test_a_damaged_stream_is_a_gap(tmp_path, compression):
