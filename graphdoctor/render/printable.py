@@ -9,6 +9,7 @@ with an escaping of their own build on it. Imports the standard library only.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _NEWLINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
@@ -34,10 +35,11 @@ def printable_lines(text: str) -> str:
 
 def escaped(json_text: str) -> str:
     """JSON text in which these characters are escapes, so that a reader still gets every one of them."""
-    return _UNSAFE.sub(_escape, json_text)
+    return _UNSAFE.sub(lambda found: _escape(found[0]), json_text)
 
 
-def _escape(found: re.Match[str]) -> str:
+@cache
+def _escape(sign: str) -> str:
     """A character as JSON's escapes: two, of UTF-16's halves, beyond the first 65,536."""
-    halves = found[0].encode("utf-16-be", "surrogatepass").hex()
+    halves = sign.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{halves[start : start + 4]}" for start in range(0, len(halves), 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from graphdoctor.model.base import Fact, field_types
@@ -45,9 +46,14 @@ def spoiled(model: type[_Model], variant: int = 0, *, evil: str = EVIL) -> _Mode
         variant: Which of the values of a ``Literal`` is chosen, and whether flags are set.
         evil: The text.
     """
-    hints = typing.get_type_hints(model)
+    hints = _hints(model)
     values = {name: _value(name, hints[name], variant, evil) for name in field_types(model)}
     return model(**values)
+
+
+@cache
+def _hints(model: type[Fact]) -> dict[str, Any]:
+    return typing.get_type_hints(model)
 
 
 def _value(name: str, kind: Any, variant: int, evil: str) -> Any:
