@@ -24,7 +24,7 @@ class Side(Fact):
     target: TargetInfo
     """What was compiled."""
     is_partial: bool
-    """Whether calls are missing because the run ended early."""
+    """Whether calls are missing because the run or its log ended early."""
     hidden_findings: int = 0
     """How many findings the selection of this comparison left out."""
 
