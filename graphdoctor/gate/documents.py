@@ -42,6 +42,11 @@ def _checked(document: object, name: str) -> dict[str, Any]:
     check_schema(document["schema_version"], name, reads=SCHEMA_VERSION, hint=hint)
     if "new" in document and "gone" in document:
         raise GraphDoctorError(f"{name} is a comparison, not a diagnosis.", hint=_HOW)
+    if "ranks" in document and "agreement" in document:
+        raise GraphDoctorError(
+            f"{name} is a report of several ranks, not a diagnosis.",
+            hint="Name the recording itself; --rank N --format json writes the diagnosis of one rank.",
+        )
     if not {"findings", "summary"} <= document.keys():
         raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
     return document
