@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import os
 import shlex
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import Any
 from graphdoctor.capture.child import RECORDING_VARIABLE, read_events, write_meta, written
 from graphdoctor.capture.lifeline import Lifeline
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
 
 _STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
 _GRACE_S = 5.0
@@ -73,10 +75,14 @@ class ScriptEnd:
     Args:
         status: Its exit status, 128 + n for signal n.
         unwritten: Why the recording isn't complete; None where it is.
+        reason: Why it failed, in a sentence; None if it didn't.
+        seconds: How long it ran.
     """
 
     status: int
     unwritten: GraphDoctorError | None
+    reason: str | None
+    seconds: float
 
 
 def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
@@ -96,7 +102,13 @@ def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
 
 
 def run_script(
-    script: Script, recording: Path, *, python: str, timeout_s: float | None, apart: Path | None = None
+    script: Script,
+    recording: Path,
+    *,
+    python: str,
+    timeout_s: float | None,
+    apart: Path | None = None,
+    change: RunChange | None = None,
 ) -> ScriptEnd:
     """Run the program once.
 
@@ -106,6 +118,7 @@ def run_script(
         python: The interpreter to run it with; it may lack torch.
         timeout_s: Seconds until it is told to terminate, or None.
         apart: A folder to run it in, without input and with its output dropped; None to run it as it is.
+        change: What is other in this run; None to leave it as it is, and its steps untimed.
 
     Returns:
         How it ended; its exit status counts, whatever became of the recording.
@@ -115,8 +128,9 @@ def run_script(
     """
     with written(recording):
         write_meta(recording, script.described(), None)
+    started = time.monotonic()
     with _forwarding() as forward, Lifeline() as lifeline:
-        process = _start([python, *script.command], recording, apart, lifeline)
+        process = _start([python, *script.command], recording, apart, lifeline, change)
         forward.to(process)
         is_timeout = _wait(process, timeout_s)
     status = process.returncode
@@ -129,16 +143,21 @@ def run_script(
             write_meta(recording, script.described(), ended)
     except GraphDoctorError as error:
         unwritten = error
-    return ScriptEnd(status if status >= 0 else 128 - status, unwritten)
+    seconds = time.monotonic() - started
+    return ScriptEnd(status if status >= 0 else 128 - status, unwritten, ended.message, seconds)
 
 
-def _start(command: list[str], recording: Path, apart: Path | None, lifeline: Lifeline) -> subprocess.Popen[bytes]:
+def _start(
+    command: list[str], recording: Path, apart: Path | None, lifeline: Lifeline, change: RunChange | None
+) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
         "TORCH_TRACE": str(recording / TRACE_FOLDER),
         "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
         RECORDING_VARIABLE: str(recording),
     }
+    if change is not None:
+        environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
     try:
         if apart is None:
             # close_fds: a file that a shell opened for the script (3<file) is the script's. It goes on without us, as

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -26,10 +28,17 @@ from graphdoctor.render.formats import DIAGNOSIS, JOB
 C = TypeVar("C")
 
 if TYPE_CHECKING:
+    from graphdoctor.capture.script import Script
     from graphdoctor.cli.output import Output
     from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.model.job import Job
     from graphdoctor.model.result import Result
     from graphdoctor.render.formats import Document
+
+
+_SLOWEST = 3
+_PATIENCE_S = 60.0
+"""How long a trial may take: so many times what the untouched script took, and this."""
 
 
 @with_options
@@ -46,6 +55,13 @@ def run(
         Path | None, typer.Option("--report", help="Also write the report to this file: .html, .md, .json or .txt.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that --report names.")] = False,
+    is_trying: Annotated[
+        bool,
+        typer.Option(
+            "--try",
+            help="For a job of several ranks: run the script again, twice for each suggestion that can be tried.",
+        ),
+    ] = False,
     recordings: RecordingsOption = None,
     timeout: TimeoutOption = None,
     python: PythonOption = None,
@@ -60,6 +76,7 @@ def run(
     from graphdoctor.capture.script import find_script
     from graphdoctor.cli.output import choose_output
     from graphdoctor.cli.running import import_report_meanwhile, project_settings, tell_place
+    from graphdoctor.runs.job_trials import UNTOUCHED
     from graphdoctor.runs.record import record_script
 
     if str(report) == "-":
@@ -72,17 +89,36 @@ def run(
     selection = shown.selection(settings)
     found = find_script(script, arguments or [], is_module=module)
     recording, ended = record_script(
-        found, settings, python=python, timeout_s=timeout, meanwhile=import_report_meanwhile
+        found,
+        settings,
+        python=python,
+        timeout_s=timeout,
+        meanwhile=import_report_meanwhile,
+        change=UNTOUCHED if is_trying else None,
     )
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)
     elif report is not None or not quiet:
-        _report(recording.path, selection, output)
+        limit = timeout if timeout is not None else ended.seconds * _SLOWEST + _PATIENCE_S
+        again = partial(_tried, script=found, python=python, timeout_s=limit) if is_trying else None
+        _report(recording.path, selection, output, again)
         tell_place(recording)
     raise typer.Exit(ended.status)
 
 
-def _report(recording: Path, selection: Selection, output: Output[Result]) -> None:
+def _tried(job: Job, recording: Path, *, script: Script, python: str | None, timeout_s: float) -> Job:
+    """The job with what its suggestions do when they're tried."""
+    from graphdoctor.cli.terminal import say
+    from graphdoctor.engine.choice import engine_for
+    from graphdoctor.runs.job_trials import remedies_of, runner, try_remedies
+
+    again = runner(script, recording, python=python, timeout_s=timeout_s, engine=engine_for())
+    return job.model_copy(update={"trials": try_remedies(remedies_of(job), job, again, say)})
+
+
+def _report(
+    recording: Path, selection: Selection, output: Output[Result], tried: Callable[[Job, Path], Job] | None
+) -> None:
     """Show the report on standard error, and write it where that was asked for.
 
     Trouble with the report is reported and ends here: the exit status is the script's.
@@ -96,7 +132,12 @@ def _report(recording: Path, selection: Selection, output: Output[Result]) -> No
     try:
         ranks = ranks_at(recording)
         if len(ranks) > 1:
-            _show(job_report(recording, ranks, engine_for(), selection), JOB, output.showing(JOB))
+            job = job_report(recording, ranks, engine_for(), selection)
+            _show(job if tried is None else tried(job, recording), JOB, output.showing(JOB))
+        elif tried is not None:
+            raise GraphDoctorError(
+                "--try is for jobs of several ranks.", hint="graphdoctor fix tries fixes of a target."
+            )
         else:
             _show(diagnose_recording(recording, selection, output.needs), DIAGNOSIS, output)
     except GraphDoctorError as error:

@@ -57,6 +57,7 @@ def job_of(
                 complete=report.complete,
                 compile_s=report.summary.compile_time_s,
                 waits_s=waits[report.rank],
+                steps=report.steps,
                 last_record_s=None if begin_s is None or report.last_s is None else report.last_s - begin_s,
                 missed=_missed(report, rows),
                 records=report.records,

@@ -43,6 +43,7 @@ def rank_report(
         last_s=span.last_s,
         executed=span.executed,
         records=recording.evidence.records,
+        steps=recording.steps,
     )
 
 

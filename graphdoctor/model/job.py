@@ -11,9 +11,11 @@ from typing import Literal
 from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding, Location, Summary
 from graphdoctor.model.evidence import RecordCount
+from graphdoctor.model.job_trials import JobTrial
 from graphdoctor.model.marks import CacheAnswer, CompileMark
 from graphdoctor.model.recording import CaptureGap, CompileOutcome, Environment, TargetInfo
 from graphdoctor.model.run import ProbeExit
+from graphdoctor.model.steps import Steps
 
 Aspect = Literal["presence", "outcome", "operations", "sizes", "collectives", "causes", "guards", "estimates", "cache"]
 """In what ranks differ at one compile. ``presence``: some ranks don't have it; ``outcome``: how it ended;
@@ -77,6 +79,8 @@ class RankReport(Fact):
     """Compile ids of the graphs that ran, in order; None if torch didn't log it."""
     records: tuple[RecordCount, ...] = ()
     """Kinds of records in its logs, whatever process wrote them."""
+    steps: Steps | None = None
+    """The steps of its training loop; None unless the job was run again under a change."""
 
 
 class Rank(Fact):
@@ -95,6 +99,8 @@ class Rank(Fact):
     waits_s: float | None
     """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each compile, as a
     collective makes them do: the sum over compiles of the longest time of any rank less its own; None if unknown."""
+    steps: Steps | None = None
+    """The steps of its training loop; None unless the job was run with ``--try``."""
     last_record_s: float | None
     """Seconds from the job's first record to its last one, by the clocks of their machines; None if unknown."""
     missed: int
@@ -282,6 +288,8 @@ class Job(Fact):
     """Where ranks can wait forever."""
     findings: tuple[JobFinding, ...]
     """Findings of all ranks, each once, worst first."""
+    trials: tuple[JobTrial, ...] | None = None
+    """What the job did when it was run again, once for each suggestion; None if nothing was tried."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``, the most of any rank."""
     gaps: tuple[CaptureGap, ...]

@@ -22,6 +22,7 @@ from graphdoctor.model.profiled import MeasuredMemory, Profiled
 from graphdoctor.model.recompiles import RecompileCause
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.model.steps import Steps
 from graphdoctor.model.trials import Replay, WhatIf
 from graphdoctor.model.variations import Variation
 from graphdoctor.model.watch import CallWatch
@@ -657,6 +658,8 @@ class Recording(Fact):
     """None if not measured; a gap says why."""
     watch: CallWatch | None = None
     """The calls of a script that were watched; None for other targets, and if nothing was compiled."""
+    steps: Steps | None = None
+    """The steps of its training loop; None unless it was run again under a change."""
     settling: Settling | None = None
     """What the repetitions for coverage compiled; None if there were none."""
     export: Export | None = None

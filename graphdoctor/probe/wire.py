@@ -22,6 +22,7 @@ from .file_names import META_FILE as META_FILE
 from .file_names import PROFILE_FILE as PROFILE_FILE
 from .file_names import READS_FILE as READS_FILE
 from .file_names import REQUEST_FILE as REQUEST_FILE
+from .file_names import RUN_CHANGE_VARIABLE as RUN_CHANGE_VARIABLE
 from .file_names import TRACE_FOLDER as TRACE_FOLDER
 from .file_names import WHAT_IF_FILE as WHAT_IF_FILE
 
@@ -1240,6 +1241,26 @@ class WatchedCallArtifact(TypedDict):
     eager_op_names: NotRequired[dict[str, int]]
 
 
+class StepsArtifact(TypedDict):
+    """``graphdoctor_steps``, at the end of a process of a script that is run again under a change."""
+
+    count: int
+    """Calls of ``torch.autograd.backward``."""
+    intervals_us: list[float]
+    """Time from one to the next, of the last ones in which nothing was compiled."""
+    losses: list[float]
+    """What the first ones were called on, where it was a single number."""
+
+
+class RunChange(TypedDict):
+    """What is other in a script that is run again, in the environment variable ``RUN_CHANGE_VARIABLE``, as JSON."""
+
+    settings: list[tuple[str, bool | int | float | str]]
+    """torch settings by dotted name, with their values."""
+    compile_inside_ddp: bool
+    """torch.compile of a DistributedDataParallel compiles the module inside it."""
+
+
 class InductorOperationRecord(TypedDict):
     """A node of the graph from which Inductor generates code, after all passes."""
 
@@ -1341,6 +1362,7 @@ ArtifactName = Literal[
     "graphdoctor_called",
     "graphdoctor_watched_call",
     "graphdoctor_inductor_graph",
+    "graphdoctor_steps",
 ]
 
 Artifact = (
@@ -1357,4 +1379,5 @@ Artifact = (
     | CalledArtifact
     | WatchedCallArtifact
     | InductorGraphArtifact
+    | StepsArtifact
 )

@@ -27,6 +27,7 @@ from graphdoctor.render.job_words import (
     page_command,
     skew_texts,
     title_parts,
+    trial_texts,
     unknown_ends_text,
     value_rows,
     verdict,
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     from graphdoctor.model.job import Aspect, Job
 
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
+_VERDICTS = {
+    "verified": "bold green",
+    "failed": "bold red",
+    "changes results": "bold red",
+    "makes it worse": "bold red",
+}
 _MAX_ROWS = 8
 _MAX_LONG_ROWS = 4
 """Of those that can take a line for each of a few groups."""
@@ -93,6 +100,7 @@ def _report(job: Job, width: int, *, is_verbose: bool) -> Iterator[RenderableTyp
         yield Text()
         yield labeled_rows((label, Command(command)) for label, command in commands)
     yield from _findings(job, is_verbose=is_verbose)
+    yield from _trials(job)
     if (unshown := unshown_in_job(job, is_verbose=is_verbose)) is not None:
         yield Text()
         yield clean(unshown, "dim")
@@ -187,6 +195,20 @@ def _rank_table(job: Job) -> Table:
             *([ends] if has_ends else []),
         )
     return table
+
+
+def _trials(job: Job) -> Iterator[RenderableType]:
+    """Suggestions that were tried on the whole job."""
+    if job.trials is None:
+        return
+    yield Text()
+    yield Text(
+        "Tried on the whole job, one at a time:" if job.trials else "Nothing that was found can be tried.", "bold"
+    )
+    for trial in job.trials:
+        said, shown = trial_texts(trial)
+        yield Prose(clean(f"  {said}", _VERDICTS.get(trial.verdict, "yellow")))
+        yield _pairs([("", shown)])
 
 
 def _findings(job: Job, *, is_verbose: bool) -> Iterator[RenderableType]:

@@ -18,9 +18,10 @@ from graphdoctor.model.job import (
     Rank,
     Straggler,
 )
-from graphdoctor.model.wording import counted, ranks_text
+from graphdoctor.model.job_trials import JobTrial
+from graphdoctor.model.wording import counted, duration, ranks_text
 from graphdoctor.render.actions import actions
-from graphdoctor.render.words import Tone, base_name, clusters
+from graphdoctor.render.words import Tone, base_name, clusters, first_sentence
 
 _MOST_GROUPS = 4
 """Groups of ranks whose values are shown."""
@@ -386,3 +387,46 @@ def _command(*parts: str | int) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def trial_texts(trial: JobTrial) -> tuple[str, str]:
+    """One suggestion that was tried: what it is with its verdict, and what the job did with it."""
+    what = trial.title if trial.setting is None else trial.setting.line
+    return f"{trial.verdict}: {what}", "; ".join(_trial_parts(trial))
+
+
+def _trial_parts(trial: JobTrial) -> Iterator[str]:
+    if trial.graphs is None:
+        why = "" if trial.reason is None else f": {first_sentence(trial.reason)}"
+        yield f"the job ended with exit status {trial.status}{why}"
+        return
+    if trial.gone:
+        yield f"{' and '.join(trial.gone)} gone"
+    if trial.new:
+        yield f"{' and '.join(trial.new)} new"
+    yield "ranks agree" if trial.agree else "ranks disagree"
+    for span, noun in ((trial.graphs, "graph"), (trial.break_sites, "break site"), (trial.compiles, "compile")):
+        if span is not None:
+            yield _span(*span, noun)
+    yield _loss_text(trial)
+    yield _speed_text(trial)
+
+
+def _loss_text(trial: JobTrial) -> str:
+    if not trial.loss_count or trial.loss_difference is None:
+        return "losses can't be compared, since two runs of the untouched script differ or have none"
+    if trial.loss_difference == 0:
+        return f"the first {trial.loss_count} losses are equal"
+    return f"the first {trial.loss_count} losses differ by at most {trial.loss_difference:.0e} of their size"
+
+
+def _speed_text(trial: JobTrial) -> str:
+    if trial.step_us is None or trial.speedup is None:
+        return "too few steps to time"
+    low, high = trial.speedup
+    step = f"{duration(trial.step_us)} per step"
+    if low > trial.notable:
+        return f"{step}, {low:.2f}× to {high:.2f}× faster than the untouched script right before and after"
+    if high < 1 / trial.notable:
+        return f"{step}, {1 / high:.2f}× to {1 / low:.2f}× slower than the untouched script right before and after"
+    return f"{step}, no measurable difference"

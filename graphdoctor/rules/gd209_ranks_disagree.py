@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from typing import ClassVar
 
@@ -10,9 +11,13 @@ from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.diagnosis.suggestions import setting
 from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.job import Aspect, Job, JobFinding
 from graphdoctor.model.recording import Compile, Frame
+from graphdoctor.model.wording import ranks_text
 
 _MAIN = "rank0"
+_BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
+"""In what ranks differ if they saw other sizes or values."""
 
 
 class RanksDisagree(RecordingRule):
@@ -59,8 +64,14 @@ class RanksDisagree(RecordingRule):
         forward(torch.ones(8, 8))
     ```
 
+    `dynamic=True` in the call of torch.compile helps too: no rank then recompiles alone. Where all ranks compile at the
+    same time, each for its own sizes, `torch._dynamo.config.enable_compiler_collectives = True` has them agree on which
+    sizes to make dynamic.
+
     ## Fix safety
-    The setting keeps results the same: the ranks agree on which sizes to make dynamic.
+    Equal sizes and `dynamic=True` keep results the same. Compiler collectives are unsafe where a rank compiles alone:
+    it then waits for the others, which are in another collective, and the job fails or hangs. In torch 2.13 they need
+    an accelerator.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`enable_compiler_collectives`).
@@ -106,13 +117,51 @@ def _match(items: list[tuple[str, Compile, Frame]], ranks: set[str]) -> RuleMatc
         message=f"`{described(frame)}` was compiled {most} times on one rank and {least} on another ({shown})",
         count=most - least,
         compile_ids=tuple(item.compile_id for rank, item, _ in items if counts[rank] == most),
-        fixes=(
-            setting(
-                "enable_compiler_collectives",
-                "Let the ranks agree on which sizes are dynamic",
-                is_safe=True,
-                source=GUIDE,
-            ),
-            Fix(title="Give all ranks the same sizes, with padding if needed", kind="call", source=GUIDE),
-        ),
+        fixes=_fixes(is_together=False),
     )
+
+
+def _fixes(*, is_together: bool) -> tuple[Fix, ...]:
+    """What helps.
+
+    Args:
+        is_together: All ranks compiled the function, each for its own sizes.
+    """
+    same = Fix(title="Give all ranks the same sizes, with padding if needed", kind="call", source=GUIDE)
+    if not is_together:
+        title = "Compile with dynamic sizes from the start (`dynamic=True`), so that no rank recompiles alone"
+        return (Fix(title=title, kind="call", is_safe=True, source=GUIDE), same)
+    agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
+    return (setting("enable_compiler_collectives", agree, source=GUIDE), same)
+
+
+def finding_of_job(job: Job) -> JobFinding | None:
+    """The first function that ranks of a job compiled for other sizes or values; None if they agree on these.
+
+    Args:
+        job: Its ranks, side by side.
+    """
+    for row in job.agreement:
+        causes = tuple(dict.fromkeys(cause for group in row.groups for cause in group.causes))
+        if not row.agree and (causes or "sizes" in row.differs_in) and _BY_VALUES & set(row.differs_in):
+            largest, *others = row.groups
+            ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
+            subject = "\0".join((RanksDisagree.code, row.location.file, row.function))
+            return JobFinding(
+                code=RanksDisagree.code,
+                rule=RanksDisagree.name,
+                severity=RanksDisagree.severity,
+                message=f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
+                f"{ranks_text(largest.ranks)}{_because(causes)}",
+                location=row.location,
+                count=1,
+                most=1,
+                ranks=ranks,
+                fixes=_fixes(is_together="presence" not in row.differs_in),
+                fingerprint=hashlib.sha256(subject.encode()).hexdigest()[:16],
+            )
+    return None
+
+
+def _because(causes: tuple[str, ...]) -> str:
+    return f" ({causes[0]})" if causes else ""

@@ -157,6 +157,7 @@ def job_report(
     from graphdoctor.model.recording import CaptureGap, TargetInfo
     from graphdoctor.model.run import ProbeExit
     from graphdoctor.model.stack import relative
+    from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
     from graphdoctor.trace.ranks import world_size
 
     pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
@@ -181,9 +182,14 @@ def job_report(
         recording=relative(str(location), Path.cwd()),
         version=__version__,
     )
-    if job.first_divergence is None:
+    divergence = job.first_divergence
+    if divergence is None:
         return job
-    return job.model_copy(update={"first_divergence": _with_texts(job, job.first_divergence, ranks, engine)})
+    found = finding_of_job(job)
+    is_shown = found is not None and (selection is None or selection.keeps(found))
+    findings = (found, *job.findings) if found is not None and is_shown else job.findings
+    with_texts = _with_texts(job, divergence, ranks, engine)
+    return job.model_copy(update={"first_divergence": with_texts, "findings": findings})
 
 
 def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], engine: Engine) -> Divergence:

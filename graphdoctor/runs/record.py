@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.progress import TrialEvent
     from graphdoctor.model.run import ProbeExit
+    from graphdoctor.probe.wire import RunChange
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ def record_script(
     python: str | None,
     timeout_s: float | None,
     meanwhile: Callable[[], None] | None = None,
+    change: RunChange | None = None,
 ) -> tuple[NewRecording, ScriptEnd]:
     """Run a script as ``python`` would.
 
@@ -138,6 +140,7 @@ def record_script(
         python: The interpreter asked for, or None for ours.
         timeout_s: Seconds until the script is stopped, or None.
         meanwhile: Called once the recording's folder is there, before the script starts.
+        change: What is other in this run; None to leave it as it is.
 
     Returns:
         The recording, which stays as long as the object, and how the script ended.
@@ -146,7 +149,7 @@ def record_script(
     folder = made.path
     if meanwhile is not None:
         meanwhile()
-    ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s)
+    ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s, change=change)
     sign(folder)
     return made, ended
 

@@ -353,6 +353,7 @@ class Assembler:
             breaks=tuple(breaks),
             sources=tuple(self._intake.sources.values()),
             coverage=run.coverage,
+            steps=self._intake.steps,
             settling=run.settling and self._settling(run.settling, run.target),
             replay=replay,
             cache_bypasses=cache_bypasses(self._intake.cache_records),

@@ -20,6 +20,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.profiled import InductorGraph
 from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.model.stack import StackEntry
+from graphdoctor.model.steps import Steps
 from graphdoctor.probe.wire import (
     CalledArtifact,
     GeneratedArtifact,
@@ -147,6 +148,7 @@ class Intake:
         self.roots: dict[int, Root] = {}
         self.called: dict[int, CalledArtifact] = {}
         self.watched_calls: list[WatchedCallArtifact] = []
+        self.steps: Steps | None = None
         self.cache_records: list[CacheRecord] = []
         self.evidence = Evidence(self._logged_entries)
         self._handlers: Mapping[str, Handler] = {
@@ -173,6 +175,7 @@ class Intake:
             "graphdoctor_generated": self._on_generated,
             "graphdoctor_called": self._on_called,
             "graphdoctor_watched_call": self._on_watched_call,
+            "graphdoctor_steps": self._on_steps,
             "graphdoctor_inductor_graph": self._on_inductor_graph,
         }
 
@@ -390,6 +393,9 @@ class Intake:
     def _on_watched_call(self, record: Record) -> None:
         value: WatchedCallArtifact = orjson.loads(record.payload or "{}")
         self.watched_calls.append(value)
+
+    def _on_steps(self, record: Record) -> None:
+        self.steps = Steps.model_validate(orjson.loads(record.payload or "{}"))
 
     def _on_root(self, record: Record) -> None:
         compile_ = self._compile_of(record)

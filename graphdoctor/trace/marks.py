@@ -27,6 +27,8 @@ _GUARD_DEVICE = re.compile(r"device=(?<!\wdevice=)\d+")
 _ADDRESS = re.compile(r"0x(?<!\w0x)[0-9a-f]{6,}\b")
 _LONG_NUMBER = re.compile(r"[0-9]{12,}")
 """Also in a name, such as ``G['_139887794806176_c7']``."""
+_IDENTITY = re.compile(r"___check_(type|obj)_id\((.*?), [0-9]+\)")
+"""The address of a class or an object, which can be short."""
 _LATENCY = "Guard latency"
 _ANNOTATION = re.compile(r': "[^"]*"')
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b")
@@ -61,6 +63,7 @@ def plain_guards(text: str) -> str:
     """Printed guards without addresses, numbers of devices and how long checking them took."""
     lines = (line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(_LATENCY))
     found = _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines)))
+    found = _IDENTITY.sub(r"___check_\1_id(\2, …)", found)
     return _LONG_NUMBER.sub(_unless_decimals, _ADDRESS.sub("…", found))
 
 

@@ -51,6 +51,7 @@ ARTIFACTS = dict(
             "graphdoctor_called",
             "graphdoctor_watched_call",
             "graphdoctor_inductor_graph",
+            "graphdoctor_steps",
         ),
         typing.get_args(wire.Artifact),
         strict=True,

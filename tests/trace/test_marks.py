@@ -132,3 +132,10 @@ def test_the_first_difference_that_torch_found_between_ranks():
         "rank 0: 3 call_function nodes",
         "rank 1: 4 call_function nodes <--",
     )
+
+
+def test_a_short_address_of_a_class_is_no_difference():
+    line = "| +- TYPE_MATCH: ___check_type_id(L['self'], {address}), type=<class 'net.Block'>  # return self.down(x)"
+    one, other = (line.format(address=address) for address in (1134007792, 965146448))
+    assert plain_guards(one) == plain_guards(other)
+    assert plain_guards(one) != plain_guards(other.replace("net.Block", "net.Other"))

@@ -12,17 +12,18 @@ import contextlib
 import os
 import sys
 
-from ..file_names import EVENTS_FILE, TRACE_FOLDER
+from ..file_names import EVENTS_FILE, RUN_CHANGE_VARIABLE, TRACE_FOLDER
 from ..record.lock import hold
 from ..torch_private.imports import AfterImport
 
 TYPE_CHECKING = False  # typing would be most of what a program without torch waits for
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType, ModuleType
     from typing import Any
 
     from ..events import EventFile
+    from ..measure.backward_steps import BackwardSteps
     from ..measure.watched_calls import CallWatcher, CompiledAt
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         GraphArtifact,
         ProcessEndedEvent,
         RankEvent,
+        RunChange,
         WatchedCallArtifact,
     )
 
@@ -57,6 +59,8 @@ def begin(recording: str) -> None:
         "torch._dynamo.output_graph": recorder.on_output_graph,
         "torch._inductor.compiler_bisector": recorder.on_compiler_bisector,
     }
+    if (change := os.environ.get(RUN_CHANGE_VARIABLE)) is not None:
+        watched |= recorder.change(change)
     for name, callback in list(watched.items()):
         if (loaded := sys.modules.get(name)) is not None:  # another start-up file imported it
             callback(loaded)
@@ -109,7 +113,29 @@ class _Recorder:
         self._graph_count = 0
         self._has_compiled = False
         self._unwritten_calls: list[CompileCallArtifact] = []
+        self._has_steps = self._is_inside_ddp = False
+        self._steps: BackwardSteps | None = None
         self._is_rank = False
+
+    # A script that is run again under a change.
+
+    def change(self, text: str) -> dict[str, Callable[[ModuleType], None]]:
+        """Apply a change once torch's modules are there.
+
+        Args:
+            text: A ``RunChange`` as JSON.
+        """
+        import json
+        from functools import partial
+
+        change: RunChange = json.loads(text)
+        self._is_inside_ddp = change["compile_inside_ddp"]
+        self._has_steps = True
+        values: dict[str, list[tuple[str, object]]] = {}
+        for dotted, value in change["settings"]:
+            module, _, name = dotted.rpartition(".")
+            values.setdefault(module, []).append((name, value))
+        return {module: partial(_set, values=found) for module, found in values.items()}
 
     # Callbacks of torch's modules.
 
@@ -124,6 +150,7 @@ class _Recorder:
             torch_hooks.write_trace_to(self._trace_folder)
             torch_hooks.after_log_setup(self._attach)
             self._attach()
+            self._time_steps()
             os.register_at_fork(after_in_child=self._begin_in_fork)
             # Before logging's own exit function, which was registered earlier, closes the trace log.
             atexit.register(self._write_last)
@@ -136,6 +163,15 @@ class _Recorder:
         self._is_rank = True
         event: RankEvent = {"event": "rank", "pid": self._pid, "rank": int(rank), "world_size": int(world_size)}
         _append(self._event_path, b"%s\n" % _json(event))
+
+    def _time_steps(self) -> None:
+        """Time the steps of the training loop, in a script that is run again."""
+        if self._has_steps:
+            with self._surviving("the time of a step"):
+                from ..measure.backward_steps import BackwardSteps
+
+                self._steps = BackwardSteps()
+                self._steps.install()
 
     def on_convert_frame(self, _module: ModuleType) -> None:
         """The module sets up its loggers when it is imported."""
@@ -152,6 +188,10 @@ class _Recorder:
 
     def on_eval_frame(self, _module: ModuleType) -> None:
         """Watch some of the calls of compiled functions."""
+        if self._is_inside_ddp:
+            from ..torch_private.torch_ddp import compile_inside_ddp
+
+            compile_inside_ddp()
         with self._surviving("coverage and the time of steady calls"):
             from ..measure.watched_calls import CallWatcher
 
@@ -218,6 +258,8 @@ class _Recorder:
             # functions, leaves them too.
             self._write_last_sources()
             return
+        if self._steps is not None:
+            self._steps.on_compile()
         if self._watcher is not None:
             self._watcher.on_compile()
         if not self._has_compiled:
@@ -311,6 +353,11 @@ class _Recorder:
         if self._watcher is not None and self._pid == os.getpid():
             with contextlib.suppress(Exception):
                 self._watcher.end()
+        if self._steps is not None and self._pid == os.getpid() and self._writes_calls():
+            from ..torch_private import torch_api
+
+            with contextlib.suppress(Exception):
+                torch_api.write_artifact("graphdoctor_steps", self._steps.artifact())
         if self._is_rank and self._pid == os.getpid():
             ended: ProcessEndedEvent = {"event": "process_ended", "pid": self._pid}
             with contextlib.suppress(OSError):
@@ -406,6 +453,13 @@ def _json(event: RankEvent | ProcessEndedEvent) -> bytes:
     import json
 
     return json.dumps(event).encode()
+
+
+def _set(module: ModuleType, *, values: list[tuple[str, object]]) -> None:
+    """Give settings of a module of torch's other values."""
+    for name, value in values:
+        with contextlib.suppress(AttributeError):  # this torch doesn't have it
+            setattr(module, name, value)
 
 
 def _has_ended_the_program(error: BaseException) -> bool:

@@ -21,7 +21,7 @@ torch.manual_seed(0)
 model = DistributedDataParallel(Net(), bucket_cap_mb=1)
 compiled = torch.compile(model, backend="aot_eager")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-for _ in range(3):
+for _ in range(12):
     optimizer.zero_grad()
     loss = compiled(torch.randn(16, 64)).square().mean()
     loss.backward()

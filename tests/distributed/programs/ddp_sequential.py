@@ -8,6 +8,6 @@ dist.init_process_group("gloo")
 torch.manual_seed(0)
 net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8))
 c = torch.compile(DistributedDataParallel(net), backend="aot_eager")
-for _ in range(3):
+for _ in range(12):
     c(torch.randn(16, 64)).square().mean().backward()
 dist.destroy_process_group()

@@ -18,7 +18,7 @@ class Net(torch.nn.Module):
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 model = DistributedDataParallel(torch.compile(Net(), backend="aot_eager"))
-for step in range(4):
-    size = 16 + step * dist.get_rank()
+for step in range(12):
+    size = 16 + step % 4 * dist.get_rank()
     model(torch.randn(size, 64)).square().mean().backward()
 dist.destroy_process_group()
